@@ -21,6 +21,11 @@ class Dice:
         self._thrown += 1
         return int(xxh3_64_intdigest(self._thrown.to_bytes(8, "little"), self._seed)) % count
 
+    def fraction(self) -> float:
+        """A number between 0 and 1, neither of them."""
+        self._thrown += 1
+        return (int(xxh3_64_intdigest(self._thrown.to_bytes(8, "little"), self._seed)) + 0.5) / 2**64
+
     def shuffled(self, count: int) -> list[int]:
         """The numbers from 0 to count - 1 in random order."""
         order = list(range(count))

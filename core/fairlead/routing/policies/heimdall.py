@@ -2,20 +2,20 @@
 index, and a max-score picker.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fairlead.routing.choosing.candidates import ordered_decision
+from fairlead.routing.choosing.considered import Considered
 from fairlead.routing.choosing.dice import Dice
-from fairlead.routing.choosing.scorers import loads, prefixes
+from fairlead.routing.choosing.pickers import BEST, MaxScorePicker
+from fairlead.routing.choosing.profiles import Profile, Scorer, WeightedScorer
+from fairlead.routing.choosing.scorers.loads import KvCacheUtilizationScorer, QueueScorer
+from fairlead.routing.choosing.scorers.prefixes import PrefixCacheScorer, PrefixMatches, RelativePrefixScorer
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.vectors import FloatVector
 from fairlead.routing.contracts.weighing import TOTAL, Better, DecisionRule, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, text, whole
 
@@ -45,40 +45,26 @@ class Heimdall:
     name = "heimdall"
 
     def __init__(self, parameters: HeimdallParameters, seed: int) -> None:
-        self._parameters = parameters
+        prefix: Scorer = RelativePrefixScorer() if parameters.preset == "heimdall-minmax" else PrefixCacheScorer(PrefixMatches())
+        self._profile = Profile(
+            scorers=(
+                WeightedScorer(scorer=QueueScorer(), weight=parameters.queue_weight),
+                WeightedScorer(scorer=KvCacheUtilizationScorer(), weight=parameters.kv_weight),
+                WeightedScorer(scorer=prefix, weight=parameters.prefix_weight),
+            ),
+            picker=MaxScorePicker(max_num_of_endpoints=parameters.max_endpoints),
+        )
         self._dice = Dice(seed)
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
-        given = self._parameters
-        vectors = view.vectors()
-        hits = view.hit_vector(request)
-        engine = view.table.engine
-        block = engine.block_tokens
-        matched = (hits + block - 1) // block  # the one token always computed does not cost the last block its match
-        prefix = (
-            prefixes.minmax(matched) if given.preset == "heimdall-minmax" else prefixes.absolute(matched, request.prompt_tokens // block)
-        )
-        queue = loads.short_queue(vectors.queued)
-        usage = loads.free_kv(vectors.kv_usage)
-        totals: FloatVector = given.queue_weight * queue + given.kv_weight * usage + given.prefix_weight * prefix
+        seen = Considered.of(request, view, now)
+        picked = self._profile.run(seen, self._dice)
 
         def terms(index: int) -> dict[str, float]:
-            return {
-                "queue_score": given.queue_weight * float(queue[index]),
-                "kv_score": given.kv_weight * float(usage[index]),
-                "prefix_score": given.prefix_weight * float(prefix[index]),
-            }
+            return {name: float(scores[index]) for name, scores in picked.terms.items()}
 
-        picked = max_score(totals, given.max_endpoints, self._dice)
-        return ordered_decision(request, view, picked, hits, totals, DecisionReason.BEST_SCORE, "best-score", terms=terms)
-
-
-def max_score(totals: FloatVector, endpoints: int, dice: Dice) -> Sequence[int]:
-    """Indexes of the best `endpoints` (at least 1) totals, best first, ties shuffled."""
-    scores: list[float] = totals.tolist()
-    count = min(max(1, endpoints), len(scores))
-    least = float(np.partition(totals, -count)[-count])
-    return sorted([index for index in dice.shuffled(len(scores)) if scores[index] >= least], key=lambda index: -scores[index])[:count]
+        order = picked.order[: picked.count]
+        return ordered_decision(request, view, order, seen.hits, picked.totals, DecisionReason.BEST_SCORE, picked.rule, terms=terms)
 
 
 ENTRY = PolicyEntry(
@@ -94,6 +80,6 @@ ENTRY = PolicyEntry(
             Term(name="kv_score", words="free KV cache × weight", unit=Unit.SCORE, better=Better.HIGHER),
             Term(name="prefix_score", words="cached prefix × weight", unit=Unit.SCORE, better=Better.HIGHER),
         ),
-        rules=(DecisionRule(code="best-score", because="its score was the best", order=(TOTAL,), ties="by chance"),),
+        rules=(DecisionRule(code=BEST, because="its score was the best", order=(TOTAL,), ties="by chance"),),
     ),
 )

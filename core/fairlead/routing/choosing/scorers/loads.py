@@ -1,8 +1,13 @@
-"""How idle each candidate is."""
+"""How idle each instance is."""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from fairlead.routing.contracts.vectors import FloatVector, IntVector, normalised
+from fairlead.routing.choosing.considered import Considered
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, misses, normalised
+from fairlead.schemas.shapes import number, whole
 
 
 def short_queue(queued: IntVector) -> FloatVector:
@@ -22,3 +27,77 @@ def free_kv(kv_usage: FloatVector) -> FloatVector:
     """1 - used share of the KV cache."""
     scores: FloatVector = np.clip(1.0 - kv_usage, 0.0, 1.0)
     return scores
+
+
+def below(work: IntVector, threshold: int) -> FloatVector:
+    """1 - work as a share of a threshold; 0 from there on."""
+    scores: FloatVector = 1.0 - np.minimum(work, threshold) / threshold
+    return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueScorer:
+    """`queue-scorer`: the shortest queue 1, the longest 0."""
+
+    term: ClassVar[str] = "queue_score"
+
+    def scores(self, seen: Considered) -> FloatVector:
+        return short_queue(seen.queued)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvCacheUtilizationScorer:
+    """`kv-cache-utilization-scorer`: the free share of the KV cache."""
+
+    term: ClassVar[str] = "kv_score"
+
+    def scores(self, seen: Considered) -> FloatVector:
+        return free_kv(seen.kv_usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRequestsScorer:
+    """`running-requests-size-scorer`: the fewest running requests 1, the most 0."""
+
+    term: ClassVar[str] = "running_score"
+
+    def scores(self, seen: Considered) -> FloatVector:
+        return short_queue(seen.requests - seen.queued)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRequestScorer:
+    """`active-request-scorer`: 1 where no more than a threshold of requests wait or run, less the more there are."""
+
+    term: ClassVar[str] = "active_score"
+
+    idle_threshold: int = whole("Requests up to which an instance is idle and scores 1.", 0, minimum=0, maximum=1_000_000)
+    max_busy_score: float = number("The most a busy instance can score.", 1.0, minimum=0.0, maximum=1.0)
+
+    def scores(self, seen: Considered) -> FloatVector:
+        busy = idleness(seen.requests) * self.max_busy_score
+        return np.where(seen.requests <= self.idle_threshold, 1.0, busy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadAwareScorer:
+    """`load-aware-scorer`: half of what is left to a threshold of waiting requests."""
+
+    term: ClassVar[str] = "load_score"
+
+    threshold: int = whole("Waiting requests from which an instance scores 0.", 128, minimum=1, maximum=1_000_000)
+
+    def scores(self, seen: Considered) -> FloatVector:
+        return 0.5 * below(seen.queued, self.threshold)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLoadScorer:
+    """`token-load-scorer`: what is left to a threshold of uncached tokens in flight, this request's among them."""
+
+    term: ClassVar[str] = "token_score"
+
+    queue_threshold_tokens: int = whole("Tokens from which an instance scores 0.", 4_194_304, minimum=1, maximum=10**12)
+
+    def scores(self, seen: Considered) -> FloatVector:
+        return below(seen.pending + misses(seen.request.prompt_tokens, seen.hits), self.queue_threshold_tokens)

@@ -1,8 +1,13 @@
-"""How much of the prompt each candidate holds."""
+"""How much of the prompt each instance holds."""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from fairlead.routing.choosing.considered import Considered
 from fairlead.routing.contracts.vectors import FloatVector, IntVector
+from fairlead.schemas.shapes import number, text, whole
 
 
 def token_share(hits: IntVector, prompt_tokens: int) -> FloatVector:
@@ -29,3 +34,45 @@ def minmax(matched_blocks: IntVector) -> FloatVector:
     spread = np.ones(len(matched_blocks)) if low == high else (matched_blocks - low) / (high - low)
     scores: FloatVector = np.where(matching, spread, 0.0)
     return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixMatches:
+    """What `prefix-cache-scorer` is told."""
+
+    prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
+    match_length_weight: float = number("Weight of the matched length; the share has the rest.", 0.0, minimum=0.0, maximum=1.0)
+    match_length_scale_tokens: int = whole("Matched tokens from which the length scores 1.", 8192, minimum=1, maximum=10**9)
+
+
+class PrefixCacheScorer:
+    """`prefix-cache-scorer`: the matched share of the prompt's blocks, and if wanted the square of the matched length.
+
+    Of a prompt only the first `most_tokens` are compared; 0 = all.
+    """
+
+    term: ClassVar[str] = "prefix_score"
+
+    def __init__(self, parameters: PrefixMatches, most_tokens: int = 0) -> None:
+        self._parameters = parameters
+        self._most_tokens = most_tokens
+
+    def scores(self, seen: Considered) -> FloatVector:
+        given = self._parameters
+        total, matched = seen.prompt_blocks(self._most_tokens), seen.matched_blocks()
+        share = absolute(matched, total)
+        if not given.match_length_weight:
+            return share
+        tokens = np.minimum(matched, total) * seen.view.table.engine.block_tokens
+        length = np.minimum(1.0, tokens / given.match_length_scale_tokens) ** 2
+        scores: FloatVector = given.match_length_weight * length + (1.0 - given.match_length_weight) * share
+        return scores
+
+
+class RelativePrefixScorer:
+    """The match between the smallest and the largest of the pool, as llm-d scored until May 2026."""
+
+    term: ClassVar[str] = "prefix_score"
+
+    def scores(self, seen: Considered) -> FloatVector:
+        return minmax(seen.matched_blocks())

@@ -3,9 +3,10 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.pickers import best
 from fairlead.routing.choosing.scorers import loads, prefixes
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.policies.heimdall import Heimdall, HeimdallParameters, max_score
+from fairlead.routing.policies.heimdall import Heimdall, HeimdallParameters
 from fairlead_testing.builders.routing import ScriptedView, entry, request, table
 
 WAITING = np.array([0, 4, 8])
@@ -58,9 +59,9 @@ def test_equal_queues_all_score_one() -> None:
 
 def test_the_picker_shuffles_ties_and_picks_at_least_one() -> None:
     totals = np.array([1.0, 2.0, 2.0])
-    assert {max_score(totals, 1, Dice(seed))[0] for seed in range(20)} == {1, 2}
-    assert len(max_score(totals, 0, Dice(1))) == 1
-    assert max_score(totals, 3, Dice(1))[2] == 0
+    assert {best(totals, 1, Dice(seed))[0] for seed in range(20)} == {1, 2}
+    assert len(best(totals, 0, Dice(1))) == 1
+    assert best(totals, 3, Dice(1))[2] == 0
 
 
 def test_a_fully_cached_prompt_matches_all_its_blocks() -> None:

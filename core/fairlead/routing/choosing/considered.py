@@ -1,0 +1,82 @@
+"""The instances under consideration for one request, as scorers and filters see them: vectors in one order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector
+
+BoolVector = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """Vectors have an entry per instance of `loads`; nobody writes into them."""
+
+    request: RoutingRequest
+    view: PoolView
+    now: float
+    """Unix seconds."""
+    loads: Sequence[InstanceLoad]
+    places: IntVector
+    """Where each stands in `view.candidates()`."""
+    hits: IntVector
+    """Cached tokens of the prompt."""
+    pending: IntVector
+    """Uncached prompt tokens without a first token."""
+    queued: IntVector
+    """Requests that wait there: in this router, or in the engine behind another prefill."""
+    requests: IntVector
+    """Requests that wait there or run."""
+    kv_usage: FloatVector
+    """Used share of the KV cache, 0 to 1."""
+
+    @staticmethod
+    def of(request: RoutingRequest, view: PoolView, now: float) -> "Considered":
+        """All candidates of the view."""
+        vectors = view.vectors()
+        return Considered(
+            request=request,
+            view=view,
+            now=now,
+            loads=vectors.loads,
+            places=np.arange(len(vectors.loads)),
+            hits=view.hit_vector(request),
+            pending=vectors.pending,
+            queued=vectors.queued,
+            requests=vectors.requests,
+            kv_usage=vectors.kv_usage,
+        )
+
+    def __len__(self) -> int:
+        return len(self.loads)
+
+    def only(self, kept: BoolVector) -> "Considered":
+        """Those of them that are kept."""
+        return Considered(
+            request=self.request,
+            view=self.view,
+            now=self.now,
+            loads=[load for load, stays in zip(self.loads, kept.tolist(), strict=True) if stays],
+            places=self.places[kept],
+            hits=self.hits[kept],
+            pending=self.pending[kept],
+            queued=self.queued[kept],
+            requests=self.requests[kept],
+            kv_usage=self.kv_usage[kept],
+        )
+
+    def prompt_blocks(self, most_tokens: int = 0) -> int:
+        """Full blocks of the prompt, or of its first `most_tokens` tokens; 0 = of all."""
+        tokens = self.request.prompt_tokens
+        return (min(tokens, most_tokens) if most_tokens else tokens) // self.view.table.engine.block_tokens
+
+    def matched_blocks(self) -> IntVector:
+        """Leading blocks of the prompt that each holds. The one token always computed costs the last block no match."""
+        block = self.view.table.engine.block_tokens
+        return (self.hits + block - 1) // block

@@ -1,0 +1,121 @@
+"""Filters: who of the considered instances may be picked at all. The classes are llm-d's plugins of these names."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.instances import Role
+from fairlead.routing.choosing.considered import BoolVector, Considered
+from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.scorers.placements import SessionAffinity, home_place
+from fairlead.routing.choosing.scorers.prefixes import absolute
+from fairlead.schemas.shapes import REQUIRED, listing, number, text, truth
+
+METRICS = ("active-requests", "running-requests", "waiting-queue", "kv-cache-utilization")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeFilter:
+    """`decode-filter`: who decodes."""
+
+    def kept(self, seen: Considered, dice: Dice) -> BoolVector:
+        return np.array([load.entry.role is not Role.PREFILL for load in seen.loads])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillFilter:
+    """`prefill-filter`: who prefills."""
+
+    def kept(self, seen: Considered, dice: Dice) -> BoolVector:
+        return np.array([load.entry.role is not Role.DECODE for load in seen.loads])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilizationCondition:
+    """A bound that an instance must keep."""
+
+    metric: str = text("Metric that is bounded.", enum=METRICS)
+    max_value: float = number("Largest value with which an instance passes.", minimum=0.0, maximum=1e12)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilizationFilter:
+    """`utilization-filter`: who is within every bound."""
+
+    conditions: tuple[UtilizationCondition, ...] = listing(
+        UtilizationCondition, "Bounds that all must hold.", REQUIRED, key="metric", max_items=len(METRICS)
+    )
+    fallback_on_empty: bool = truth("Whether all pass where none would.", False)
+
+    def kept(self, seen: Considered, dice: Dice) -> BoolVector:
+        kept = np.ones(len(seen), dtype=np.bool_)
+        for one in self.conditions:
+            kept &= self._values(one.metric, seen) <= one.max_value
+        return np.ones(len(seen), dtype=np.bool_) if self.fallback_on_empty and not kept.any() else kept
+
+    def _values(self, metric: str, seen: Considered) -> Any:
+        match metric:
+            case "active-requests":
+                return seen.requests
+            case "running-requests":
+                return seen.requests - seen.queued
+            case "waiting-queue":
+                return seen.queued
+            case _:
+                return seen.kv_usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixCacheAffinity:
+    """What `prefix-cache-affinity-filter` is told."""
+
+    affinity_threshold: float = number("Matched share of the prompt from which an instance holds it.", 0.8, minimum=0.0, maximum=1.0)
+    exploration_probability: float = number("Share of requests that this filter leaves alone.", 0.0, minimum=0.0, maximum=1.0)
+    max_ttft_penalty_ms: float = number(
+        "All pass where the best holder would be so many ms later than the best of the others; 0 = never.", 18_000.0, minimum=0.0
+    )
+    ttft_source: str = text(
+        "Where TTFTs come from: `prefillThroughput`, by the uncached tokens in flight.", "prefillThroughput", enum=("prefillThroughput",)
+    )
+    peak_prefill_throughput: float = number("Prefill tokens per second that TTFTs are told by.", 15_928.0, minimum=1e-6)
+    prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
+
+
+class PrefixCacheAffinityFilter:
+    """`prefix-cache-affinity-filter`: who holds nearly all of the prompt, unless they are too busy to be worth it.
+
+    Of a prompt only the first `most_tokens` are compared; 0 = all.
+    """
+
+    def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:
+        self._parameters = parameters
+        self._most_tokens = most_tokens
+
+    def kept(self, seen: Considered, dice: Dice) -> BoolVector:
+        given = self._parameters
+        everyone = np.ones(len(seen), dtype=np.bool_)
+        if len(seen) <= 1 or given.affinity_threshold <= 0:
+            return everyone
+        if given.exploration_probability and dice.fraction() < given.exploration_probability:
+            return everyone
+        holders = absolute(seen.matched_blocks(), seen.prompt_blocks(self._most_tokens)) >= given.affinity_threshold
+        if not holders.any() or holders.all():
+            return everyone
+        if given.max_ttft_penalty_ms:
+            ttft_ms = seen.pending / given.peak_prefill_throughput * 1e3
+            if float(ttft_ms[holders].min()) - float(ttft_ms[~holders].min()) > given.max_ttft_penalty_ms:
+                return everyone
+        return holders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAffinityFilter(SessionAffinity):
+    """`session-affinity-filter`: the session's home alone, if it is there."""
+
+    def kept(self, seen: Considered, dice: Dice) -> BoolVector:
+        home = home_place(seen)
+        kept = np.full(len(seen), home is None, dtype=np.bool_)
+        if home is not None:
+            kept[home] = True
+        return kept

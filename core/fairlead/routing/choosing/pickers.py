@@ -1,0 +1,73 @@
+"""Pickers: who gets the request, by the sums of scores. The classes are llm-d's plugins of these names.
+
+`order` gives indexes into the sums: those picked, and then the next best, which a record shows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.routing.choosing.candidates import FALLBACKS
+from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.contracts.vectors import FloatVector
+from fairlead.schemas.shapes import whole
+
+BEST, DRAWN_BY_SCORE, DRAWN = "best-score", "drawn-by-score", "drawn"
+
+
+def best(totals: FloatVector, count: int, dice: Dice) -> Sequence[int]:
+    """The indexes of the `count` (at least 1) highest sums, best first, ties shuffled."""
+    scores: list[float] = totals.tolist()
+    count = min(max(1, count), len(scores))
+    least = float(np.partition(totals, -count)[-count])
+    return sorted([index for index in dice.shuffled(len(scores)) if scores[index] >= least], key=lambda index: -scores[index])[:count]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxScorePicker:
+    """`max-score-picker`: the highest sums; ties go by chance."""
+
+    rule: ClassVar[str] = BEST
+
+    max_num_of_endpoints: int = whole(
+        "Instances picked: the best, and in order those a failed request is tried on next.", 1, minimum=1, maximum=64
+    )
+
+    def order(self, totals: FloatVector, dice: Dice) -> Sequence[int]:
+        return best(totals, max(self.max_num_of_endpoints, FALLBACKS + 1), dice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomPicker:
+    """`random-picker`: any, whatever the sums."""
+
+    rule: ClassVar[str] = DRAWN
+
+    max_num_of_endpoints: int = whole("Instances picked, each as likely as any.", 1, minimum=1, maximum=64)
+
+    def order(self, totals: FloatVector, dice: Dice) -> Sequence[int]:
+        return dice.shuffled(len(totals))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedRandomPicker:
+    """`weighted-random-picker`: each as likely as its sum is high; any, where no sum is above 0.
+
+    Sampling without replacement after Efraimidis and Spirakis (A-Res): the highest U^(1/sum), U drawn from 0 to 1.
+    """
+
+    rule: ClassVar[str] = DRAWN_BY_SCORE
+
+    max_num_of_endpoints: int = whole("Instances picked, each as likely as its sum of scores is high.", 1, minimum=1, maximum=64)
+
+    def order(self, totals: FloatVector, dice: Dice) -> Sequence[int]:
+        scores: list[float] = totals.tolist()
+        if not any(score > 0 for score in scores):
+            return dice.shuffled(len(scores))
+        keys = [dice.fraction() ** (1.0 / score) if score > 0 else -1.0 for score in scores]
+        return sorted(range(len(keys)), key=lambda index: -keys[index])
+
+
+Picker = MaxScorePicker | RandomPicker | WeightedRandomPicker

@@ -1,0 +1,115 @@
+"""A scheduling profile: filters in turn, weighted scorers, a picker (the framework of the Gateway API Inference
+Extension and llm-d).
+
+Every score is multiplied by its weight; the products are added, and the sum is not divided by the weights'. Scorers see
+only who passed the filters.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from fairlead.routing.choosing.considered import BoolVector, Considered
+from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.pickers import BEST, Picker
+from fairlead.routing.contracts.vectors import FloatVector, IntVector
+
+BEST_PASSING, BEST_OF_NONE = "best-passing", "best-of-none"
+
+
+class Scorer(Protocol):
+    """One aspect of every instance, from 0 to 1; higher is better. `term` names it in the record of a decision."""
+
+    term: ClassVar[str]
+
+    def scores(self, seen: Considered) -> FloatVector: ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A scorer that wants to know who was picked."""
+
+    def picked(self, seen: Considered, place: int) -> None:
+        """This one of the considered gets the request."""
+
+
+class Filter(Protocol):
+    """Who may be picked."""
+
+    def kept(self, seen: Considered, dice: Dice) -> BoolVector: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedScorer:
+    """A scorer and what it counts."""
+
+    scorer: Scorer
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    """A profile's choice. Vectors have an entry for each candidate of the view; who was filtered out has zeros."""
+
+    order: Sequence[int]
+    """Indexes of candidates: the picked, then the next best of those that passed."""
+    count: int
+    """How many of these were picked."""
+    totals: FloatVector
+    terms: Mapping[str, FloatVector]
+    """By the name of the term, the weighted scores."""
+    rule: str
+
+
+class Profile:
+    """Runs over all candidates. Where no instance passes the filters, all are scored, since some instance must take the
+    request: llm-d refuses it then.
+    """
+
+    def __init__(self, *, filters: Sequence[Filter] = (), scorers: Sequence[WeightedScorer] = (), picker: Picker) -> None:
+        self.filters = tuple(filters)
+        self.scorers = tuple(scorers)
+        self.picker = picker
+        self._remembering = [one.scorer for one in scorers if isinstance(one.scorer, Remembers)]
+
+    def run(self, seen: Considered, dice: Dice) -> Picked:
+        """Choose among the candidates, of which there is at least one."""
+        passing, rule = self._filtered(seen, dice)
+        terms: dict[str, FloatVector] = {}
+        for one in self.scorers:
+            term, weighted = one.scorer.term, one.scorer.scores(passing) * one.weight
+            terms[term] = terms[term] + weighted if term in terms else weighted
+        totals: FloatVector = sum(terms.values(), start=np.zeros(len(passing)))
+        order = self.picker.order(totals, dice)
+        for scorer in self._remembering:
+            scorer.picked(passing, order[0])
+        if len(passing) < len(seen):
+            order = passing.places[order].tolist()
+            totals = _spread(totals, passing.places, len(seen))
+            terms = {name: _spread(vector, passing.places, len(seen)) for name, vector in terms.items()}
+        return Picked(
+            order=order,
+            count=min(self.picker.max_num_of_endpoints, len(order)),
+            totals=totals,
+            terms=terms,
+            rule=rule if self.picker.rule == BEST else self.picker.rule,
+        )
+
+    def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:
+        """Who passed, and by which rule the best of them is the best."""
+        passing = seen
+        for each in self.filters:
+            kept = each.kept(passing, dice)
+            if not kept.any():
+                return seen, BEST_OF_NONE
+            if not kept.all():
+                passing = passing.only(kept)
+        return passing, BEST if len(passing) == len(seen) else BEST_PASSING
+
+
+def _spread(vector: FloatVector, places: IntVector, count: int) -> FloatVector:
+    whole = np.zeros(count)
+    whole[places] = vector
+    return whole

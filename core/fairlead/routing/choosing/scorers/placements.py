@@ -1,0 +1,91 @@
+"""Where a session, or a prompt that nobody knows, was placed before."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.routing.choosing.considered import Considered
+from fairlead.routing.contracts.vectors import FloatVector
+from fairlead.schemas.shapes import text, whole
+
+NEUTRAL = 0.5
+
+
+def home_place(seen: Considered) -> int | None:
+    """Where the home of the request's session stands among the considered; None if it has none there."""
+    session = seen.request.session
+    home = None if session is None else seen.view.binding(session)
+    if home is None or home.instance is None:
+        return None
+    return next((place for place, load in enumerate(seen.loads) if load.entry.id == home.instance), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAffinity:
+    """What `session-affinity-scorer` and `-filter` are told. Homes are the pool's own bindings, which routers share."""
+
+    strategy: str = text("Strategy `session_id`: no address that a client sends is believed.", enum=("session_id",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAffinityScorer(SessionAffinity):
+    """`session-affinity-scorer`: the session's home 1, all others 0."""
+
+    term: ClassVar[str] = "session_score"
+
+    def scores(self, seen: Considered) -> FloatVector:
+        scores = np.zeros(len(seen))
+        home = home_place(seen)
+        if home is not None:
+            scores[home] = 1.0
+        return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColdPlacement:
+    """What `no-hit-lru-scorer` is told."""
+
+    lru_size: int = whole("Instances that are remembered.", 1024, minimum=1, maximum=1_000_000)
+    prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
+
+
+class NoHitLruScorer:
+    """`no-hit-lru-scorer`: a prompt that nobody holds goes to who was given such a prompt longest ago, so that caches
+    grow evenly. Any other request scores the same everywhere.
+    """
+
+    term: ClassVar[str] = "cold_score"
+
+    def __init__(self, parameters: ColdPlacement) -> None:
+        self._size = parameters.lru_size
+        self._used: OrderedDict[str, None] = OrderedDict()
+        """Instances that were given such a prompt, longest ago first."""
+
+    def scores(self, seen: Considered) -> FloatVector:
+        count = len(seen)
+        if seen.hits.any():
+            return np.full(count, NEUTRAL)
+        if count == 1:
+            return np.ones(1)
+        positions = {instance: position for position, instance in enumerate(self._used)}
+        never = sum(load.entry.id not in positions for load in seen.loads)
+        scores = np.zeros(count)
+        fresh = 0
+        for place, load in enumerate(seen.loads):
+            position = positions.get(load.entry.id)
+            rank = fresh if position is None else never + position
+            fresh += position is None
+            scores[place] = max(0.0, 1.0 - rank / (count - 1))
+        return scores
+
+    def picked(self, seen: Considered, place: int) -> None:
+        """The request was given to this one of the considered."""
+        if seen.hits.any():
+            return
+        instance = seen.loads[place].entry.id
+        self._used[instance] = None
+        self._used.move_to_end(instance)
+        if len(self._used) > self._size:
+            self._used.popitem(last=False)
