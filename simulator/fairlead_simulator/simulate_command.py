@@ -19,7 +19,14 @@ from fairlead_simulator.engine_model.settings import Mode
 from fairlead_simulator.errors import SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, CellResult, check_fits, run_cells
-from fairlead_simulator.experiments.choices import HIGHEST_RATE, early_rejection_modes, parse_policies, parse_rates, parse_speeds
+from fairlead_simulator.experiments.choices import (
+    HIGHEST_RATE,
+    early_rejection_modes,
+    notes_of,
+    parse_policies,
+    parse_rates,
+    parse_speeds,
+)
 from fairlead_simulator.experiments.feasibility import check_duration, check_outputs, check_policies
 from fairlead_simulator.experiments.measuring import Targets
 from fairlead_simulator.experiments.result_tables import result_tables, scaling_lines
@@ -49,7 +56,10 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--speeds", help="How many times as fast as the preset the instances are, in turn, as 1,1,0.5; all alike without it.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
 @click.option(
-    "--policies", default="round-robin,dualmap,ear,fairlead", show_default=True, help="Names, with parameters as name:key=value;key=value."
+    "--policies",
+    default="round-robin,dualmap,ear,fairlead",
+    show_default=True,
+    help="Names, with parameters as name:key=value;key=value; endpoint-picker:config=FILE runs an EndpointPickerConfig.",
 )
 @click.option(
     "--early-rejection", default="disabled", show_default=True, help="disabled, load, predicted, after-prefill; several compare them."
@@ -151,7 +161,7 @@ def _simulate(options: dict[str, Any]) -> None:
         for policy in policies
         for seed in range(options["seeds"])
     ]
-    for line in _heading(workload, saturation, cache.token_hit_rate, options, spec):
+    for line in (*_heading(workload, saturation, cache.token_hit_rate, options, spec), *notes_of(policies)):
         console.print(line, highlight=False, soft_wrap=True)
     results = _run(workload, cells, options, err)
     for table in result_tables(results):

@@ -1,7 +1,11 @@
 """Choices as a person writes them on the command line: policies with parameters, rates, early rejection modes."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead_process.policies import installed_policies
@@ -26,12 +30,20 @@ class PolicyChoice:
 
 
 def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
-    """`dualmap:slo_fraction=0.5;rebalance=false,ear`. Raises UnknownName and InvalidInput."""
+    """`dualmap:slo_fraction=0.5;rebalance=false,ear`; a parameter that is an object is named by its YAML file:
+    `endpoint-picker:config=epp.yaml`. Raises UnknownName and InvalidInput.
+    """
     choices = tuple(_policy(part.strip()) for part in text.split(",") if part.strip())
     if not choices:
         raise InvalidInput("--policies", text, "write at least one policy")
     _refuse_twice("--policies", [choice.label for choice in choices])
     return choices
+
+
+def notes_of(choices: Sequence[PolicyChoice]) -> list[str]:
+    """What policies say of parameters that they do not need, a line each."""
+    checked = ((one, installed_policies().check_parameters(one.name, one.parameters)) for one in choices)
+    return [f"{one.label}: {note}" for one, parameters in checked for note in parameters.notes]
 
 
 def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
@@ -84,12 +96,31 @@ def _policy(text: str) -> PolicyChoice:
             raise InvalidInput("--policies", pair, "write parameters as name:key=value;key=value")
         if key in parameters:
             raise InvalidInput("--policies", pair, f"{key} is given twice; write one value")
-        parameters[key] = _value(value, kinds.get(key, "string"))
+        parameters[key] = _object(Path(value), f"--policies: {name}: {key}") if kinds.get(key) == "free" else _value(value, kinds.get(key))
     try:
         installed_policies().check_parameters(name, parameters)
     except InvalidInput as error:
-        raise InvalidInput(f"--policies: {name}: {error.parameter}", error.value, error.remedy) from None
+        raise InvalidInput(f"--policies: {name}: {parameter_path(error)}", error.value, error.remedy) from None
     return PolicyChoice(label=text, name=name, parameters=parameters)
+
+
+def parameter_path(error: InvalidInput) -> str:
+    """Where among a policy's parameters the error is: `slo_fraction`, `config.plugins[0].type`."""
+    return error.field.removeprefix("spec.routing.parameters.")
+
+
+def _object(path: Path, place: str) -> Mapping[str, Any]:
+    """An object from a file."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(place, str(path), f"it is a file that cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        line = " ".join(str(error).split())
+        raise InvalidInput(place, str(path), f"name a file with one YAML object ({line})") from None
+    if not isinstance(document, dict):
+        raise InvalidInput(place, str(path), f"name a file with one YAML object, not {type(document).__name__}")
+    return document
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
@@ -99,7 +130,7 @@ def _refuse_twice(option: str, written: list[str]) -> None:
             raise InvalidInput(option, one, "it is named twice; write it once")
 
 
-def _value(text: str, kind: str) -> Any:
+def _value(text: str, kind: str | None) -> Any:
     """The value as the parameter's kind reads it; a value that cannot be read so is left to the check, which
     names it.
     """

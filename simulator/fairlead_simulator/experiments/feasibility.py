@@ -9,7 +9,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead_process.policies import installed_policies
 from fairlead_simulator.errors import OutputUnwritable
-from fairlead_simulator.experiments.choices import PolicyChoice
+from fairlead_simulator.experiments.choices import PolicyChoice, parameter_path
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Override, ScaleTo, TimelineEvent
 
@@ -54,7 +54,7 @@ def _check_overrides(policy: str, roles: set[Role], timeline: Sequence[TimelineE
             try:
                 installed_policies().check_parameters(policy, event.parameters)
             except InvalidInput as error:
-                raise InvalidInput(f"{place}: parameters.{error.parameter}", error.value, error.remedy) from None
+                raise InvalidInput(f"{place}: parameters.{parameter_path(error)}", error.value, error.remedy) from None
 
 
 def _check_roles(field: str, policy: str, roles: set[Role]) -> None:

@@ -11,7 +11,7 @@ from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
 from fairlead_process.policies import installed_policies
 from fairlead_simulator.errors import TimelineInvalid
-from fairlead_simulator.experiments.choices import EARLY_REJECTION_MODES
+from fairlead_simulator.experiments.choices import EARLY_REJECTION_MODES, parameter_path
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 
 LARGEST_POOL = 10_000
@@ -73,7 +73,7 @@ def _override(fields: "_Fields", at: float, place: str) -> Override:
         except UnknownName as error:
             raise TimelineInvalid(f"{place}: {error}") from None
         except InvalidInput as error:
-            raise TimelineInvalid(f"{place}: parameters.{error.parameter}: {error.value!r} cannot be used; {error.remedy}") from None
+            raise TimelineInvalid(f"{place}: parameters.{parameter_path(error)}: {error.value!r} cannot be used; {error.remedy}") from None
     if not {"slo_ttft_seconds", "early_rejection", "policy", "parameters"} & set(fields.document):
         raise TimelineInvalid(f"{place}: changes nothing; write slo_ttft_seconds, early_rejection, policy or parameters")
     return Override(

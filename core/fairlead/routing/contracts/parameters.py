@@ -76,3 +76,8 @@ class QueueParameters:
     estimate_min_samples: int = whole(
         "Prefills to observe before a fit is used; until then the configured speed is.", 200, minimum=10, maximum=1_000_000
     )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was given and is not needed, a line each; most policies take nothing of the kind."""
+        return ()

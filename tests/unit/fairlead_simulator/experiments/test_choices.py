@@ -1,9 +1,11 @@
 """What a person writes on the command line."""
 
+from pathlib import Path
+
 import pytest
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead_simulator.experiments.choices import early_rejection_modes, parse_policies, parse_rates
+from fairlead_simulator.experiments.choices import early_rejection_modes, notes_of, parse_policies, parse_rates
 
 
 def test_policies_carry_typed_parameters() -> None:
@@ -52,3 +54,41 @@ def test_rates_that_are_none_are_refused(text: str) -> None:
 
 def test_early_rejection_modes_are_those_of_a_table() -> None:
     assert early_rejection_modes("Disabled, load,predicted,after-prefill") == ("Disabled", "Load", "Predicted", "AfterPrefill")
+
+
+FILE = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - type: approx-prefix-cache-producer
+    parameters: {lruCapacityPerServer: 31250}
+  - type: prefix-cache-scorer
+"""
+
+
+def test_an_endpoint_picker_config_is_read_from_its_file_and_says_what_it_does_not_need(tmp_path: Path) -> None:
+    path = tmp_path / "epp.yaml"
+    path.write_text(FILE, encoding="utf-8")
+    (choice,) = parse_policies(f"endpoint-picker:config={path}")
+    assert choice.parameters["config"]["plugins"][1] == {"type": "prefix-cache-scorer"}
+    (note,) = notes_of((choice,))
+    assert note.startswith(f"endpoint-picker:config={path}: config.plugins[0].parameters.lruCapacityPerServer is not needed: ")
+    assert notes_of(parse_policies("fairlead")) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, r"config: '.*' cannot be used; it is a file that cannot be read: No such file"),
+        ("plugins: [", "config: .* name a file with one YAML object"),
+        ("- type: queue-scorer", "config: .* name a file with one YAML object, not list"),
+        (FILE.replace("prefix-cache-scorer", "magic-scorer"), r"config.plugins\[1\].type: 'magic-scorer' cannot be used; the types of"),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_refused_in_one_line(content: str | None, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "epp.yaml"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=told) as refused:
+        parse_policies(f"endpoint-picker:config={path}")
+    assert "\n" not in str(refused.value)

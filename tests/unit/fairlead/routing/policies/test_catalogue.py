@@ -34,7 +34,7 @@ def kind(one: Shape) -> str:
         names = [f"`{choice}`" for choice in one.enum]
         return " or ".join([", ".join(names[:-1]), names[-1]])
     if one.minimum is None:
-        return one.kind
+        return "object" if one.kind == "free" else one.kind
     return f"{one.kind} ≥ {one.minimum:.10g}" if one.maximum is None else f"{one.kind} {one.minimum:.10g}–{one.maximum:.10g}"
 
 

@@ -1,0 +1,172 @@
+"""The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and what each becomes here.
+
+Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), which took over the endpoint picker of
+the Gateway API Inference Extension. What Fairlead does without being told (reading metrics, tokenizing, following KV
+events) may stand in a file and be referred to; what of it has parameters that would be passed over is told as a note.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fairlead.routing.choosing import filters, pickers
+from fairlead.routing.choosing.scorers import loads, placements, prefixes
+from fairlead.schemas.shapes import text, whole
+
+
+class Part(StrEnum):
+    """What a plugin is in a profile."""
+
+    FILTER = "filter"
+    SCORER = "scorer"
+    PICKER = "picker"
+    HANDLER = "profile handler"
+    SUPPLIED = "supplied by Fairlead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoParameters:
+    """Takes none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproximateMatches:
+    """What of `approx-prefix-cache-producer` is obeyed."""
+
+    max_prefix_tokens_to_match: int = whole("Leading tokens of a prompt that are compared; 0 = all.", 131_072, minimum=0, maximum=10**9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlightLoad:
+    """What of `inflight-load-producer` is obeyed."""
+
+    prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginType:
+    """A type of plugin. `parameters` reads what it is told; `build` makes the part of a profile from it and from how
+    many leading tokens of a prompt are compared (0 = all).
+
+    `otherwise` are parameters that llm-d has and this does not take → where the same is set, or why not. `unneeded` are
+    parameters that only say how llm-d would do what Fairlead does in its own way → that way.
+    """
+
+    part: Part
+    parameters: type[Any] = NoParameters
+    build: Callable[[Any, int], Any] = lambda parameters, most_tokens: parameters
+    otherwise: Mapping[str, str] = field(default_factory=dict)
+    unneeded: Mapping[str, str] = field(default_factory=dict)
+
+
+_LOAD_PRODUCER = {"inFlightLoadProducerName": "Fairlead counts the load of each instance once, for all plugins"}
+_SESSIONS = {
+    "sessionIdConfig": "spec.routing.session says which header names a session and how long one lives",
+    "encodedEndpointHeaderConfig": "no address that a client sends is believed; use strategy session_id",
+    "profileName": "a pool's sessions have one home, the instance that computes the prompt",
+}
+_BLOCKS = "blocks are as the engines' KV events tell them, else spec.routing.blockTokens"
+_EVENTS = "routers find each engine's KV events by GET /kv_event_sources"
+_MEMORY = "the index holds what the engines say they hold, or what spec.engine.kvCacheTokens leaves room for"
+_TOKENS = "routers ask the pool's own engines to tokenize"
+
+PLUGIN_TYPES: Mapping[str, PluginType] = {
+    "queue-scorer": PluginType(part=Part.SCORER, parameters=loads.QueueScorer),
+    "kv-cache-utilization-scorer": PluginType(part=Part.SCORER, parameters=loads.KvCacheUtilizationScorer),
+    "running-requests-size-scorer": PluginType(part=Part.SCORER, parameters=loads.RunningRequestsScorer),
+    "active-request-scorer": PluginType(
+        part=Part.SCORER,
+        parameters=loads.ActiveRequestScorer,
+        unneeded=_LOAD_PRODUCER | {"requestTimeout": "a request is counted until it ends"},
+    ),
+    "load-aware-scorer": PluginType(part=Part.SCORER, parameters=loads.LoadAwareScorer),
+    "token-load-scorer": PluginType(part=Part.SCORER, parameters=loads.TokenLoadScorer, unneeded=_LOAD_PRODUCER),
+    "prefix-cache-scorer": PluginType(part=Part.SCORER, parameters=prefixes.PrefixMatches, build=prefixes.PrefixCacheScorer),
+    "precise-prefix-cache-scorer": PluginType(
+        part=Part.SCORER,
+        build=lambda parameters, most_tokens: prefixes.PrefixCacheScorer(prefixes.PrefixMatches()),
+        unneeded={
+            "tokenProcessorConfig": _BLOCKS,
+            "indexerConfig": _MEMORY,
+            "kvEventsConfig": _EVENTS,
+            "speculativeIndexing": "own history counts where events cannot know yet",
+            "speculativeTTL": "own history counts where events cannot know yet",
+        },
+    ),
+    "no-hit-lru-scorer": PluginType(
+        part=Part.SCORER,
+        parameters=placements.ColdPlacement,
+        build=lambda parameters, most_tokens: placements.NoHitLruScorer(parameters),
+        otherwise=dict.fromkeys(("prefixPluginType", "prefixPluginName"), "llm-d never used it"),
+    ),
+    "session-affinity-scorer": PluginType(part=Part.SCORER, parameters=placements.SessionAffinityScorer, otherwise=_SESSIONS),
+    "session-affinity-filter": PluginType(part=Part.FILTER, parameters=filters.SessionAffinityFilter, otherwise=_SESSIONS),
+    "decode-filter": PluginType(part=Part.FILTER, parameters=filters.DecodeFilter),
+    "prefill-filter": PluginType(part=Part.FILTER, parameters=filters.PrefillFilter),
+    "utilization-filter": PluginType(part=Part.FILTER, parameters=filters.UtilizationFilter, unneeded=_LOAD_PRODUCER),
+    "prefix-cache-affinity-filter": PluginType(
+        part=Part.FILTER,
+        parameters=filters.PrefixCacheAffinity,
+        build=filters.PrefixCacheAffinityFilter,
+        otherwise={"latencyPredictionInfoProducerName": "TTFTs come from peakPrefillThroughput alone"},
+        unneeded=_LOAD_PRODUCER,
+    ),
+    "max-score-picker": PluginType(part=Part.PICKER, parameters=pickers.MaxScorePicker),
+    "random-picker": PluginType(part=Part.PICKER, parameters=pickers.RandomPicker),
+    "weighted-random-picker": PluginType(part=Part.PICKER, parameters=pickers.WeightedRandomPicker),
+    "single-profile-handler": PluginType(part=Part.HANDLER),
+    "approx-prefix-cache-producer": PluginType(
+        part=Part.SUPPLIED,
+        parameters=ApproximateMatches,
+        otherwise={
+            "maxPrefixBlocksToMatch": "write maxPrefixTokensToMatch",
+            "blockSize": "llm-d counts characters there; spec.routing.blockTokens is the size of a block",
+        },
+        unneeded={"autoTune": _BLOCKS, "blockSizeTokens": _BLOCKS, "lruCapacityPerServer": _MEMORY},
+    ),
+    "precise-prefix-cache-producer": PluginType(
+        part=Part.SUPPLIED,
+        unneeded={
+            "tokenProcessorConfig": _BLOCKS,
+            "indexerConfig": _MEMORY,
+            "kvEventsConfig": _EVENTS,
+            "speculativeIndexing": "own history counts where events cannot know yet",
+            "speculativeTTL": "own history counts where events cannot know yet",
+        },
+    ),
+    "inflight-load-producer": PluginType(
+        part=Part.SUPPLIED,
+        parameters=InFlightLoad,
+        otherwise=dict.fromkeys(
+            ("addEstimatedOutputTokens", "outputRatio", "maxEstimatedOutputTokens"),
+            "Fairlead counts prompt tokens until the first token, and no guess of the output",
+        ),
+    ),
+    "token-producer": PluginType(part=Part.SUPPLIED, unneeded={"modelName": _TOKENS, "vllm": _TOKENS, "estimate": _TOKENS}),
+    "metrics-data-source": PluginType(part=Part.SUPPLIED),
+    "core-metrics-extractor": PluginType(part=Part.SUPPLIED),
+    "endpoint-notification-source": PluginType(part=Part.SUPPLIED),
+}
+
+NOT_OFFERED: Mapping[str, str] = {
+    "lora-affinity-scorer": "routers do not know which adapters an engine has loaded",
+    "context-length-aware": "routers do not know the labels of pods",
+    "label-selector-filter": "routers do not know the labels of pods",
+    "by-label": "routers do not know the labels of pods",
+    "by-label-selector": "routers do not know the labels of pods",
+    "latency-scorer": "no latency predictor serves plugins",
+    "slo-headroom-tier-filter": "no latency predictor serves plugins",
+    "predicted-latency-producer": "no latency predictor serves plugins",
+    "utilization-detector": "spec.earlyRejection decides what is refused",
+    "concurrency-detector": "spec.earlyRejection decides what is refused",
+    "probabilistic-admitter": "spec.earlyRejection decides what is refused",
+    "latency-slo-admitter": "spec.earlyRejection decides what is refused",
+    "data-parallel-profile-handler": "a pool's instances are found by the operator; use single-profile-handler",
+    "disagg-profile-handler": "an EndpointPickerConfig chooses where a prompt is computed; the pool's roles decide where it decodes",
+    "pd-profile-handler": "an EndpointPickerConfig chooses where a prompt is computed; the pool's roles decide where it decodes",
+    "prefix-based-pd-decider": "the pool's roles decide which requests are divided",
+    "always-disagg-pd-decider": "the pool's roles decide which requests are divided",
+    "encode-filter": "a pool has no instances that only encode",
+}
+"""Types of llm-d that people will try, and why they are refused."""

@@ -1,0 +1,113 @@
+"""Endpoint picker: runs an `EndpointPickerConfig` of llm-d: its filters, its weighted scorers and its picker."""
+
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fairlead.reports.bindings import BindingReason
+from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.routing.choosing.candidates import ordered_decision
+from fairlead.routing.choosing.considered import Considered
+from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.endpoint_picker_configs import DEFAULT_CONFIG, read_endpoint_picker_config
+from fairlead.routing.choosing.pickers import BEST, DRAWN, DRAWN_BY_SCORE
+from fairlead.routing.choosing.profiles import BEST_OF_NONE, BEST_PASSING
+from fairlead.routing.contracts.catalogues import PolicyEntry
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.weighing import TOTAL, Better, DecisionRule, PolicyTerms, Term, Unit
+from fairlead.schemas.shapes import free
+
+CONFIG = "spec.routing.parameters.config"
+
+TERMS = {
+    "queue_score": "short queue × weight",
+    "kv_score": "free KV cache × weight",
+    "prefix_score": "cached prefix × weight",
+    "running_score": "few running requests × weight",
+    "active_score": "few requests × weight",
+    "load_score": "queue below its threshold × weight",
+    "token_score": "tokens below their threshold × weight",
+    "cold_score": "longest without a new prompt × weight",
+    "session_score": "home of the session × weight",
+}
+"""Scorers' terms, in words; a decision has those of the scorers in its file, and 0 for the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointPickerParameters(QueueParameters):
+    """Parameters of `endpoint-picker`."""
+
+    config: dict[str, Any] = free("An EndpointPickerConfig of llm-d, as in its file; without one what llm-d runs without a file.")
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput for a file that cannot be run."""
+        read_endpoint_picker_config(self.document, CONFIG)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The file in force."""
+        return self.config or DEFAULT_CONFIG
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the file is not needed, a line each; places are below `config`."""
+        return read_endpoint_picker_config(self.document, "config").notes
+
+
+class EndpointPicker:
+    """The policy `endpoint-picker`. It binds sessions if a plugin of its file goes by their homes."""
+
+    name = "endpoint-picker"
+
+    def __init__(self, parameters: EndpointPickerParameters, seed: int) -> None:
+        plan = read_endpoint_picker_config(parameters.document, CONFIG)
+        self._profile = plan.profile
+        self._dice = Dice(seed)
+        self.binds = plan.keeps_homes
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        seen = Considered.of(request, view, now)
+        picked = self._profile.run(seen, self._dice)
+
+        def terms(index: int) -> dict[str, float]:
+            return {name: float(picked.terms[name][index]) if name in picked.terms else 0.0 for name in TERMS}
+
+        bind = None
+        if self.binds and request.session is not None:
+            chosen = seen.loads[picked.order[0]].entry.id
+            bind = binding_reason(view.binding(request.session), chosen, BindingReason.SLO, view, now)
+        decision = ordered_decision(
+            request, view, picked.order, seen.hits, picked.totals, DecisionReason.BEST_SCORE, picked.rule, bind, terms=terms
+        )
+        return replace(decision, fallbacks=decision.fallbacks[: picked.count - 1])
+
+
+ENTRY = PolicyEntry(
+    name=EndpointPicker.name,
+    intent="Runs an EndpointPickerConfig of llm-d: filters, weighted scorers, a picker.",
+    build=EndpointPicker,
+    parameters=EndpointPickerParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="score", unit=Unit.SCORE, better=Better.HIGHER),
+        parts=tuple(TERMS),
+        terms=tuple(Term(name=name, words=words, unit=Unit.SCORE, better=Better.HIGHER) for name, words in TERMS.items()),
+        rules=(
+            DecisionRule(code=BEST, because="its score was the best", order=(TOTAL,), ties="by chance"),
+            DecisionRule(
+                code=BEST_PASSING, because="its score was the best of those that passed the filters", order=(TOTAL,), ties="by chance"
+            ),
+            DecisionRule(
+                code=BEST_OF_NONE,
+                because="no instance passed the filters, and its score was the best of all",
+                order=(TOTAL,),
+                ties="by chance",
+            ),
+            DecisionRule(code=DRAWN_BY_SCORE, because="it was drawn, with a chance as high as its score"),
+            DecisionRule(code=DRAWN, because="it was drawn by chance"),
+        ),
+    ),
+)
