@@ -18,10 +18,16 @@ import os
 import random
 import resource
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from time import thread_time_ns
 
+import numpy as np
+
 from fairlead.instances import InstanceState
+from fairlead.predictors.fitting import FitSettings
+from fairlead.predictors.learners import Learner
+from fairlead.predictors.samples import Samples
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
@@ -101,6 +107,7 @@ def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) ->
     source = random.Random(7)
     scheduler = PoolScheduler(table_of(policy, instances), "router-0", 1, sample_rate=0.01)
     fill_index(scheduler, instances, source)
+    teach(scheduler)
     decisions: list[int] = []
     whole: list[int] = []
     running: list[str] = []
@@ -140,6 +147,19 @@ def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) ->
         if number % 500 == 0:
             scheduler.take_records(now)
     return decisions, whole
+
+
+def teach(scheduler: PoolScheduler) -> None:
+    """Give a policy that learns a model of the published size. What it predicts is no matter: it computes the same."""
+    policy = scheduler.learns_online
+    if policy is None:
+        return
+    learner = Learner(replace(policy.learner_settings, fit=FitSettings(epochs=1, least_steps=0)), 1)
+    width = len(policy.learner_settings.feature_names)
+    features = np.random.default_rng(1).uniform(0, 1e7, (1000, width)).astype(np.float32)
+    features[0] = 0.0
+    learner.add(Samples(features=features, ttft_seconds=np.ones(1000, dtype=np.float32)))
+    policy.adopt(learner.train())
 
 
 def fill_index(scheduler: PoolScheduler, instances: int, source: random.Random) -> None:

@@ -33,6 +33,7 @@ from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
 from fairlead_router.kv_event_following import FOLLOW_SECONDS, KvEventFollower
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pool_training import TRAIN_SECONDS, PoolTraining
 from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.prompt_tokens import PromptTokens
 from fairlead_router.proxying import Proxy
@@ -46,6 +47,7 @@ from fairlead_router.serving import GatewayServer, connections_for, server_confi
 from fairlead_router.settings import RouterSettings, read_settings
 from fairlead_router.table_cache import TableCache
 from fairlead_router.table_stream import TableFollower
+from fairlead_router.training.trainer import Trainer
 from fairlead_router.upstream import UpstreamPool
 
 TICK_SECONDS = 0.02
@@ -103,6 +105,8 @@ class Router:
         self.follower = TableFollower(settings.router_id, self.api, self.pools, self.cache, self.metrics, self._synced)
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
         self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
+        self.trainer = Trainer(self.now)
+        self.training = PoolTraining(self.pools, self.trainer, self.metrics)
         self._tasks = Tasks()
         self._ticks = 0
 
@@ -139,6 +143,7 @@ class Router:
         self._tasks.start("send", self.delivery.send_forever)
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
+        self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
 
     async def _tick(self) -> None:
         self._ticks += 1
@@ -160,8 +165,9 @@ class Router:
     async def stop(self) -> None:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         await self.calls.wait_until_idle(1.0)
-        await self._tasks.stop("stream", "collect", "send", "scrape", "kv events")
+        await self._tasks.stop("stream", "collect", "send", "scrape", "kv events", "train")
         self.kv_events.close()
+        await self.trainer.close()
         await self.collector.collect(final=True)
         await self.delivery.finish(GOODBYE_SECONDS)
         await self._tasks.stop()

@@ -17,10 +17,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from fairlead.predictors.reports import LearningReport
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
 from fairlead_router.kv_events.instances import EventReading
 from fairlead_router.kv_events.metrics import Belief, belief_families, event_families, token_families
+from fairlead_router.training.metrics import TrainingCounters, learning_families
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -137,6 +139,9 @@ class RouterMetrics(Collector):
         self.pool_readings: list[PoolReading] = []
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
         """What is known of instances' KV events, by pool and instance."""
+        self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
+        """What learning policies have learnt, by pool."""
+        self.training = TrainingCounters()
         self.client_errors: Counter[str] = Counter()
         self.report_drops: Counter[str] = Counter()
         self.reports_sent = 0
@@ -169,6 +174,7 @@ class RouterMetrics(Collector):
         yield from event_families(self.event_readings())
         yield from belief_families({pool: counters.beliefs for pool, counters in self.pools.items()})
         yield from token_families({pool: (counters.known_prompts, counters.tokenizing) for pool, counters in self.pools.items()})
+        yield from learning_families(self.training, self.learning_reports())
         drops = CounterMetricFamily(
             "fairlead_router_report_records_dropped", "Records dropped because the spool was full or the API refused them.", labels=["kind"]
         )

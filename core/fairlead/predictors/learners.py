@@ -42,7 +42,7 @@ class Learner:
     """Learns one pool's TTFTs. Deterministic given its seed and its samples."""
 
     def __init__(self, settings: LearnerSettings, seed: int) -> None:
-        self._settings = settings
+        self.settings = settings
         self._seed = seed
         self._pools = TwoPools(len(settings.feature_names), settings.recent_samples, settings.replay_samples, settings.selection)
         self._new = 0
@@ -53,14 +53,14 @@ class Learner:
     def add(self, samples: Samples) -> None:
         """Take samples, oldest first."""
         self.samples_seen += len(samples)
-        kept = samples.below(self._settings.longest_ttft_seconds)
+        kept = samples.below(self.settings.longest_ttft_seconds)
         self._pools.add(kept)
         self._new += len(kept)
 
     @property
     def due(self) -> bool:
         """Whether there is enough that is new for a round."""
-        return self._new >= (self._settings.first_samples if self.model is None else self._settings.round_samples)
+        return self._new >= (self.settings.first_samples if self.model is None else self.settings.round_samples)
 
     @property
     def remembered(self) -> Samples:
@@ -69,11 +69,11 @@ class Learner:
 
     def steps(self, samples: int) -> int:
         """Steps that a round on so many samples takes."""
-        return self._settings.fit.epochs_of(samples) * self._settings.fit.steps_of(samples)
+        return self.settings.fit.epochs_of(samples) * self.settings.fit.steps_of(samples)
 
     def train(self) -> Model:
         """Run a round. Raises ValueError without any sample."""
-        settings, before = self._settings, self.model
+        settings, before = self.settings, self.model
         number = 1 if before is None else before.round + 1
         dice = np.random.default_rng((self._seed, number))
         self._pools.choose_replay(before, dice)

@@ -31,6 +31,7 @@ class DecisionReason(StrEnum):
     BEST_SCORE = "best-score"
     PREFIX_EXPLORED = "prefix-explored"
     PREFIX_REPLICATED = "prefix-replicated"
+    LEARNED_TTFT = "learned-ttft"
     DECODE_ONLY = "decode-only"
     FALLBACK = "fallback"
 

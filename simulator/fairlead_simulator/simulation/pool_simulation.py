@@ -26,6 +26,7 @@ from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.run_results import RunRecorder, RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
+from fairlead_simulator.simulation.training import Training
 from fairlead_simulator.simulation.transfers import Transfers
 from fairlead_simulator.simulation.victims import cheapest_first
 
@@ -67,6 +68,7 @@ class Simulation:
         self._changes = PoolChanges(spec, timeline, self._cheapest_first)
         self.autoscaler = None if scaling is None else Autoscaler(spec, scaling)
         self._meter = None if self.autoscaler is None else self.autoscaler.meter
+        self._training = Training(self.scheduler, self._events, spec.seed)
         self._jobs: dict[str, Job] = {}
         self._open = 0
         """Jobs that have arrived or will, and have not ended."""
@@ -102,6 +104,8 @@ class Simulation:
         self._recorder.take_records(now, final=True)
         result.preemptions = self.fleet.preemptions
         result.transferred_tokens = self._transfers.tokens
+        result.rounds = self._training.rounds
+        result.learning = None if self.scheduler.learns_online is None else self.scheduler.learns_online.learning()
         return result
 
     # ---- events
@@ -272,6 +276,7 @@ class Simulation:
                 self._change(event, now)
         if self._changes.draining:
             self._change(self._changes.departures(self.scheduler, now), now)
+        self._training.second(now)
         self._see(self.scheduler.tick(now), now)
         self._recorder.take_records(now)
         if self._open:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fairlead.instances import Role
+from fairlead.predictors.reports import LearningReport
 from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.simulation.training import TrainedRound
 
 _TAKE_RECORDS_SECONDS = 300.0
 
@@ -34,6 +36,10 @@ class RunResult:
     preemptions: int = 0
     transferred_tokens: int = 0
     records_dropped: int = 0
+    rounds: list[TrainedRound] = field(default_factory=list)
+    """Models that a learning policy was given."""
+    learning: LearningReport | None = None
+    """What such a policy had learnt by the end."""
 
     def count_refusal(self, reason: str) -> None:
         """One more request was refused."""

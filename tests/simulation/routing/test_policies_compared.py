@@ -94,7 +94,8 @@ def test_scaling_in_and_out_under_load_fails_no_request(policy: str) -> None:
     assert result.refused == []
     late = [result.placed[f"r{number}"] for number in range(200, 600)]
     assert not {"i00", "i01", "i02"} & set(late)
-    if policy != "prefix-cache-load":  # an idle newcomer holds nothing, and any match on an uncrowded instance is preferred
+    # an idle newcomer holds nothing, and any match on an uncrowded instance is preferred; no model is taught here
+    if policy not in ("prefix-cache-load", "lodestar"):
         assert any(place.startswith("new") for place in late)
     moves = scheduler.take_records(1e9, final=True).migrations
     drained = any(move.trigger is BindingReason.DRAIN for move in moves)

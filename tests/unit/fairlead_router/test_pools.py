@@ -14,6 +14,7 @@ from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.tables import PoolKey, RoutingTable
@@ -40,6 +41,7 @@ class CheckingScheduler:
             raise InvalidInput("spec.routing.policy", "bad", "use another")
         self.table = table
         self.caches = EngineCaches()
+        self.learns_online: LearnsOnline | None = None
         self.slots = slots
         self.refuse: set[str] = set()
         self.queue: list[RoutingRequest] = []

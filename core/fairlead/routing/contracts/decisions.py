@@ -38,6 +38,11 @@ class Decision:
     ttft_seconds: float | None = None
     """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
 
+    learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
+    """Told which instance computed the prompt, and when its first token came (Unix seconds); unless the request was
+    queued elsewhere than chosen, or nobody sees its first token.
+    """
+
     @property
     def candidates(self) -> tuple[CandidateScore, ...]:
         """The chosen instance and the next best, as weighed."""

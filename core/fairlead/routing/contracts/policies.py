@@ -8,6 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from fairlead.predictors.learners import LearnerSettings
+from fairlead.predictors.models import Model
+from fairlead.predictors.reports import LearningReport
+from fairlead.predictors.samples import Samples
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -130,6 +134,27 @@ class Rebalances(Protocol):
         """Moves of queued requests to make now. A queue is put in order when it is first looked at."""
 
 
+@runtime_checkable
+class LearnsOnline(Protocol):
+    """A policy that predicts by a model, trained outside of it on what came of its requests.
+
+    Whoever owns the scheduler hands the samples to a learner and brings back its models, in its own time.
+    """
+
+    @property
+    def learner_settings(self) -> LearnerSettings:
+        """How its models are to be trained."""
+
+    def take_samples(self) -> Samples:
+        """What came of requests since the last call, oldest first."""
+
+    def adopt(self, model: Model) -> None:
+        """Predict by `model` from the next choice on. Raises ModelRefused, and keeps the old, when it does not fit."""
+
+    def learning(self) -> LearningReport:
+        """What it has learnt, and how well it predicts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInForce:
     """A policy, asked once what it does besides choosing."""
@@ -139,6 +164,7 @@ class PolicyInForce:
     follows_table: FollowsTable | None
     restricts_placement: RestrictsPlacement | None
     rebalances: Rebalances | None
+    learns_online: LearnsOnline | None
 
     @staticmethod
     def of(policy: Policy) -> "PolicyInForce":
@@ -149,4 +175,5 @@ class PolicyInForce:
             follows_table=policy if isinstance(policy, FollowsTable) else None,
             restricts_placement=policy if isinstance(policy, RestrictsPlacement) else None,
             rebalances=policy if isinstance(policy, Rebalances) else None,
+            learns_online=policy if isinstance(policy, LearnsOnline) else None,
         )

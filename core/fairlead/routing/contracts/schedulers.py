@@ -17,6 +17,7 @@ from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRec
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import RoutingTable
 from fairlead.values import value
@@ -81,6 +82,10 @@ class Scheduler(Protocol):
     A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is
     counted somewhere, and after that nowhere.
     """
+
+    @property
+    def learns_online(self) -> LearnsOnline | None:
+        """The policy in force, if it learns from what came of requests."""
 
     @property
     def caches(self) -> EngineCaches:

@@ -22,7 +22,8 @@ FloatVector = npt.NDArray[np.float64]
 class PoolVectors:
     """Counters of the candidates.
 
-    `requests` are those waiting, prefilling and decoding; `queued` those not yet computed, without the one that is.
+    `requests` are those waiting, prefilling and decoding; `waiting` those in this router's queue; `queued` those not
+    yet computed, without the one that is.
     """
 
     loads: tuple[InstanceLoad, ...]
@@ -33,15 +34,18 @@ class PoolVectors:
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
+    waiting: IntVector
     wait_seconds: FloatVector
     """Of the pending time, what a new request would wait for: all but the late."""
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this
     router knows to run there.
     """
+    pace: FloatVector
+    """How long prefills take there over their prediction, smoothed."""
     kv_capacity_tokens: int
     counts: "tuple[array[int], ...]"
-    measures: "tuple[array[float], array[float]]"
+    measures: "tuple[array[float], ...]"
     """The memory of the vectors above in their order: as Python's arrays, single entries are
     written three times as fast.
     """
@@ -50,9 +54,9 @@ class PoolVectors:
     def of(loads: Sequence[InstanceLoad], kv_capacity_tokens: int) -> "PoolVectors":
         """Vectors of these loads as they are now; each has a KV cache of so many tokens."""
         empty = bytes(8 * len(loads))
-        counts = tuple(array("q", empty) for _ in range(5))
-        measures = (array("d", empty), array("d", empty))
-        pending, pending_microseconds, decode_tokens, requests, queued = (np.frombuffer(count, dtype=np.int64) for count in counts)
+        counts = tuple(array("q", empty) for _ in range(6))
+        measures = tuple(array("d", empty) for _ in range(3))
+        pending, pending_microseconds, decode_tokens, requests, queued, waiting = (np.frombuffer(count, dtype=np.int64) for count in counts)
         vectors = PoolVectors(
             loads=tuple(loads),
             pending=pending,
@@ -60,8 +64,10 @@ class PoolVectors:
             decode_tokens=decode_tokens,
             requests=requests,
             queued=queued,
+            waiting=waiting,
             wait_seconds=np.frombuffer(measures[0], dtype=np.float64),
             kv_usage=np.frombuffer(measures[1], dtype=np.float64),
+            pace=np.frombuffer(measures[2], dtype=np.float64),
             kv_capacity_tokens=kv_capacity_tokens,
             counts=counts,
             measures=measures,
@@ -73,9 +79,11 @@ class PoolVectors:
     def refresh(self, index: int) -> None:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
-        pending, pending_microseconds, decode_tokens, requests, queued = self.counts
-        wait_seconds, kv_usage = self.measures
+        pending, pending_microseconds, decode_tokens, requests, queued, queue = self.counts
+        wait_seconds, kv_usage, pace = self.measures
         waiting, prefilling = load.waiting, load.prefilling
+        queue[index] = waiting
+        pace[index] = load.prefill_pace
         pending[index] = load.pending_prefill_tokens
         pending_microseconds[index] = load.pending_prefill_microseconds
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6

@@ -42,6 +42,8 @@ class TrackedRequest:
     """The key of its binding, if the policy keeps one for it."""
     decision_id: str = ""
     reason: DecisionReason = DecisionReason.FALLBACK
+    learn: Callable[[str, float], None] | None = None
+    """What its policy wants to know of it; see `Decision.learn`."""
     hit_tokens: int = 0
     miss_tokens: int = 0
     prefill_microseconds: int = 0

@@ -83,6 +83,7 @@ class Placing:
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
         tracked.transfer_from = decision.transfer_from if chosen else None
+        tracked.learn = decision.learn if chosen else None
         tracked.waiting_since = now
         moved = self._moving.bind(tracked, session, instance, decision.bind or BindingReason.SLO, now)
         if tracked.left:

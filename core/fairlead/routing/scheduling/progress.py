@@ -47,6 +47,8 @@ class Progress:
         elif not self._end_prefill(tracked, now):
             return self._outcomes.take((instance,), now)
         tracked.first_token_at = now
+        if tracked.learn is not None:
+            tracked.learn(tracked.instance, now)
         if tracked.decode is not None and state.loads[tracked.decode].entry.state in REACHABLE:
             state.prefixes.insert(tracked.decode, tracked.request.blocks)
         note_decode_begin(state, tracked, now)

@@ -21,7 +21,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.policies import PolicyInForce
+from fairlead.routing.contracts.policies import LearnsOnline, PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import SchedulerRecords
 from fairlead.routing.policies.catalogue import BUILT_IN
@@ -215,6 +215,11 @@ class PoolScheduler:
     def table(self) -> RoutingTable:
         """The table version in force."""
         return self._state.table
+
+    @property
+    def learns_online(self) -> LearnsOnline | None:
+        """The policy in force, if it learns from what came of requests; another one once the table's policy changed."""
+        return self._state.policy.learns_online
 
     @property
     def caches(self) -> EngineCaches:

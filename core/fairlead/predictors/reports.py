@@ -1,0 +1,46 @@
+"""What a learning policy tells of itself: how it decided, what its model is, and how wrong it was of late."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fairlead.predictors.models import Model
+
+
+class HeuristicReason(StrEnum):
+    """Why the heuristic chose and not the model.
+
+    `cold-start` no model yet · `stale-model` the model's trainer has fallen silent while samples came ·
+    `out-of-distribution` the request or the instances are outside what it was trained on · `not-finite` the model's
+    answer was no number · `shadow` the policy is only to watch.
+    """
+
+    COLD_START = "cold-start"
+    STALE_MODEL = "stale-model"
+    OUT_OF_DISTRIBUTION = "out-of-distribution"
+    NOT_FINITE = "not-finite"
+    SHADOW = "shadow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningReport:
+    """How a policy learns. Counts are since it was built; errors and drift are of its last few hundred samples, None
+    while there are none.
+    """
+
+    samples: int
+    dropped_samples: int
+    """Of them, lost because nobody took them."""
+    waiting_samples: int
+    """Of them, not taken yet."""
+    learned_choices: int
+    heuristic_choices: Mapping[HeuristicReason, int] = field(default_factory=dict)
+    model: Model | None = None
+    samples_behind: int = 0
+    """Samples since the model in use was adopted."""
+    error_seconds: float | None = None
+    """Mean absolute difference between the TTFT predicted for a request and the one it had."""
+    mean_ttft_seconds: float | None = None
+    """Of the same requests."""
+    drift: float | None = None
+    """How far recent features have moved from those of the training; see `Model.drift`."""

@@ -1,0 +1,53 @@
+"""Falling back: a decision of a policy's heuristic, recorded with why it was asked, and by the heuristic's own rule."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from fairlead.reports.decisions import Weighing
+from fairlead.routing.contracts.weighing import TOTAL, Comparison, DecisionRule, PolicyTerms
+
+OTHER_TOTAL = "requests"
+"""What the heuristic's total is recorded as, since the policy's own total is something else."""
+
+
+def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[DecisionRule, ...]:
+    """A rule for each reason (code → words) with each of the heuristic's: `cold-start-imbalanced`."""
+    return tuple(
+        replace(
+            rule,
+            code=f"{code}-{rule.code}",
+            because=f"{words}, so the heuristic chose: {rule.because}",
+            order=tuple(_renamed(term) for term in rule.order),
+            among=None if rule.among is None else _compared(rule.among),
+            given=tuple(_compared(one) for one in rule.given),
+        )
+        for code, words in reasons.items()
+        for rule in heuristic.rules
+    )
+
+
+def as_fallback(
+    weigh: Callable[[], Weighing], code: str, only_instance: str, terms: Callable[[str], dict[str, float]]
+) -> Callable[[], Weighing]:
+    """What the heuristic weighed, under the rule for `code`; `terms` are added to those of each instance."""
+
+    def weighed() -> Weighing:
+        plain = weigh()
+        return replace(
+            plain,
+            rule=plain.rule if plain.rule == only_instance else f"{code}-{plain.rule}",
+            candidates=tuple(
+                replace(one, total=None, terms=({} if one.total is None else {OTHER_TOTAL: one.total}) | terms(one.instance))
+                for one in plain.candidates
+            ),
+        )
+
+    return weighed
+
+
+def _renamed(term: str) -> str:
+    return OTHER_TOTAL if term == TOTAL else term
+
+
+def _compared(comparison: Comparison) -> Comparison:
+    return replace(comparison, term=_renamed(comparison.term), against=_renamed(comparison.against))

@@ -1,0 +1,47 @@
+"""Features: what a learnt predictor looks at, one row per candidate.
+
+Nothing in a row names its instance, so instances that look alike are predicted alike. In the place of Lodestar's
+accelerator model stands the pace that was measured there: it tells instances of different speed apart without anyone
+declaring them.
+"""
+
+import numpy as np
+
+from fairlead.predictors.samples import Floats
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import IntVector
+
+FEATURES = (
+    "running",
+    "waiting",
+    "prefill_tokens",
+    "decode_tokens",
+    "kv_usage",
+    "pace",
+    "hit_percent",
+    "paced_ttft_seconds",
+    "prompt_tokens",
+)
+"""Sent and unfinished requests · queued ones · uncached prompt tokens to compute · context tokens that decode · used
+share of the KV cache · prefill time over its prediction · cached share of this prompt · the router's own prediction of
+its TTFT times the pace · the prompt's length.
+"""
+
+OF_THE_REQUEST = FEATURES.index("prompt_tokens")
+
+
+def instance_features(request: RoutingRequest, view: PoolView, hits: IntVector) -> Floats:
+    """A row of `FEATURES` per candidate: [n, 9]."""
+    vectors = view.vectors()
+    rows = np.empty((len(hits), len(FEATURES)), dtype=np.float32)
+    rows[:, 0] = vectors.requests - vectors.waiting
+    rows[:, 1] = vectors.waiting
+    rows[:, 2] = vectors.pending
+    rows[:, 3] = vectors.decode_tokens
+    rows[:, 4] = vectors.kv_usage
+    rows[:, 5] = vectors.pace
+    rows[:, 6] = hits * (100.0 / max(1, request.prompt_tokens))
+    rows[:, 7] = view.ttft_vector(request, hits) * vectors.pace
+    rows[:, 8] = request.prompt_tokens
+    return rows

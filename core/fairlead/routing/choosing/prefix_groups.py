@@ -1,0 +1,33 @@
+"""Prefix groups: prompts that begin alike belong together on the same few instances, while memory is short."""
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import PoolVectors
+from fairlead.routing.knowledge.rings import SALTS, CandidateRings
+from fairlead.tables import RoutingTable
+
+LARGEST_HOME = len(SALTS)
+"""Instances a group may have at most."""
+
+
+class PrefixGroups:
+    """The `instances` instances of each group, by consistent hashing: scaling moves few groups.
+
+    A group is the first `depth` blocks of a prompt, or all of its blocks when it has fewer.
+    """
+
+    def __init__(self, instances: int, depth: int) -> None:
+        self._instances = instances
+        self._depth = depth
+        self._rings: CandidateRings | None = None
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """Follow the instances."""
+        self._rings = CandidateRings.of(table.instances, self._instances) if self._instances else None
+
+    def members(self, request: RoutingRequest, vectors: PoolVectors) -> list[int]:
+        """Indexes among the candidates of the group's instances; empty when it is unknown, or has all of them."""
+        if self._rings is None or not request.blocks or self._instances >= len(vectors.loads):
+            return []
+        depth = min(self._depth, len(request.blocks))
+        names = self._rings.candidates((depth, request.blocks[depth - 1]))
+        return [index for index, load in enumerate(vectors.loads) if load.entry.id in names]

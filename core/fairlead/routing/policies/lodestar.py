@@ -1,0 +1,330 @@
+"""Lodestar: where a learnt model expects the shortest TTFT; by a heuristic where the model cannot know.
+
+The model is a small network over what each instance and the request look like (`instance_features`), trained outside
+on what came of this router's own requests (`fairlead.predictors`). After Lodestar (arXiv 2606.00946), Algorithms 3
+and 4, with their tie-break mended: theirs compares with a bound above the best and never acts.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead.predictors.coresets import Selection
+from fairlead.predictors.learners import LearnerSettings
+from fairlead.predictors.models import Model
+from fairlead.predictors.refusals import ModelFault, ModelRefused
+from fairlead.predictors.reports import HeuristicReason, LearningReport
+from fairlead.predictors.samples import Floats, Samples
+from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.experience import Experience
+from fairlead.routing.choosing.falling_back import OTHER_TOTAL, as_fallback, rules_for
+from fairlead.routing.choosing.instance_features import FEATURES, OF_THE_REQUEST, instance_features
+from fairlead.routing.choosing.prefix_groups import LARGEST_HOME, PrefixGroups
+from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
+from fairlead.routing.contracts.weighing import (
+    ONLY_INSTANCE,
+    TOTAL,
+    Better,
+    Comparison,
+    DecisionRule,
+    Holds,
+    Limit,
+    PolicyTerms,
+    Term,
+    Unit,
+)
+from fairlead.routing.policies.prefix_cache_load import ENTRY as HEURISTIC
+from fairlead.routing.policies.prefix_cache_load import PrefixCacheLoad, PrefixCacheLoadParameters
+from fairlead.schemas.shapes import number, text, truth, whole
+from fairlead.tables import RoutingTable
+
+Truths = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LodestarParameters(PrefixCacheLoadParameters):
+    """Parameters of `lodestar`: those of its heuristic, how it predicts, and how its model is trained."""
+
+    mode: str = text(
+        "`Active` places requests by the model; `Shadow` predicts and records, and the heuristic places them.",
+        "Active",
+        enum=("Active", "Shadow"),
+    )
+    out_of_distribution: str = text(
+        "What is left to the heuristic: `candidates` a request unlike those trained on, or one for which every instance is, the "
+        "others being left out; `pool` every request while anything of any instance is, as published.",
+        "candidates",
+        enum=("candidates", "pool"),
+    )
+    near_best: float = number(
+        "Instances predicted within this part of the shortest TTFT are taken as equal, as published with 0.1: most cached tokens, then "
+        "fewest waiting ones decide.",
+        0.0,
+        minimum=0.0,
+        maximum=10.0,
+    )
+    near_errors: float = number(
+        "So are those within so many of the model's own mean errors: it cannot tell them apart.", 1.0, minimum=0.0, maximum=10.0
+    )
+    exploration: float = number("Share of choices made by chance, so that all instances are learnt.", 0.0, minimum=0.0, maximum=1.0)
+    filter_instances: int = whole(
+        "Instances that prompts with one beginning are kept on while memory is short; 0 = no such filter.", 2, maximum=LARGEST_HOME
+    )
+    filter_kv_usage: float = number("The filter acts while the mean KV cache use is above this.", 0.8, minimum=0.0, maximum=1.0)
+    filter_hit_tokens: int = whole("And somebody holds more tokens of the prompt than this.", 100, maximum=100_000_000)
+    filter_blocks: int = whole("Blocks at the beginning of a prompt by which the filter groups them.", 10, minimum=1, maximum=100_000)
+    first_samples: int = whole("Samples before the first model; until then the heuristic places.", 1000, minimum=10, maximum=1_000_000)
+    round_samples: int = whole("New samples before the next model.", 1000, minimum=10, maximum=1_000_000)
+    stale_samples: int = whole(
+        "Samples since the model in use was trained above which the heuristic places again: its trainer has fallen silent.",
+        10_000,
+        minimum=10,
+        maximum=100_000_000,
+    )
+    recent_samples: int = whole("Newest samples a model is trained on.", 5000, minimum=10, maximum=100_000)
+    replay_samples: int = whole("Older samples it is trained on too, chosen by `selection`.", 5000, maximum=100_000)
+    selection: str = text(
+        "Which older samples are kept: `corrected` what the model mispredicts and what is unlike the rest, `published` what is unlike "
+        "alone, `fifo` none.",
+        Selection.CORRECTED.value,
+        enum=tuple(one.value for one in Selection),
+    )
+    longest_ttft_seconds: float = number("Samples with a longer TTFT are not learnt from.", 15.0, minimum=0.1, maximum=3600.0)
+    hidden_units: int = whole("Units in each of the network's three layers.", 128, minimum=4, maximum=1024)
+    from_scratch: bool = truth("Train each model from random weights instead of those of the one before.", False)
+
+
+class Lodestar:
+    """The policy `lodestar`. What is still equal after `near_best` goes by id."""
+
+    name = "lodestar"
+
+    def __init__(self, parameters: LodestarParameters, seed: int) -> None:
+        self._parameters = parameters
+        self._heuristic = PrefixCacheLoad(parameters, seed)
+        self._dice = Dice(seed)
+        self._groups = PrefixGroups(parameters.filter_instances, parameters.filter_blocks)
+        self._experience = Experience(len(FEATURES))
+        self._model: Model | None = None
+        self._adopted_at = 0
+
+    def table_changed(self, table: RoutingTable) -> None:
+        self._groups.table_changed(table)
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        vectors = view.vectors()
+        hits = view.hit_vector(request)
+        features = instance_features(request, view, hits)
+        model = self._model
+        ttfts = None if model is None else model.ttft_seconds(features).astype(np.float64)
+        usable, reason = self._usable(features, ttfts)
+        self._experience.chose(reason)
+        if reason is None:
+            assert ttfts is not None, "the heuristic chooses without a model"
+            decision, index = self._by_model(request, view, vectors, hits, ttfts, usable)
+        else:
+            decision, index = self._by_heuristic(request, view, vectors, ttfts, reason)
+        row = features[index].copy()
+        predicted = None if ttfts is None or not np.isfinite(ttfts[index]) else float(ttfts[index])
+        experience, chosen = self._experience, decision.instance
+
+        def learn(instance: str, first_token_at: float) -> None:
+            if instance == chosen:
+                experience.saw(row, predicted, first_token_at - now)
+
+        return replace(decision, learn=learn)
+
+    # ---- learning
+
+    @property
+    def learner_settings(self) -> LearnerSettings:
+        given = self._parameters
+        return LearnerSettings(
+            feature_names=FEATURES,
+            first_samples=given.first_samples,
+            round_samples=given.round_samples,
+            recent_samples=given.recent_samples,
+            replay_samples=given.replay_samples,
+            selection=Selection(given.selection),
+            longest_ttft_seconds=given.longest_ttft_seconds,
+            width=given.hidden_units,
+            from_scratch=given.from_scratch,
+        )
+
+    def take_samples(self) -> Samples:
+        return self._experience.take()
+
+    def adopt(self, model: Model) -> None:
+        if model.feature_names != FEATURES:
+            raise ModelRefused(ModelFault.FEATURES, f"it knows {', '.join(model.feature_names)}")
+        if not model.finite:
+            raise ModelRefused(ModelFault.NOT_FINITE, f"of round {model.round}")
+        self._model = model
+        self._adopted_at = self._experience.samples
+
+    def learning(self) -> LearningReport:
+        return self._experience.report(self._model, self._experience.samples - self._adopted_at)
+
+    # ---- choosing
+
+    def _usable(self, features: Floats, ttfts: FloatVector | None) -> tuple[Truths | None, HeuristicReason | None]:
+        """Who may be chosen by the model (None: all), or why the heuristic is to choose."""
+        given, model = self._parameters, self._model
+        if given.mode == "Shadow":
+            return None, HeuristicReason.SHADOW
+        if model is None or ttfts is None:
+            return None, HeuristicReason.COLD_START
+        if self._experience.samples - self._adopted_at > given.stale_samples:
+            return None, HeuristicReason.STALE_MODEL
+        if not np.isfinite(ttfts).all():
+            return None, HeuristicReason.NOT_FINITE
+        within = model.within(features)
+        if within.all():
+            return None, None
+        usable: Truths = np.logical_and.reduce(within, axis=1)
+        if given.out_of_distribution == "pool" or not within[0, OF_THE_REQUEST] or not usable.any():
+            return None, HeuristicReason.OUT_OF_DISTRIBUTION
+        return usable, None
+
+    def _by_model(
+        self, request: RoutingRequest, view: PoolView, vectors: PoolVectors, hits: IntVector, ttfts: FloatVector, usable: Truths | None
+    ) -> tuple[Decision, int]:
+        given = self._parameters
+        count = len(ttfts)
+        if given.exploration and self._dice.below(1_000_000) < given.exploration * 1_000_000:
+            index = self._dice.below(count)
+            order = [index, *(other for other in np.argsort(ttfts, kind="stable")[: FALLBACKS + 1].tolist() if other != index)]
+            return self._decision(request, view, order, hits, ttfts, "explored"), index
+        allowed = np.ones(count, dtype=np.bool_) if usable is None else usable
+        members = self._group(request, vectors, hits)
+        in_group = np.zeros(count, dtype=np.bool_)
+        in_group[members] = True
+        filtered = bool((in_group & allowed).any())
+        choosable = in_group & allowed if filtered else allowed
+        order = np.lexsort((ttfts, ~choosable)).tolist()
+        best = ttfts[order[0]]
+        bound = float(best + max(given.near_best * abs(best), given.near_errors * self._model_error()))
+        near = np.flatnonzero(choosable & (ttfts <= bound))
+        first = order[0]
+        if len(near) > 1:
+            first = int(near[np.lexsort((vectors.pending[near], -hits[near]))[0]])
+        rule = ("group" if filtered else "learned") + ("-near-best" if len(near) > 1 else "")
+        order = [first, *(other for other in order if other != first)]
+        unfiltered = int(np.where(allowed, ttfts, np.inf).argmin())
+        return (
+            self._decision(
+                request,
+                view,
+                order,
+                hits,
+                ttfts,
+                rule,
+                eligible=choosable & (ttfts <= bound) if len(near) > 1 else choosable,
+                near_best_seconds=bound,
+                passed_over=unfiltered if filtered and not in_group[unfiltered] else None,
+            ),
+            first,
+        )
+
+    def _model_error(self) -> float:
+        """Mean absolute error in seconds on samples held out from the training of the model in use."""
+        error = None if self._model is None else self._model.evaluation.error_seconds
+        return 0.0 if error is None else error
+
+    def _group(self, request: RoutingRequest, vectors: PoolVectors, hits: IntVector) -> list[int]:
+        given = self._parameters
+        if not given.filter_instances or float(vectors.kv_usage.mean()) <= given.filter_kv_usage:
+            return []
+        return self._groups.members(request, vectors) if int(hits.max()) > given.filter_hit_tokens else []
+
+    def _decision(
+        self,
+        request: RoutingRequest,
+        view: PoolView,
+        order: list[int],
+        hits: IntVector,
+        ttfts: FloatVector,
+        rule: str,
+        *,
+        eligible: Truths | None = None,
+        near_best_seconds: float | None = None,
+        passed_over: int | None = None,
+    ) -> Decision:
+        limits = {} if near_best_seconds is None else {"near_best_seconds": near_best_seconds, "outside": 0.0}
+        return ordered_decision(
+            request,
+            view,
+            order,
+            hits,
+            ttfts,
+            DecisionReason.RANDOM if rule == "explored" else DecisionReason.LEARNED_TTFT,
+            rule,
+            terms=None if eligible is None else lambda index: {"eligible": float(eligible[index])},
+            limits=limits,
+            passed_over=passed_over,
+            ttfts=lambda index: float(ttfts[index]),
+            ttft_seconds=max(0.0, float(ttfts[order[0]])),
+        )
+
+    def _by_heuristic(
+        self, request: RoutingRequest, view: PoolView, vectors: PoolVectors, ttfts: FloatVector | None, reason: HeuristicReason
+    ) -> tuple[Decision, int]:
+        decision = self._heuristic.choose(request, view, 0.0)
+        names = [load.entry.id for load in vectors.loads]
+
+        def terms(instance: str) -> dict[str, float]:
+            if ttfts is None or instance not in names or not np.isfinite(ttfts[names.index(instance)]):
+                return {}
+            return {"learned_ttft_seconds": float(ttfts[names.index(instance)])}
+
+        weigh = as_fallback(decision.weigh, reason.value, ONLY_INSTANCE, terms)
+        return replace(decision, weigh=weigh), names.index(decision.instance)
+
+
+WHY = {
+    HeuristicReason.COLD_START: "no model has been trained yet",
+    HeuristicReason.STALE_MODEL: "no newer model has come for too many samples",
+    HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
+    HeuristicReason.NOT_FINITE: "the model's answer was no number",
+    HeuristicReason.SHADOW: "the model is only to watch",
+}
+ELIGIBLE = Comparison(term="eligible", holds=Holds.ABOVE, against="outside")
+MOST_CACHED = ("hit_tokens", "pending_tokens")
+EXPECTED = "the model expected the shortest TTFT there"
+NEAR = "the model expected nearly the shortest TTFT there, and it held the most of the prompt of those that came so close"
+FILTERED = "memory is short, so prompts that begin alike are kept together: of the prefix group's instances "
+
+ENTRY = PolicyEntry(
+    name=Lodestar.name,
+    intent="Where a model learnt online expects the shortest TTFT; a heuristic where it cannot know.",
+    build=Lodestar,
+    parameters=LodestarParameters,
+    ring=RingUse.NONE,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="learnt TTFT", unit=Unit.SECONDS),
+        terms=(
+            Term(name=OTHER_TOTAL, words="requests", unit=Unit.REQUESTS),
+            Term(name="learned_ttft_seconds", words="learnt TTFT, not obeyed", unit=Unit.SECONDS),
+            Term(name="eligible", words="might be chosen", unit=Unit.SCORE, better=Better.HIGHER),
+        ),
+        limits=(
+            Limit(name="near_best_seconds", words="TTFT that is as good as the shortest", unit=Unit.SECONDS),
+            Limit(name="outside", words="score of what might not be chosen", unit=Unit.SCORE),
+            *HEURISTIC.terms.limits,
+        ),
+        rules=(
+            DecisionRule(code="learned", because=EXPECTED, order=(TOTAL,), among=ELIGIBLE),
+            DecisionRule(code="learned-near-best", because=NEAR, order=MOST_CACHED, among=ELIGIBLE),
+            DecisionRule(code="group", because=FILTERED + EXPECTED, order=(TOTAL,), among=ELIGIBLE),
+            DecisionRule(code="group-near-best", because=FILTERED + NEAR, order=MOST_CACHED, among=ELIGIBLE),
+            DecisionRule(code="explored", because="it was drawn by chance, so that all instances are learnt", ties="by chance"),
+            *rules_for({reason.value: words for reason, words in WHY.items()}, HEURISTIC.terms),
+        ),
+    ),
+)

@@ -1,0 +1,46 @@
+"""The trainer's process: `python -m fairlead_router.training.child`, started by a router and ended with it.
+
+It reads lessons from standard input, answers each on standard output, and ends when its input does.
+"""
+
+import os
+import signal
+import sys
+import time
+from typing import BinaryIO
+
+import msgspec
+
+from fairlead.predictors.learners import Learner
+from fairlead.predictors.model_bytes import to_bytes
+from fairlead_router.training.frames import LENGTH, Learnt, Lesson, framed
+
+SEED = 1
+NICENESS = 10
+
+
+def teach(lessons: BinaryIO, answers: BinaryIO) -> None:
+    """Answer lessons until there are no more. A pool whose settings changed is learnt anew."""
+    learners: dict[str, Learner] = {}
+    decoder = msgspec.msgpack.Decoder(Lesson)
+    while len(head := lessons.read(LENGTH.size)) == LENGTH.size:
+        lesson = decoder.decode(lessons.read(LENGTH.unpack(head)[0]))
+        learner = learners.get(lesson.pool)
+        if learner is None or learner.settings != lesson.settings:
+            learner = learners[lesson.pool] = Learner(lesson.settings, SEED)
+        learner.add(lesson.samples)
+        began = time.monotonic()
+        model = to_bytes(learner.train()) if learner.due else None
+        answers.write(framed(Learnt(model=model, seconds=time.monotonic() - began)))
+        answers.flush()
+
+
+def main() -> None:
+    """Teach at low priority; what interrupts the router ends this by closing its input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    teach(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""What a router and its trainer say to each other over pipes: each message is its length and then MessagePack."""
+
+from struct import Struct
+
+import msgspec
+import numpy as np
+
+from fairlead.predictors.learners import LearnerSettings
+from fairlead.predictors.samples import Samples
+
+LENGTH = Struct("<I")
+
+
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
+    """New samples of one pool: rows of features and their TTFTs as float32. It is answered by one `Learnt`."""
+
+    pool: str
+    settings: LearnerSettings
+    features: bytes
+    ttft_seconds: bytes
+
+    @staticmethod
+    def of(pool: str, settings: LearnerSettings, samples: Samples) -> "Lesson":
+        """These samples as a message."""
+        return Lesson(
+            pool=pool,
+            settings=settings,
+            features=samples.features.astype("<f4").tobytes(),
+            ttft_seconds=samples.ttft_seconds.astype("<f4").tobytes(),
+        )
+
+    @property
+    def samples(self) -> Samples:
+        """The samples it holds."""
+        features = np.frombuffer(self.features, dtype="<f4").astype(np.float32)
+        return Samples(
+            features=features.reshape(-1, len(self.settings.feature_names)),
+            ttft_seconds=np.frombuffer(self.ttft_seconds, dtype="<f4").astype(np.float32),
+        )
+
+
+class Learnt(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a lesson: a model as bytes when a round was due, and how long that took."""
+
+    model: bytes | None = None
+    seconds: float = 0.0
+
+
+def framed(message: Lesson | Learnt) -> bytes:
+    """The message with its length."""
+    content = msgspec.msgpack.encode(message)
+    return LENGTH.pack(len(content)) + content

@@ -1,0 +1,81 @@
+"""The trainer as its router sees it: a process that may die or hang at any time, and is then started anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable
+
+import msgspec
+
+from fairlead_router.training.frames import LENGTH, Learnt, Lesson, framed
+
+ROUND_SECONDS = 300.0
+"""A trainer that has not answered after so long hangs, and is killed."""
+
+PAUSE_SECONDS = 5.0
+"""From the loss of a trainer to the start of the next."""
+
+LARGEST_ANSWER = 256 * 1024 * 1024
+
+COMMAND = (sys.executable, "-m", "fairlead_router.training.child")
+
+
+class TrainerLost(Exception):
+    """The trainer died, hangs, or cannot be started; the lesson is lost with it. `str` is one line."""
+
+
+class Trainer:
+    """Starts its process when it is first needed. One lesson at a time."""
+
+    def __init__(self, now: Callable[[], float], command: tuple[str, ...] = COMMAND, *, round_seconds: float = ROUND_SECONDS) -> None:
+        self._now = now
+        self._command = command
+        self._round_seconds = round_seconds
+        self._process: Process | None = None
+        self._not_before = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def rests(self) -> bool:
+        """Whether it was lost a moment ago and is not started again yet."""
+        return self._process is None and self._now() < self._not_before
+
+    async def learn(self, lesson: Lesson) -> Learnt:
+        """Give a lesson and wait for what comes of it. Raises TrainerLost."""
+        try:
+            async with asyncio.timeout(self._round_seconds):
+                return await self._exchange(lesson)
+        except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
+            await self.close()
+            self._not_before = self._now() + PAUSE_SECONDS
+            raise TrainerLost(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
+
+    async def close(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+    async def _exchange(self, lesson: Lesson) -> Learnt:
+        process = self._process
+        if process is None:
+            process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+            self._process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(framed(lesson))
+        await process.stdin.drain()
+        (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+        if length > LARGEST_ANSWER:
+            raise msgspec.DecodeError(f"an answer of {length} bytes")
+        return msgspec.msgpack.decode(await process.stdout.readexactly(length), type=Learnt)

@@ -1,0 +1,62 @@
+"""Training in virtual time: a learner takes what the policy has seen, and its models come back when a trainer beside
+the router would have had them ready.
+
+The round itself is computed at once; only its outcome waits for the clock.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.predictors.learners import Learner
+from fairlead.predictors.models import Evaluation, Model
+from fairlead.routing.contracts.policies import LearnsOnline
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead_simulator.simulation.events import EventQueue
+
+SECONDS_PER_STEP = 0.005
+"""One step of 256 samples through 128 units, on one core beside a busy router (measured 3-4 ms)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedRound:
+    """A model that came at `at` seconds."""
+
+    at: float
+    round: int
+    trained_on: int
+    evaluation: Evaluation
+
+
+class Training:
+    """The trainer of one run. A policy that another one replaced is forgotten with all it taught."""
+
+    def __init__(self, scheduler: PoolScheduler, events: EventQueue, seed: int) -> None:
+        self._scheduler = scheduler
+        self._events = events
+        self._seed = seed
+        self._policy: LearnsOnline | None = None
+        self._learner: Learner | None = None
+        self._busy = False
+        self.rounds: list[TrainedRound] = []
+
+    def second(self, now: float) -> None:
+        """Take what is new, and begin a round when one is due and none is under way."""
+        policy = self._scheduler.learns_online
+        if policy is None or self._busy:
+            return
+        if policy is not self._policy or self._learner is None:
+            self._policy, self._learner = policy, Learner(policy.learner_settings, self._seed)
+        self._learner.add(policy.take_samples())
+        if self._learner.due:
+            self._busy = True
+            model = self._learner.train()
+            seconds = SECONDS_PER_STEP * self._learner.steps(model.trained_on)
+            self._events.at(now + seconds, self._trained, (policy, model))
+
+    def _trained(self, outcome: Any, now: float) -> None:
+        policy: LearnsOnline
+        model: Model
+        policy, model = outcome
+        self._busy = False
+        policy.adopt(model)
+        self.rounds.append(TrainedRound(at=now, round=model.round, trained_on=model.trained_on, evaluation=model.evaluation))
