@@ -50,7 +50,8 @@ class Cluster(Protocol):
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         """Merge-patch; False when there is no such object.
 
-        A `resourceVersion` or `uid` in the body must match the object, otherwise the patch is refused (409).
+        A `resourceVersion` in the body must match the object, otherwise the patch is refused (409); so must a `uid`
+        (422).
         """
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:

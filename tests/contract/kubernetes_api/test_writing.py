@@ -263,3 +263,13 @@ def test_the_data_of_a_revision_stay_the_text_that_was_sent(api: httpx.Client, c
         assert changed.status_code == 422
         assert "data: Invalid value" in changed.json()["message"]
         assert "field is immutable" in changed.json()["message"]
+
+
+def test_another_objects_uid_is_an_invalid_patch_and_a_conflict_when_the_object_is_replaced(api: httpx.Client, core: str) -> None:
+    """As seen with Kubernetes 1.36, for built-in kinds and custom resources alike."""
+    made = api.post(f"{core}/configmaps", json=config_map("a")).json()
+    patched = patch(api, f"{core}/configmaps/a", {"metadata": {"uid": "another"}})
+    assert patched.status_code == 422
+    assert patched.json()["message"] == 'ConfigMap "a" is invalid: metadata.uid: Invalid value: "another": field is immutable'
+    assert patch(api, f"{core}/configmaps/a", {"metadata": {"uid": "another", "resourceVersion": "1"}}).status_code == 409
+    assert api.put(f"{core}/configmaps/a", json=made | {"metadata": made["metadata"] | {"uid": "another"}}).status_code == 409

@@ -92,7 +92,7 @@ async def test_a_patch_of_another_object_of_that_name_is_refused(cluster: Cluste
     await cluster.create(Resource.SERVICES, NAMESPACE, service(name))
     with pytest.raises(ClusterRefused) as refused:
         await cluster.patch(Resource.SERVICES, NAMESPACE, name, {"metadata": {"annotations": {"a": "1"}, "uid": "another"}})
-    assert refused.value.status == 409
+    assert refused.value.status == 422
 
 
 async def test_a_refusal_carries_the_servers_sentence(kubeconfig: str, name: str) -> None:

@@ -300,6 +300,9 @@ class Resources:
         if version and version != current["resourceVersion"]:
             raise conflict(kind, current["name"], _OBJECT_CHANGED)
         if given.get("uid") and given["uid"] != current["uid"]:
+            if not replace:  # a patch has no preconditions: there the uid is a field like any other
+                cause = invalid_value("metadata.uid", given["uid"], "field is immutable")
+                raise Invalid(kind=kind.kind, group=kind.group, name=current["name"], causes=[cause])
             raise conflict(
                 kind,
                 current["name"],

@@ -82,10 +82,11 @@ class FakeCluster:
         known = self.objects.get((resource, name))
         if known is None:
             return False
-        for guard in ("uid", "resourceVersion"):
-            wanted = body.get("metadata", {}).get(guard)
-            if wanted is not None and wanted != known["metadata"][guard]:
-                raise ClusterRefused(409, "Conflict", "the object has been modified")
+        given, current = body.get("metadata", {}), known["metadata"]
+        if given.get("resourceVersion", current["resourceVersion"]) != current["resourceVersion"]:
+            raise ClusterRefused(409, "Conflict", "the object has been modified")
+        if given.get("uid", current["uid"]) != current["uid"]:
+            raise ClusterRefused(422, "Invalid", "metadata.uid: field is immutable")
         patched = self.put(resource, merged(known, body))
         if patched["metadata"].get("deletionTimestamp") and not patched["metadata"].get("finalizers"):
             self._collect(resource, name)

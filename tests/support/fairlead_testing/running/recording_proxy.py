@@ -88,7 +88,8 @@ class RecordingProxy:
             context.load_cert_chain(*self.target.session.cert)
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+        plain = {"Accept-Encoding": "identity"}  # a real API server compresses long answers
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=plain, auto_decompress=False) as session:
             app[_SESSION] = session
             yield
 
