@@ -34,6 +34,7 @@ from fairlead_simulator.experiments.saturation import Saturation, believed_speed
 from fairlead_simulator.experiments.scaling_files import read_scaling
 from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
 from fairlead_simulator.option_types import NumberOption, WholeOption
+from fairlead_simulator.simulation.kv_events import KvEventQuality
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.traces.rows import read_trace
@@ -95,6 +96,11 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--no-fetch", is_flag=True, help="Engines cannot fetch cached prefixes from each other.")
 @click.option("--token-noise", type=NumberOption(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
 @click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
+@click.option("--kv-events", is_flag=True, help="Engines publish KV events, and routers go by them.")
+@click.option("--kv-event-delay", type=NumberOption(most=3600), default=0.0, help="Seconds that KV events reach routers late.")
+@click.option("--kv-event-loss", type=NumberOption(most=1), default=0.0, help="Share of batches of KV events that are lost, 0 to 1.")
+@click.option("--no-kv-event-replay", is_flag=True, help="Engines cannot be asked for lost batches: the index begins anew.")
+@click.option("--routers", type=WholeOption(1, 64), default=1, show_default=True, help="Routers that requests go to in turn.")
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
 )
@@ -124,6 +130,8 @@ def _simulate(options: dict[str, Any]) -> None:
     modes = early_rejection_modes(options["early_rejection"])
     timeline = () if options["timeline"] is None else read_timeline(options["timeline"])
     scaling = None if options["scaling"] is None else read_scaling(options["scaling"], split=not spec.instances)
+    if scaling is not None and spec.routers > 1:
+        raise click.UsageError("--scaling needs one router; leave --routers out")
     check_policies(policies, spec, timeline)
     check_outputs(options["json_path"], options["plots"])
     workload = _workload(options, spec)
@@ -138,7 +146,7 @@ def _simulate(options: dict[str, Any]) -> None:
     rates = parse_rates(options["rates"], saturation.requests_per_second)
     check_duration(len(workload.rows), rates, options["warmup"], options["warmup_rate"])
     targets = Targets(ttft_seconds=spec.slo_ttft_seconds, tpot_seconds=options["slo_tpot"])
-    quality = ObservationQuality(token_noise=options["token_noise"], delay_seconds=options["delay"])
+    quality = ObservationQuality(token_noise=options["token_noise"], delay_seconds=options["delay"], kv_events=_kv_events(options, spec))
     cells = [
         Cell(
             label=policy.label,
@@ -174,6 +182,19 @@ def _simulate(options: dict[str, Any]) -> None:
         _write_plots(options["plots"], results)
 
 
+def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality | None:
+    if not options["kv_events"]:
+        for name in ("kv_event_delay", "kv_event_loss", "no_kv_event_replay"):
+            if options[name]:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --kv-events")
+        return None
+    if spec.preset.eviction != "lru":
+        raise click.UsageError(
+            f"--kv-events tells of caches that evict least recently used first; leave out --eviction {spec.preset.eviction}"
+        )
+    return KvEventQuality(delay_seconds=options["kv_event_delay"], loss=options["kv_event_loss"], replay=not options["no_kv_event_replay"])
+
+
 def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
     chosen = preset(options["preset_name"])
     if options["mode"] is not None:
@@ -199,6 +220,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
         slo_ttft_seconds=options["slo_ttft"] or chosen.slo_ttft_seconds,
         slo_tpot_seconds=options["slo_tpot"] or chosen.slo_tpot_seconds,
         prefill_tokens_per_second=1.0,
+        routers=options["routers"],
     )
 
 

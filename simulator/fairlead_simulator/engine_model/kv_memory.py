@@ -8,8 +8,25 @@ holds its whole leading run, what is known is closed under prefixes.
 
 from collections.abc import Container, Sequence
 from itertools import islice
+from typing import Protocol
 
 PREFIX_BLOCK_TOKENS = 512
+
+
+class PrefixCacheWatcher(Protocol):
+    """Is told which prefix blocks can be reused from now on, and which no longer."""
+
+    def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
+        """Consecutive blocks of a prompt, after the block `parent`; None: from its beginning."""
+
+    def removed(self, blocks: Sequence[int]) -> None:
+        """Blocks were evicted, in this order."""
+
+
+def tell_stored(watcher: PrefixCacheWatcher, blocks: Sequence[int], first: int) -> None:
+    """The blocks of a prompt from the one numbered `first` on are stored, if there are any."""
+    if first < len(blocks):
+        watcher.stored(blocks[first - 1] if first else None, blocks[first:])
 
 
 def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
@@ -33,9 +50,10 @@ class KvMemory:
     With `caching` off nothing outlives its request (a DRAM tier caches instead).
     """
 
-    __slots__ = ("_idle", "_pinned", "_shared", "caching", "capacity", "evicted", "per_prefix_block", "private")
+    __slots__ = ("_idle", "_pinned", "_shared", "_watcher", "caching", "capacity", "evicted", "per_prefix_block", "private")
 
-    def __init__(self, capacity: int, block_tokens: int, caching: bool) -> None:
+    def __init__(self, capacity: int, block_tokens: int, caching: bool, watcher: PrefixCacheWatcher | None = None) -> None:
+        self._watcher = watcher
         self.capacity = capacity
         self.per_prefix_block = PREFIX_BLOCK_TOKENS // block_tokens
         self.caching = caching
@@ -99,8 +117,11 @@ class KvMemory:
             evicted = -(-excess // self.per_prefix_block)
             self.evicted += evicted
             idle = self._idle
-            for block in list(islice(idle, evicted)):
+            oldest = list(islice(idle, evicted))
+            for block in oldest:
                 del idle[block]
+            if self._watcher is not None:
+                self._watcher.removed(oldest)
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
         """A prefill computed blocks `held` to `full`: others can use them from now on.
@@ -110,6 +131,8 @@ class KvMemory:
         if not self.caching or full <= held:
             return held
         new = blocks[held:full]
+        if self._watcher is not None:
+            tell_stored(self._watcher, blocks[:full], self.match(blocks, full))
         if self._pinned.isdisjoint(new) and self._idle.keys().isdisjoint(new):
             self._pinned.update(new)
         else:  # computed twice at the same time: one copy is let go
@@ -121,6 +144,8 @@ class KvMemory:
     def adopt(self, blocks: Sequence[int]) -> None:
         """Blocks fetched from another instance become cached here, evicting what is older."""
         idle = self._idle
+        if self._watcher is not None:
+            tell_stored(self._watcher, blocks, self.match(blocks, len(blocks)))
         for block in reversed(blocks):
             if block in self._pinned:
                 continue

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead_simulator.engine_model.block_caches import BlockCache, Eviction
-from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS, KvMemory, leading_run
+from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS, KvMemory, PrefixCacheWatcher, leading_run, tell_stored
 from fairlead_simulator.engine_model.requests import EngineRequest
 
 
@@ -24,9 +24,10 @@ class TracedRequest(EngineRequest):
 class DramTier:
     """A prefix cache in host memory: plain LRU over prefix blocks, nothing pinned."""
 
-    __slots__ = ("_cache", "capacity", "evicted")
+    __slots__ = ("_cache", "_watcher", "capacity", "evicted")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, watcher: PrefixCacheWatcher | None = None) -> None:
+        self._watcher = watcher
         self.capacity = capacity
         self.evicted = 0
         self._cache: OrderedDict[int, None] = OrderedDict()
@@ -38,14 +39,18 @@ class DramTier:
     def insert(self, blocks: Sequence[int]) -> None:
         """A prompt was computed: its blocks are the freshest now, the first one freshest of all."""
         cache = self._cache
-        for block in reversed(blocks[: self.capacity]):
+        fitting = blocks[: self.capacity]
+        if self._watcher is not None:
+            tell_stored(self._watcher, fitting, self.match(fitting, len(fitting)))
+        for block in reversed(fitting):
             if block in cache:
                 cache.move_to_end(block)
             else:
                 cache[block] = None
-        while len(cache) > self.capacity:
-            cache.popitem(last=False)
-            self.evicted += 1
+        evicted = [cache.popitem(last=False)[0] for _ in range(len(cache) - self.capacity)]
+        self.evicted += len(evicted)
+        if evicted and self._watcher is not None:
+            self._watcher.removed(evicted)
 
 
 class RankedDramTier:
@@ -73,21 +78,32 @@ class RankedDramTier:
             self._cache.touch(block, place)
 
 
-def _dram_tier(capacity: int, eviction: Eviction) -> DramTier | RankedDramTier:
-    return DramTier(capacity) if eviction == "lru" else RankedDramTier(capacity, eviction)
+def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | None) -> DramTier | RankedDramTier:
+    if eviction == "lru":
+        return DramTier(capacity, watcher)
+    if watcher is not None:
+        raise ValueError(f"a tier evicted by {eviction} cannot be watched: events tell whole prefixes")
+    return RankedDramTier(capacity, eviction)
 
 
 class TraceMemory(KvMemory):
     """Memory of `capacity` engine blocks; with `dram_tokens` the prefix cache is a tier in host memory of that size,
-    which gives up blocks by the rule `eviction`.
+    which gives up blocks by the rule `eviction`. `watcher` hears of the prefix cache, wherever it is.
     """
 
     __slots__ = ("_block_tokens", "dram")
 
-    def __init__(self, capacity: int, block_tokens: int, dram_tokens: int | None, eviction: Eviction = "lru") -> None:
-        super().__init__(capacity, block_tokens, caching=dram_tokens is None)
+    def __init__(
+        self,
+        capacity: int,
+        block_tokens: int,
+        dram_tokens: int | None,
+        eviction: Eviction = "lru",
+        watcher: PrefixCacheWatcher | None = None,
+    ) -> None:
+        super().__init__(capacity, block_tokens, caching=dram_tokens is None, watcher=watcher)
         self._block_tokens = block_tokens
-        self.dram = None if dram_tokens is None else _dram_tier(dram_tokens // PREFIX_BLOCK_TOKENS, eviction)
+        self.dram = None if dram_tokens is None else _dram_tier(dram_tokens // PREFIX_BLOCK_TOKENS, eviction, watcher)
 
     def hit_tokens(self, request: TracedRequest) -> int:
         """Leading tokens of its context found; never all of them."""

@@ -45,6 +45,11 @@ class Figures:
     """Share of the prompt tokens of served requests that the engines did not compute."""
     ideal_hit_rate: float
     """The same for an endless cache shared by all, over all measured requests."""
+    belief_exact: float | None
+    """Share of served requests whose cached tokens the router knew to the token when it sent them. Those that fetched
+    some are left out here and in `belief_error`."""
+    belief_error: float | None
+    """What it was wrong by, request by request, as a share of all cached tokens."""
     load_cv: float
     """Coefficient of variation of pending prefill tokens over instances, mean over the seconds of the measured part in
     which any were pending."""
@@ -70,6 +75,8 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
     total = len(measured)
     prompt_tokens = sum(job.input_tokens for job in served)
     all_tokens = sum(job.input_tokens for job in measured)
+    believed = [(job.believed_tokens, job.hit_tokens) for job in served if job.believed_tokens is not None]
+    cached = sum(hit for _, hit in believed)
     finished = max((job.finished_at for job in served), default=begin)
     return Figures(
         requests=total,
@@ -87,6 +94,8 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
         e2e_p90=_percentile(e2e, 90),
         hit_rate=sum(job.hit_tokens for job in served) / prompt_tokens if prompt_tokens else 0.0,
         ideal_hit_rate=sum(ideal[job.index] for job in measured) / all_tokens if all_tokens else 0.0,
+        belief_exact=sum(told == hit for told, hit in believed) / len(believed) if believed else None,
+        belief_error=sum(abs(told - hit) for told, hit in believed) / cached if cached else None,
         load_cv=_mean_variation(result.loads, begin, end),
         migrations=len(result.migrations),
         reroutes=len(result.reroutes),

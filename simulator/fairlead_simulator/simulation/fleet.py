@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from fairlead_simulator.engine_model.presets import EnginePreset
 from fairlead_simulator.engine_model.steps import StepResult
+from fairlead_simulator.simulation.event_delivery import EventDelivery
 from fairlead_simulator.simulation.events import EventQueue
 from fairlead_simulator.simulation.instances import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job
@@ -14,17 +15,27 @@ StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 class Fleet:
     """Instances by name, each of the preset that `preset_of` gives.
 
-    Their steps end on `events`; what a step brought is told to `step_ended`.
+    Their steps end on `events`; what a step brought is told to `step_ended`. With `delivery` they publish KV events.
     """
 
-    def __init__(self, preset_of: Callable[[str], EnginePreset], names: Iterable[str], events: EventQueue, step_ended: StepEnded) -> None:
-        self.instances: dict[str, SimulatedInstance] = {name: SimulatedInstance(name, preset_of(name)) for name in names}
+    def __init__(
+        self,
+        preset_of: Callable[[str], EnginePreset],
+        names: Iterable[str],
+        events: EventQueue,
+        step_ended: StepEnded,
+        delivery: EventDelivery | None = None,
+    ) -> None:
+        self.instances: dict[str, SimulatedInstance] = {}
         self._preset_of = preset_of
+        self._delivery = delivery
         self._dead: set[str] = set()
         self._events = events
         self._step_ended = step_ended
         self._told: dict[str, float] = {}
         """KV usages as last told: telling the same again would change nothing."""
+        for name in names:
+            self.start(name)
 
     @property
     def preemptions(self) -> int:
@@ -38,29 +49,32 @@ class Fleet:
     def start(self, name: str) -> None:
         """A new engine with empty memory, also in place of a dead one."""
         self._dead.discard(name)
-        self.instances[name] = SimulatedInstance(name, self._preset_of(name))
+        watcher = None if self._delivery is None else self._delivery.engine_started(name)
+        self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher)
 
     def die(self, name: str) -> list[Job]:
         """The engine is gone; the requests lost with it, in order of arrival."""
         self._dead.add(name)
+        if self._delivery is not None:
+            self._delivery.engine_died(name)
         return sorted(self.instances[name].die(), key=lambda job: job.index)
 
     def submit(self, job: Job, name: str, now: float) -> None:
         """A request arrives at an engine."""
         instance = self.instances[name]
         instance.submit(job, now)
-        self._watch(instance)
+        self._watch(instance, now)
 
     def receive(self, job: Job, name: str, now: float) -> None:
         """A request arrives to be decoded, with its KV."""
         instance = self.instances[name]
         instance.receive(job, now)
-        self._watch(instance)
+        self._watch(instance, now)
 
     def release(self, job: Job, source: SimulatedInstance, now: float) -> None:
         """The KV of a request has left the engine that prefilled it."""
         source.release(job, now)
-        self._watch(source)
+        self._watch(source, now)
 
     def abort(self, job: Job, now: float) -> None:
         """Whatever engine has the request lets go of it."""
@@ -68,7 +82,7 @@ class Fleet:
             instance = self.instances[name]
             if instance.has(job):
                 instance.abort(job, now)
-                self._watch(instance)
+                self._watch(instance, now)
 
     def generated(self, job: Job) -> int:
         """Tokens of its answer so far, up to the last step that was counted."""
@@ -90,8 +104,10 @@ class Fleet:
         """A new table forgets what it was told: tell it all again."""
         self._told.clear()
 
-    def _watch(self, instance: SimulatedInstance) -> None:
-        """Be there when its step ends; earlier appointments lapse with the version."""
+    def _watch(self, instance: SimulatedInstance, now: float) -> None:
+        """Be there when its step ends; earlier appointments lapse with the version. Its cache may have changed."""
+        if self._delivery is not None and instance.name not in self._dead:
+            self._delivery.publish(instance.name, now)
         version, ends_at = instance.version, instance.ends_at
         if instance.watched != version and ends_at is not None:
             instance.watched = version
@@ -102,6 +118,6 @@ class Fleet:
         if instance.version != version:
             return
         result = instance.step_ended(now)
-        self._watch(instance)
+        self._watch(instance, now)
         if result.first_tokens or result.finished or result.transfers:
             self._step_ended(instance, result, now)

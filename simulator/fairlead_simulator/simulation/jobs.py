@@ -24,6 +24,10 @@ class Job(TracedRequest):
     """What the router was told."""
     heard_first: bool = False
     """The router knows of the first token."""
+    router: int = 0
+    """The number of the router that has it."""
+    believed_tokens: int | None = None
+    """Cached tokens of the prompt as its router believed when it sent it; None if it fetched some of them."""
 
     @property
     def ended(self) -> bool:

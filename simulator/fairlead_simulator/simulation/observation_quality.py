@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import exp
 from random import Random
 
+from fairlead_simulator.simulation.kv_events import KvEventQuality
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationQuality:
@@ -14,6 +16,8 @@ class ObservationQuality:
     delay_seconds: float = 0.0
     metrics_seconds: float = 1.0
     """From one reading of the engines' metrics to the next."""
+    kv_events: KvEventQuality | None = None
+    """None: engines send no KV events, and routers go by what they sent themselves."""
 
     def seen_tokens(self, tokens: int, noise: Random) -> int:
         """The length of a prompt as the router is told it."""

@@ -1,6 +1,6 @@
 """From events on the timeline to new routing tables, as the control API and the operator would make them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
@@ -8,7 +8,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import InstanceEntry, RoutingTable
 from fairlead_simulator.simulation.pools import SimulatedPool, next_table, with_state
-from fairlead_simulator.simulation.timeline import Fail, Flip, Override, ScaleTo, TimelineEvent
+from fairlead_simulator.simulation.timeline import Fail, Flip, Override, RestartRouters, ScaleTo, TimelineEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class _Departed:
     names: tuple[str, ...]
 
 
-PlannedChange = ScaleTo | Flip | Fail | Override | _Started | _Detected | _Departed
+PlannedChange = ScaleTo | Flip | Fail | Override | RestartRouters | _Started | _Detected | _Departed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,7 @@ class PoolChange:
     started: tuple[str, ...] = ()
     died: tuple[str, ...] = ()
     later: tuple[PlannedChange, ...] = ()
+    restarts_routers: bool = False
 
 
 CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
@@ -80,6 +81,8 @@ class PoolChanges:
             return self._fail(event, table)
         if isinstance(event, Flip):
             return self._flip(event, table)
+        if isinstance(event, RestartRouters):
+            return PoolChange(restarts_routers=True)
         if isinstance(event, Override):
             return PoolChange(table=self._override(event, table))
         if isinstance(event, _Started):
@@ -100,9 +103,9 @@ class PoolChanges:
         )
         return PoolChange(table=next_table(table, entries))
 
-    def departures(self, scheduler: PoolScheduler, now: float) -> PlannedChange:
+    def departures(self, routers: Iterable[PoolScheduler], now: float) -> PlannedChange:
         """The draining instances that have nothing left to do."""
-        busy = {one.instance for one in scheduler.in_flight() if one.in_flight}
+        busy = {one.instance for scheduler in routers for one in scheduler.in_flight() if one.in_flight}
         return _Departed(at=now, names=tuple(sorted(self.draining - busy)))
 
     def _staying(self, role: Role, table: RoutingTable) -> list[InstanceEntry]:

@@ -4,7 +4,7 @@ Everything happens in the order of (time, sequence of scheduling), so a run depe
 begins its next step before the router reacts to what the last one brought, as over a network.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -14,16 +14,20 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.tables import RoutingTable
 from fairlead_process.policies import installed_policies
 from fairlead_simulator.engine_model.steps import StepResult
 from fairlead_simulator.simulation.autoscaling import Autoscaler, SimulatedScaling
+from fairlead_simulator.simulation.event_delivery import EventDelivery
 from fairlead_simulator.simulation.events import EventQueue
 from fairlead_simulator.simulation.fleet import Fleet
 from fairlead_simulator.simulation.instances import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job, Phase
+from fairlead_simulator.simulation.kv_events import PromptKeys
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.routers import Routers
 from fairlead_simulator.simulation.run_results import RunRecorder, RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
 from fairlead_simulator.simulation.training import Training
@@ -58,13 +62,14 @@ class Simulation:
         self.quality = quality or ObservationQuality()
         self.result = RunResult(jobs)
         table = spec.first_table() if scaling is None else replace(spec.first_table(), holding=scaling.scaling.zero)
-        self.scheduler = scheduler or PoolScheduler(
-            table, "simulator", spec.seed, sample_rate=0.0, settings=SchedulerSettings(load_samples=False), policies=installed_policies()
-        )
+        self.routers = Routers(self._new_scheduler, spec.routers, table, scheduler)
         self._events = EventQueue()
-        self.fleet = Fleet(spec.preset_of, (entry.id for entry in table.instances), self._events, self._step_ended)
-        self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.scheduler, self._lost)
-        self._recorder = RunRecorder(self.scheduler, self.result)
+        heard = self.quality.kv_events
+        self._delivery = None if heard is None else EventDelivery(heard, self._events, spec.seed)
+        self._keys = PromptKeys()
+        self.fleet = Fleet(spec.preset_of, (entry.id for entry in table.instances), self._events, self._step_ended, self._delivery)
+        self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.routers, self._lost)
+        self._recorder = RunRecorder(self.routers, self.result)
         self._changes = PoolChanges(spec, timeline, self._cheapest_first)
         self.autoscaler = None if scaling is None else Autoscaler(spec, scaling)
         self._meter = None if self.autoscaler is None else self.autoscaler.meter
@@ -79,6 +84,11 @@ class Simulation:
         self._probe = probe
         self._progressed = 0
 
+    @property
+    def scheduler(self) -> PoolScheduler:
+        """That of the first router that serves."""
+        return self.routers.serving[0]
+
     def run(self) -> RunResult:
         """To the end of the last job. Raises RuntimeError if one can never end, which would be a bug of the model."""
         arrivals = sorted((job for job in self.result.jobs if job.arrives_at >= 0), key=lambda job: (job.arrives_at, job.index))
@@ -88,6 +98,7 @@ class Simulation:
         for event in self._changes.planned():
             events.at(event.at, self._change, event)
         events.at(_SAMPLE_SECONDS, self._sample, None)
+        self._listen(self.routers, 0.0)
         now = 0.0
         while self._open:
             due = arrivals[position].arrives_at if position < count else inf
@@ -106,6 +117,7 @@ class Simulation:
         result.transferred_tokens = self._transfers.tokens
         result.rounds = self._training.rounds
         result.learning = None if self.scheduler.learns_online is None else self.scheduler.learns_online.learning()
+        result.event_gaps = 0 if self._delivery is None else self._delivery.gaps
         return result
 
     # ---- events
@@ -121,20 +133,22 @@ class Simulation:
             first_bytes_hash=job.blocks[0] if job.blocks else job.index,
             session=job.session,
             max_output_tokens=job.output_tokens,
+            engine_blocks=() if self._delivery is None else self._keys.of(job.blocks, job.input_tokens),
         )
         job.request = request
         self._jobs[request.id] = job
         if self._meter is not None:
             self._meter.arrived(job, now)
-        self._see(self.scheduler.submit(request, now), now)
+        self._see(self.routers.take(job).submit(request, now), now)
 
     def _tick(self, _: None, now: float) -> None:
         self._ticking = False
-        self._see(self.scheduler.tick(now), now)
+        self._tick_all(now)
 
     def _observe(self, usages: Sequence[tuple[str, float]], now: float) -> None:
-        for instance, usage in usages:
-            self.scheduler.observe_engine(instance, usage, now)
+        for scheduler in self.routers:
+            for instance, usage in usages:
+                scheduler.observe_engine(instance, usage, now)
 
     def _step_ended(self, instance: SimulatedInstance, result: StepResult[Job], now: float) -> None:
         delay = self.quality.delay_seconds
@@ -161,14 +175,14 @@ class Simulation:
         job.heard_first = True
         if self._meter is not None:
             self._meter.first_token(job, now)
-        self._see(self.scheduler.first_token(job.request.id, now), now)
+        self._see(self.routers.of(job).first_token(job.request.id, now), now)
 
     def _hear_completion(self, job: Job, now: float) -> None:
         if job.request is None or job.request.id not in self._jobs:
             return  # refused meanwhile
         if self._meter is not None:
             self._meter.completed(job, now)
-        self._see(self.scheduler.complete(job.request.id, now, job.output_tokens, job.hit_tokens), now)
+        self._see(self.routers.of(job).complete(job.request.id, now, job.output_tokens, job.hit_tokens), now)
         self._close(job)
 
     def _close(self, job: Job) -> None:
@@ -194,7 +208,7 @@ class Simulation:
     def _see(self, outcomes: Sequence[Dispatch | Refusal], now: float) -> None:
         for outcome in outcomes:
             self._obey(outcome, now)
-        if not self._ticking and self.scheduler.waiting():
+        if not self._ticking and any(scheduler.waiting() for scheduler in self.routers):
             self._ticking = True
             self._events.at(now + self._tick_seconds, self._tick, None)
 
@@ -218,6 +232,7 @@ class Simulation:
 
     def _dispatch(self, job: Job, dispatch: Dispatch, now: float) -> None:
         job.decode_instance = dispatch.decode
+        job.believed_tokens = None if dispatch.transfer_tokens else dispatch.hit_tokens
         source = dispatch.transfer_from
         if source is not None and self.fleet.alive(source) and dispatch.transfer_tokens > 0:
             self._transfers.fetch(job, dispatch, self.fleet.instances[source], now)
@@ -230,6 +245,10 @@ class Simulation:
         change = self._changes.apply(event, self.scheduler.table, now)
         for name in change.started:
             self.fleet.start(name)
+        if self._delivery is not None:
+            self._delivery.connect(change.started, now)
+        if change.restarts_routers:
+            self._listen(self.routers.restart(), now)
         for later in change.later:
             self._events.at(later.at, self._change, later)
         for name in change.died:
@@ -237,7 +256,25 @@ class Simulation:
                 self._lost(job, name, now)
         if change.table is not None:
             self.fleet.forget_usages()
-            self._see(self.scheduler.update_table(change.table, now), now)
+            for scheduler in self.routers:
+                self._see(scheduler.update_table(change.table, now), now)
+
+    def _new_scheduler(self, number: int, table: RoutingTable) -> PoolScheduler:
+        """Of the router numbered so; each has its own seed."""
+        return PoolScheduler(
+            table,
+            f"simulator-{number}" if number else "simulator",
+            self.spec.seed + 1_000_003 * number,
+            sample_rate=0.0,
+            settings=SchedulerSettings(load_samples=False),
+            policies=installed_policies(),
+        )
+
+    def _listen(self, schedulers: Iterable[PoolScheduler], now: float) -> None:
+        """Routers that have just started follow the engines' KV events, if there are any."""
+        if self._delivery is not None:
+            for scheduler in schedulers:
+                self._delivery.router_started(scheduler.caches, now)
 
     def _cheapest_first(self, names: Sequence[str]) -> list[str]:
         sessions = {job.session for job in self.result.jobs if job.session is not None and job.request is not None}
@@ -247,15 +284,20 @@ class Simulation:
         """The connection broke: tried again elsewhere before the first byte, else failed."""
         assert job.request is not None, "only routed jobs reach an engine"
         request_id = job.request.id
-        self.scheduler.instance_failed(instance, now)
+        scheduler = self.routers.of(job)
+        scheduler.instance_failed(instance, now)
         if job.heard_first:
-            outcomes = self.scheduler.fail(request_id, now)
+            outcomes = scheduler.fail(request_id, now)
             self._give_up(job, Phase.FAILED)
         else:
             job.reset()
             job.phase = Phase.ROUTED
-            outcomes = (self.scheduler.retry(request_id, now, instance),)
+            outcomes = (scheduler.retry(request_id, now, instance),)
         self._see(outcomes, now)
+
+    def _tick_all(self, now: float) -> None:
+        for scheduler in self.routers:
+            self._see(scheduler.tick(now), now)
 
     # ---- sampling
 
@@ -275,9 +317,9 @@ class Simulation:
             for event in self.autoscaler.second(self.scheduler.loads(), held, len(self._jobs) - held.requests, now):
                 self._change(event, now)
         if self._changes.draining:
-            self._change(self._changes.departures(self.scheduler, now), now)
+            self._change(self._changes.departures(self.routers, now), now)
         self._training.second(now)
-        self._see(self.scheduler.tick(now), now)
+        self._tick_all(now)
         self._recorder.take_records(now)
         if self._open:
             self._events.at(now + self.quality.metrics_seconds, self._sample, None)

@@ -48,6 +48,8 @@ class SimulatedPool:
     fetching: bool = True
     """Whether engines can fetch prefix blocks from each other. Going from prefill to decode is always possible."""
     session_ttl_seconds: float = 1800.0
+    routers: int = 1
+    """Requests go to them in turn."""
     seed: int = 0
 
     def preset_of(self, instance: str) -> EnginePreset:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from fairlead.instances import Role
 from fairlead.predictors.reports import LearningReport
 from fairlead.reports.moves import MigrationRecord, ReRouteRecord
-from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.simulation.routers import Routers
 from fairlead_simulator.simulation.training import TrainedRound
 
 _TAKE_RECORDS_SECONDS = 300.0
@@ -40,6 +40,8 @@ class RunResult:
     """Models that a learning policy was given."""
     learning: LearningReport | None = None
     """What such a policy had learnt by the end."""
+    event_gaps: int = 0
+    """Times that a router missed a batch of KV events."""
 
     def count_refusal(self, reason: str) -> None:
         """One more request was refused."""
@@ -47,17 +49,20 @@ class RunResult:
 
 
 class RunRecorder:
-    """Writes what the scheduler says of itself into a result."""
+    """Writes what the schedulers say of themselves into a result."""
 
-    def __init__(self, scheduler: PoolScheduler, result: RunResult) -> None:
-        self._scheduler = scheduler
+    def __init__(self, routers: Routers, result: RunResult) -> None:
+        self._routers = routers
         self._result = result
         self._taken_at = 0.0
 
     def sample_loads(self, now: float) -> None:
         """The load of every instance that prefills."""
-        loads = self._scheduler.loads()
-        pending = {load.entry.id: load.pending_prefill_tokens for load in loads if load.entry.role is not Role.DECODE}
+        pending: dict[str, int] = {}
+        for scheduler in self._routers:
+            for load in scheduler.loads():
+                if load.entry.role is not Role.DECODE:
+                    pending[load.entry.id] = pending.get(load.entry.id, 0) + load.pending_prefill_tokens
         self._result.loads.append(LoadPoint(now, pending))
 
     def take_records(self, now: float, *, final: bool = False) -> None:
@@ -66,7 +71,8 @@ class RunRecorder:
             if now - self._taken_at < _TAKE_RECORDS_SECONDS:
                 return
             self._taken_at = now
-        records = self._scheduler.take_records(now, final=final)
-        self._result.migrations += records.migrations
-        self._result.reroutes += records.reroutes
-        self._result.records_dropped += records.dropped
+        for scheduler in self._routers:
+            records = scheduler.take_records(now, final=final)
+            self._result.migrations += records.migrations
+            self._result.reroutes += records.reroutes
+            self._result.records_dropped += records.dropped

@@ -59,4 +59,11 @@ class Override:
     """Parameters of the new `policy`, or of the present one, which keeps no others."""
 
 
-TimelineEvent = ScaleTo | Flip | Fail | Override
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartRouters:
+    """At `at` seconds new routers take the place of those that serve. The old ones end what they have."""
+
+    at: float
+
+
+TimelineEvent = ScaleTo | Flip | Fail | Override | RestartRouters

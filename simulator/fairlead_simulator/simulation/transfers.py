@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.engine_model.costs import TransferCost
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.simulation.events import EventQueue
 from fairlead_simulator.simulation.fleet import Fleet
 from fairlead_simulator.simulation.instances import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.simulation.routers import Routers
 
 Lost = Callable[[Job, str, float], None]
 
@@ -20,13 +20,13 @@ class Transfers:
     `lost` hears of a request whose target is gone.
     """
 
-    def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, scheduler: PoolScheduler, lost: Lost) -> None:
+    def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:
         self.tokens = 0
         """Tokens whose KV was transferred."""
         self._cost = cost
         self._fleet = fleet
         self._events = events
-        self._scheduler = scheduler
+        self._routers = routers
         self._lost = lost
         self._active: dict[str, int] = {}
         """Transfers under way by source."""
@@ -53,7 +53,7 @@ class Transfers:
         source, name, job, blocks = payload
         self._active[source.name] -= 1
         assert job.request is not None, "only routed jobs fetch"
-        self._scheduler.transferred(job.request.id, now)
+        self._routers.of(job).transferred(job.request.id, now)
         if not self._fleet.alive(name):
             self._lost(job, name, now)
             return

@@ -1,0 +1,95 @@
+"""The way of KV events from every engine of a run to every router."""
+
+from collections.abc import Iterable
+from random import Random
+
+from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead_simulator.simulation.events import EventQueue
+from fairlead_simulator.simulation.kv_events import Batch, EventFollower, EventPublisher, KvEventQuality
+
+
+class EventDelivery:
+    """Batches reach each router `delay_seconds` after they were published, or never. A question for lost ones takes
+    that long as well, and so does its answer, which is not lost.
+    """
+
+    def __init__(self, quality: KvEventQuality, events: EventQueue, seed: int) -> None:
+        self._quality = quality
+        self._events = events
+        self._seed = seed
+        self._now = 0.0
+        self._publishers: dict[str, EventPublisher] = {}
+        self._silent: set[str] = set()
+        """Engines that have died."""
+        self._routers: list[EngineCaches] = []
+        self._followers: dict[tuple[int, str], EventFollower] = {}
+        self._asked: dict[tuple[int, str], int] = {}
+        """How often each router asked each engine; an answer to an earlier question is not waited for."""
+
+    @property
+    def gaps(self) -> int:
+        """Times that a router missed a batch."""
+        return sum(follower.gaps for follower in self._followers.values())
+
+    def engine_started(self, name: str) -> EventPublisher:
+        """An engine with an empty cache, in place of any of that name before."""
+        self._silent.discard(name)
+        publisher = self._publishers[name] = EventPublisher()
+        return publisher
+
+    def engine_died(self, name: str) -> None:
+        """It publishes and answers no more."""
+        self._silent.add(name)
+
+    def router_started(self, caches: EngineCaches, now: float) -> None:
+        """One more router listens to all engines."""
+        self._routers.append(caches)
+        for name in self._publishers:
+            self._follow(len(self._routers) - 1, name, now)
+
+    def connect(self, names: Iterable[str], now: float) -> None:
+        """Engines that have started can be heard by all routers."""
+        for name in names:
+            for router in range(len(self._routers)):
+                self._follow(router, name, now)
+
+    def publish(self, name: str, now: float) -> None:
+        """Send what an engine's cache did since the last time."""
+        batch = self._publishers[name].batch(now)
+        if batch is None:
+            return
+        for router in range(len(self._routers)):
+            follower = self._followers.get((router, name))
+            if follower is not None and not follower.loses():
+                self._events.at(now + self._quality.delay_seconds, self._arrive, (follower, batch))
+
+    def _follow(self, router: int, name: str, now: float) -> None:
+        key = router, name
+        if key not in self._followers:
+            lost = Random(f"kv-events/{self._seed}/{router}/{name}")
+            self._followers[key] = EventFollower(self._routers[router], name, self._quality, lost, lambda begin: self._ask(key, begin))
+        self._now = now
+        self._followers[key].connected()
+
+    def _arrive(self, payload: tuple[EventFollower, Batch], now: float) -> None:
+        follower, batch = payload
+        self._now = now
+        follower.hear(batch)
+
+    def _ask(self, key: tuple[int, str], begin: int) -> None:
+        question = self._asked[key] = self._asked.get(key, 0) + 1
+        self._events.at(self._now + self._quality.delay_seconds, self._answer, (key, question, begin))
+
+    def _answer(self, payload: tuple[tuple[int, str], int, int], now: float) -> None:
+        key, question, begin = payload
+        name = key[1]
+        if name in self._silent:
+            return
+        batches = tuple(batch for batch in self._publishers[name].kept if batch.number >= begin)
+        self._events.at(now + self._quality.delay_seconds, self._answered, (key, question, batches))
+
+    def _answered(self, payload: tuple[tuple[int, str], int, tuple[Batch, ...]], now: float) -> None:
+        key, question, batches = payload
+        if self._asked[key] == question:
+            self._now = now
+            self._followers[key].hear_again(batches)

@@ -1,0 +1,179 @@
+"""KV events of simulated engines: published in numbered batches, late and sometimes lost, and followed as by a router.
+
+The index is the routers' own (`fairlead.kv_events`), and so is what becomes of a gap. A block of a trace has 512
+tokens here, of which two are its id and the others nothing, so that equal prefixes and only these have equal keys.
+"""
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Literal
+
+from fairlead.kv_events.block_index import Source
+from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.events import BlockStored, EventKind, KvEvent
+from fairlead.kv_events.sequences import SequenceTracker, SourceState, Step
+from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
+
+KEPT_BATCHES = 10_000
+"""Batches that an engine keeps for replays, as vLLM does unless told otherwise."""
+
+_PADDING = bytes(4 * (PREFIX_BLOCK_TOKENS - 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvEventQuality:
+    """How well KV events reach a router. `loss` is the share of batches that do not; what is asked for again does."""
+
+    delay_seconds: float = 0.0
+    loss: float = 0.0
+    replay: bool = True
+    """Whether engines can be asked for what was lost; if not, a gap makes the index of that engine begin anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBlocks:
+    """A `BlockStored`. Its tokens are made when they are asked for: kept for replays, they would fill the memory."""
+
+    kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
+
+    block_hashes: Sequence[int]
+    parent_block_hash: int | None
+    block_size: int = PREFIX_BLOCK_TOKENS
+    lora_id: int | None = None
+    lora_name: str | None = None
+    medium: str | None = None
+    extra_keys: None = None
+    group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        return tokens_of(self.block_hashes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedBlocks:
+    """A `BlockRemoved`."""
+
+    kind: ClassVar[Literal[EventKind.REMOVED]] = EventKind.REMOVED
+
+    block_hashes: Sequence[int]
+    medium: str | None = None
+    group_idx: int | None = None
+
+
+def tokens_of(blocks: Sequence[int]) -> "array[int]":
+    """The tokens of a trace's blocks: all different, as long as the ids are, which have 64 bits."""
+    tokens = array("I")
+    tokens.frombytes(b"".join([block.to_bytes(8, sys.byteorder) + _PADDING for block in blocks]))
+    return tokens
+
+
+class PromptKeys:
+    """The keys of prompts' blocks. A trace's block id stands for all before it too, so each is computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def of(self, blocks: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
+        """The keys of the blocks that can be reused: all but one that ends the prompt."""
+        usable = blocks[: (prompt_tokens - 1) // PREFIX_BLOCK_TOKENS]
+        known = self._known
+        if usable and usable[-1] not in known:
+            known.update(zip(usable, block_keys(tokens_of(usable), PREFIX_BLOCK_TOKENS), strict=True))
+        return tuple([known[block] for block in usable])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What an engine's cache did since its batch before, at `stamp` of the simulation's time."""
+
+    number: int
+    stamp: float
+    events: tuple[KvEvent, ...]
+
+
+class EventPublisher:
+    """Watches the prefix cache of one engine, from its start on."""
+
+    def __init__(self) -> None:
+        self._events: list[KvEvent] = []
+        self._published = 0
+        self.kept: deque[Batch] = deque(maxlen=KEPT_BATCHES)
+
+    def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
+        event: BlockStored = StoredBlocks(block_hashes=tuple(blocks), parent_block_hash=parent)
+        self._events.append(event)
+
+    def removed(self, blocks: Sequence[int]) -> None:
+        self._events.append(RemovedBlocks(block_hashes=tuple(blocks)))
+
+    def batch(self, now: float) -> Batch | None:
+        """What happened since the last batch; None if nothing did."""
+        if not self._events:
+            return None
+        batch = Batch(number=self._published, stamp=now, events=tuple(self._events))
+        self._events.clear()
+        self._published += 1
+        self.kept.append(batch)
+        return batch
+
+
+class EventFollower:
+    """One engine's events as one router hears them. `ask` asks for a replay from a number on."""
+
+    def __init__(self, caches: EngineCaches, instance: str, quality: KvEventQuality, lost: Random, ask: Callable[[int], None]) -> None:
+        self._caches = caches
+        self._source = Source(instance=instance)
+        self._quality = quality
+        self._lost = lost
+        self._ask = ask
+        self._tracker: SequenceTracker[Batch] = SequenceTracker(can_replay=quality.replay)
+        self._heard_out = False
+        """Whether a replay has ended since it connected: an engine that told nothing then holds nothing."""
+
+    @property
+    def gaps(self) -> int:
+        """Times that a batch was missing."""
+        return self._tracker.counts.gaps
+
+    def loses(self) -> bool:
+        """Whether the next batch does not reach the router."""
+        return self._lost.random() < self._quality.loss
+
+    def connected(self) -> None:
+        """The engine can be heard, for the first time or again."""
+        self._do(self._tracker.reconnected())
+
+    def hear(self, batch: Batch) -> None:
+        """A batch arrives as it was published."""
+        self._do(self._tracker.live(batch.number, batch.stamp, batch))
+
+    def hear_again(self, batches: Sequence[Batch]) -> None:
+        """The answer to what was asked for last."""
+        for batch in batches:
+            self._do(self._tracker.replayed(batch.number, batch.stamp, batch))
+        self._heard_out = True
+        self._do(self._tracker.replay_ended())
+
+    def _do(self, step: Step[Batch]) -> None:
+        index = self._caches.index
+        if step.reset:
+            index.clear(self._source)
+        for batch in step.batches:
+            index.apply(self._source, batch.events)
+        if step.replay_from is not None:
+            self._ask(step.replay_from)
+        size = index.block_size(self._source)
+        if size is not None:
+            self._caches.takes_size(size)
+        state = self._tracker.state
+        if state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (state is SourceState.WAITING and self._heard_out):
+            self._caches.hear(self._source.instance, (self._source,), complete=state is not SourceState.INCOMPLETE)
+        else:
+            self._caches.ignore(self._source.instance)
