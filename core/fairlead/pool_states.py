@@ -98,6 +98,17 @@ class InstanceObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceTrouble:
+    """What routers find of an instance's engine that is not as the spec says: `fairlead.reports.engines.EngineTrouble`,
+    or the word of a newer router.
+    """
+
+    instance: str
+    trouble: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
     """The answer to a PoolState.
 
@@ -116,6 +127,7 @@ class PoolObservations:
     slo_attainment: float | None = None
     signals: PoolSignals | None = None
     demand: PoolDemand | None = None
+    troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

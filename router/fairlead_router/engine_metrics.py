@@ -1,12 +1,17 @@
-"""Reads every engine's metrics once a second and hands the used share of the KV cache to the schedulers."""
+"""Asks every engine what it says of itself: its metrics once a second, its models now and then.
+
+The used share of the KV cache goes to the scheduler, the size of the cache to the pool. What is not as the pool's spec
+says is kept as a trouble, for the control API.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 
 from fairlead.instances import REACHABLE
+from fairlead.reports.engines import EngineTrouble
+from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -14,31 +19,10 @@ from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 
 SCRAPE_SECONDS = 1.0
+MODELS_SECONDS = 30.0
 TIMEOUT_SECONDS = 0.9
 AT_ONCE = 16
-
-
-def gauge_value(exposition: bytes, name: str) -> float | None:
-    """The largest value of a gauge in a Prometheus text page (an engine with several ranks gives one value per rank);
-    None when absent or not a number.
-    """
-    wanted = name.encode()
-    best: float | None = None
-    place = exposition.find(wanted)
-    while place >= 0:
-        end = exposition.find(b"\n", place)
-        line = exposition[place : end if end >= 0 else len(exposition)]
-        after = line[len(wanted) :]
-        if (place == 0 or exposition[place - 1 : place] == b"\n") and after[:1] in (b" ", b"{"):
-            fields = after[after.rfind(b"}") + 1 :].split()
-            try:
-                value = float(fields[0]) if fields else math.nan
-            except ValueError:
-                value = math.nan
-            if not math.isnan(value) and (best is None or value > best):
-                best = value
-        place = exposition.find(wanted, place + 1)
-    return best
+MOST_NAMED = 5
 
 
 class EngineScraper:
@@ -53,32 +37,69 @@ class EngineScraper:
         self._metrics = metrics
         self._now = now
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._models_due: dict[tuple[str, str], float] = {}
 
     async def scrape(self) -> None:
         """Read every reachable instance once; done every SCRAPE_SECONDS."""
-        await asyncio.gather(
-            *(
-                self._read(pool, entry.id, entry.address)
-                for pool in self._pools.all()
-                for entry in pool.table.instances
-                if entry.state in REACHABLE
-            )
-        )
+        present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if entry.state in REACHABLE]
+        keys = {(str(pool.key), entry.id) for pool, entry in present}
+        self._models_due = {key: due for key, due in self._models_due.items() if key in keys}
+        await asyncio.gather(*(self._read(pool, entry.id, entry.address) for pool, entry in present))
 
     async def _read(self, pool: Pool, instance: str, address: str) -> None:
-        engine = pool.table.engine
         async with self._slots:
-            try:
-                page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
-                usage = gauge_value(page, engine.kv_usage_metric)
-                if usage is not None and not 0 <= usage <= 1:
-                    usage = None
-                    pool.counters.implausible_usages += 1
-            except UpstreamFailure:
-                usage = None
-                self._metrics.scrape_errors += 1
+            page = await self._metrics_page(pool, address)
+            await self._check_models(pool, instance, address)
+        if page is None:
+            pool.engine_pages.pop(instance, None)
+        else:
+            pool.engine_pages[instance] = page
+            self._judge(pool, instance, page)
+        usage = _plausible(None if page is None else page.kv_usage)
         if usage is None:
             pool.kv_usage.pop(instance, None)
         else:
             pool.kv_usage[instance] = usage
         pool.scheduler.observe_engine(instance, usage, self._now())
+
+    async def _metrics_page(self, pool: Pool, address: str) -> EnginePage | None:
+        engine = pool.table.engine
+        try:
+            page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
+        except UpstreamFailure:
+            self._metrics.scrape_errors += 1
+            return None
+        return read_page(page, engine.kv_usage_metric)
+
+    def _judge(self, pool: Pool, instance: str, page: EnginePage) -> None:
+        name = pool.table.engine.kv_usage_metric
+        if page.kv_cache_tokens is not None:
+            pool.learn_cache_size(instance, page.kv_cache_tokens, self._now())
+        found = pool.troubles[instance]
+        found.pop(EngineTrouble.KV_USAGE_MISSING, None)
+        found.pop(EngineTrouble.KV_USAGE_IMPLAUSIBLE, None)
+        if page.kv_usage is None:
+            found[EngineTrouble.KV_USAGE_MISSING] = f"its metrics have no gauge {name}; correct engine.metrics.kvUsage"
+        elif _plausible(page.kv_usage) is None:
+            pool.counters.implausible_usages += 1
+            found[EngineTrouble.KV_USAGE_IMPLAUSIBLE] = f"{name} is {page.kv_usage:g}, which is no share from 0 to 1"
+
+    async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
+        """An engine that does not list its models, or not for us, is believed."""
+        key, now = (str(pool.key), instance), self._now()
+        if self._models_due.get(key, 0.0) > now:
+            return
+        self._models_due[key] = now + MODELS_SECONDS
+        try:
+            models = read_models(await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS))
+        except (UpstreamFailure, PageUnreadable):
+            return
+        found, model = pool.troubles[instance], pool.table.model
+        found.pop(EngineTrouble.MODEL_NOT_SERVED, None)
+        if model not in models:
+            named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
+            found[EngineTrouble.MODEL_NOT_SERVED] = f"it serves {named}, not {model}; correct spec.model or --served-model-name"
+
+
+def _plausible(usage: float | None) -> float | None:
+    return usage if usage is not None and 0 <= usage <= 1 else None

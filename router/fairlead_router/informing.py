@@ -124,7 +124,14 @@ class Informing:
 
 def _readings(pool: Pool) -> list[InstanceReading]:
     return [
-        InstanceReading(str(pool.key), row.instance, row.in_flight, row.waiting, pool.kv_usage.get(row.instance))
+        InstanceReading(
+            str(pool.key),
+            row.instance,
+            row.in_flight,
+            row.waiting,
+            pool.kv_usage.get(row.instance),
+            pool.engine_pages.get(row.instance),
+        )
         for row in pool.scheduler.in_flight()
     ]
 
@@ -138,6 +145,8 @@ def _debug(pool: Pool) -> dict[str, object]:
         "in_flight": [msgspec.to_builtins(row) for row in pool.scheduler.in_flight()],
         "direct": {instance: count for instance, count in pool.direct.items() if count},
         "kv_usage": pool.kv_usage,
+        "engines": {instance: msgspec.to_builtins(page) for instance, page in pool.engine_pages.items()},
+        "troubled_engines": [msgspec.to_builtins(row) for row in pool.troubled_engines()],
     }
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import zmq
 
 from fairlead.instances import REACHABLE
+from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
@@ -36,6 +37,8 @@ AT_ONCE = 16
 SWEPT_BLOCKS = 5_000
 MOST_SOCKETS = 65_000
 """More than ZMQ's 1,023: an instance takes up to four for each rank."""
+
+WRONG_SIZE = "its KV blocks have another size than those of its pool; the router goes by its own history there"
 
 logger = logging.getLogger(__name__)
 
@@ -139,8 +142,12 @@ class KvEventFollower:
         events.check()
         if not events.is_connected:
             followed.ask_at = 0.0  # it may have come back with other ports
+        found = followed.pool.troubles[followed.instance]
         if events.has_wrong_size:
-            self._complain(followed, "its KV blocks have another size than those of its pool; the router goes by its own history there")
+            found[EngineTrouble.BLOCK_SIZE_DIFFERS] = WRONG_SIZE
+            self._complain(followed, WRONG_SIZE)
+        else:
+            found.pop(EngineTrouble.BLOCK_SIZE_DIFFERS, None)
 
     def _complain(self, followed: _Followed, complaint: str) -> None:
         if complaint != followed.complaint:
@@ -152,3 +159,4 @@ class KvEventFollower:
         if followed.events is not None:
             followed.events.close()
             followed.events = None
+            followed.pool.troubles[followed.instance].pop(EngineTrouble.BLOCK_SIZE_DIFFERS, None)

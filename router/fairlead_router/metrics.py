@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from fairlead.predictors.reports import LearningReport
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
+from fairlead_router.engine_pages import EnginePage
 from fairlead_router.kv_events.instances import EventReading
 from fairlead_router.kv_events.metrics import Belief, belief_families, event_families, token_families
 from fairlead_router.training.metrics import TrainingCounters, learning_families
@@ -109,14 +110,18 @@ class PoolCounters:
 class InstanceReading:
     """Gauges of one instance, taken when scraped."""
 
-    __slots__ = ("in_flight", "instance", "kv_usage", "pool", "waiting")
+    __slots__ = ("engine", "in_flight", "instance", "kv_usage", "pool", "waiting")
 
-    def __init__(self, pool: str, instance: str, in_flight: int, waiting: int, kv_usage: float | None) -> None:
+    def __init__(
+        self, pool: str, instance: str, in_flight: int, waiting: int, kv_usage: float | None, engine: EnginePage | None = None
+    ) -> None:
         self.pool = pool
         self.instance = instance
         self.in_flight = in_flight
         self.waiting = waiting
         self.kv_usage = kv_usage
+        self.engine = EnginePage() if engine is None else engine
+        """What its metrics said last."""
 
 
 class PoolReading(NamedTuple):
@@ -349,13 +354,26 @@ class RouterMetrics(Collector):
             "fairlead_router_waiting", "Requests queued in this router for an instance.", labels=["pool", "instance"]
         )
         usage = GaugeMetricFamily("fairlead_router_kv_usage", "KV cache usage (0-1) as the engine last told.", labels=["pool", "instance"])
+        told = GaugeMetricFamily(
+            "fairlead_router_engine_requests",
+            "Requests in the engine by its own metrics, of all its clients: running, or waiting to.",
+            labels=["pool", "instance", "state"],
+        )
+        sizes = GaugeMetricFamily(
+            "fairlead_router_engine_kv_cache_tokens", "Tokens that the engine's KV cache holds, as it told.", labels=["pool", "instance"]
+        )
         for reading in self.readings:
             labels = [reading.pool, reading.instance]
+            for state, count in (("running", reading.engine.running), ("waiting", reading.engine.waiting)):
+                if count is not None:
+                    told.add_metric([*labels, state], count)
+            if reading.engine.kv_cache_tokens is not None:
+                sizes.add_metric(labels, reading.engine.kv_cache_tokens)
             in_flight.add_metric(labels, reading.in_flight)
             waiting.add_metric(labels, reading.waiting)
             if reading.kv_usage is not None:
                 usage.add_metric(labels, reading.kv_usage)
-        yield from (in_flight, waiting, usage)
+        yield from (in_flight, waiting, usage, told, sizes)
 
 
 def render(metrics: RouterMetrics) -> bytes:

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fairlead.instances import Role
+from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import TokenSizes
-from fairlead.tables import Outlook, RoutingTable
+from fairlead.tables import EngineFacts, Outlook, RoutingTable
 from fairlead_router.answers import StreamReader, Usage
+from fairlead_router.engine_pages import EnginePage
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.waiting_room import WaitingRoom
+
+CACHE_SIZE_STEP = 0.05
+"""A cache size that is nearer than this to the one in use changes nothing."""
 
 MOST_TOKENS = 2**24
 """More tokens than any model's context holds."""
@@ -67,9 +72,31 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__", "addresses", "block_bytes", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
-        "pass_credentials", "scheduler",
-        "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "used_at", "waiting", "waiting_room",
+        "__weakref__",
+        "addresses",
+        "block_bytes",
+        "cache_sizes",
+        "cache_tokens",
+        "counters",
+        "direct",
+        "divides",
+        "engine_pages",
+        "header",
+        "key",
+        "kv_usage",
+        "metrics",
+        "pass_credentials",
+        "scheduler",
+        "session_header",
+        "table",
+        "ticked_at",
+        "tickets",
+        "token_sizes",
+        "told_at",
+        "troubles",
+        "used_at",
+        "waiting",
+        "waiting_room",
     )  # fmt: skip
 
     def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, now: float) -> None:
@@ -91,6 +118,14 @@ class Pool:
         self.told_at = 0.0
         """When the scheduler was last told of the tokens of all streams."""
         self.kv_usage: dict[str, float] = {}
+        self.engine_pages: dict[str, EnginePage] = {}
+        """What each engine's metrics said last."""
+        self.cache_sizes: dict[str, int] = {}
+        """Tokens that each engine's KV cache holds, as it told."""
+        self.cache_tokens: int | None = None
+        """The size that routing goes by, where engines told theirs: the smallest."""
+        self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
+        """By instance: what is not as the spec says, in words."""
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self._take(table)
 
@@ -104,8 +139,9 @@ class Pool:
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.metrics.tables[str(table.pool)] = table.version
-        for gone in self.kv_usage.keys() - self.addresses.keys():
-            del self.kv_usage[gone]
+        for kept in (self.kv_usage, self.engine_pages, self.cache_sizes, self.troubles):
+            for gone in kept.keys() - self.addresses.keys():
+                del kept[gone]
         for instance, basis in tuple(self.counters.beliefs):
             if instance not in self.addresses:
                 del self.counters.beliefs[instance, basis]
@@ -115,12 +151,35 @@ class Pool:
         sizes = self.token_sizes
         if (table.model, table.engine.bytes_per_token) != (self.table.model, self.table.engine.bytes_per_token):
             sizes = TokenSizes(table.engine.bytes_per_token)
-        results = self.scheduler.update_table(replace(table, engine=sizes.counted(table.engine)), now)
+        results = self.scheduler.update_table(replace(table, engine=self._learnt(table.engine, sizes)), now)
         self.token_sizes = sizes
         self._take(table)
         self._deliver(results, now)
         if table.outlook is not Outlook.COMING or self.least_loaded(()) is not None:
             self.waiting_room.open()
+
+    def _learnt(self, engine: EngineFacts, sizes: TokenSizes) -> EngineFacts:
+        """The table's facts with what engines told in the place of what was declared."""
+        counted = sizes.counted(engine)
+        return counted if self.cache_tokens is None else replace(counted, kv_cache_tokens=self.cache_tokens)
+
+    def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
+        """An engine told how many tokens its KV cache holds."""
+        self.cache_sizes[instance] = tokens
+        smallest = min(self.cache_sizes.values())
+        in_use = self.table.engine.kv_cache_tokens if self.cache_tokens is None else self.cache_tokens
+        if abs(smallest / in_use - 1) > CACHE_SIZE_STEP:
+            self.cache_tokens = smallest
+            logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": smallest})
+            self._count_anew(now)
+
+    def troubled_engines(self) -> tuple[TroubledEngine, ...]:
+        """What is not as the spec says, by instance."""
+        return tuple(
+            TroubledEngine(pool=self.key, instance=instance, trouble=trouble, words=words)
+            for instance, found in sorted(self.troubles.items())
+            for trouble, words in sorted(found.items())
+        )
 
     # ── use ──
 
@@ -215,6 +274,8 @@ class Pool:
             self.counters.output_tokens += output_tokens
             self._deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
             if prompt_tokens and self.token_sizes.observe(ticket.request.prompt_bytes, prompt_tokens):
+                size = round(self.token_sizes.bytes_per_token, 3)
+                logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
                 self._count_anew(now)
 
     def _plausible(self, tokens: int | None) -> int | None:
@@ -224,10 +285,9 @@ class Pool:
         return None
 
     def _count_anew(self, now: float) -> None:
-        """Count in the tokens learnt. Requests in flight keep the counts they came with."""
-        size = round(self.token_sizes.bytes_per_token, 3)
-        logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
-        self._deliver(self.scheduler.update_table(replace(self.table, engine=self.token_sizes.counted(self.table.engine)), now), now)
+        """Go by what was learnt. Requests in flight keep the counts they came with."""
+        engine = self._learnt(self.table.engine, self.token_sizes)
+        self._deliver(self.scheduler.update_table(replace(self.table, engine=engine), now), now)
 
     def fail(self, ticket: Ticket, now: float) -> None:
         """The request was lost after the first byte, or given up."""

@@ -3,6 +3,7 @@
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
 from fairlead.conditions.roles import below_minimum
 from fairlead.instances import InstanceState
+from fairlead.pool_states import InstanceTrouble
 from fairlead.reconciling.observed import ObservedInstance
 
 _NAMED = 5
@@ -24,6 +25,9 @@ def degraded(facts: PoolFacts) -> Condition:
     if facts.strangers:
         message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
         return Condition(type=kind, status="True", reason="StrangePods", message=message)
+    if facts.observations is not None and facts.observations.troubled_engines:
+        found = facts.observations.troubled_engines
+        return Condition(type=kind, status="True", reason=min(one.trouble for one in found), message=_of_engines(found))
     return Condition(type=kind, status="False", reason="AsExpected", message="Nothing is wrong")
 
 
@@ -34,6 +38,15 @@ def _troubles(facts: PoolFacts) -> str:
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)
         words = f" ({of_reason[0].message})" if of_reason[0].message else ""
         lines.append(f"{_listed([trouble.instance for trouble in of_reason])}: {reason}{words}")
+    return "; ".join(lines)
+
+
+def _of_engines(found: tuple[InstanceTrouble, ...]) -> str:
+    """As `_troubles`, for what routers found of engines."""
+    lines = []
+    for reason in sorted({one.trouble for one in found}):
+        of_reason = sorted((one for one in found if one.trouble == reason), key=lambda one: one.instance)
+        lines.append(f"{_listed([one.instance for one in of_reason])}: {of_reason[0].words}")
     return "; ".join(lines)
 
 

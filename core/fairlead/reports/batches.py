@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.engines import TroubledEngine
 from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
@@ -31,6 +32,7 @@ class RouterState:
     acknowledged: tuple[Acknowledgement, ...] = ()
     in_flight: tuple[InstanceInFlight, ...] = ()
     use: tuple[PoolUse, ...] = ()
+    troubled_engines: tuple[TroubledEngine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ class Report(ReportBatch):
     acknowledged: tuple[Acknowledgement, ...] = ()
     in_flight: tuple[InstanceInFlight, ...] = ()
     use: tuple[PoolUse, ...] = ()
+    troubled_engines: tuple[TroubledEngine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

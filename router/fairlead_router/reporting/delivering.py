@@ -182,7 +182,10 @@ class Delivery:
         now = self._now()
         in_flight = tuple(row for pool in self._pools.living() for row in pool.in_flight())
         use = tuple(pool.use(now) for pool in self._pools.all())
-        return RouterState(sent_at=now, acknowledged=self._pools.acknowledgements(), in_flight=in_flight, use=use)
+        troubled = tuple(row for pool in self._pools.all() for row in pool.troubled_engines())
+        return RouterState(
+            sent_at=now, acknowledged=self._pools.acknowledgements(), in_flight=in_flight, use=use, troubled_engines=troubled
+        )
 
     def _holding(self) -> frozenset[PoolKey]:
         """The pools that hold requests: the control API must hear at once when that begins or ends."""

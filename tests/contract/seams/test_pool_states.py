@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fairlead.instances import InstanceState
+from fairlead.pool_states import InstanceTrouble
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.reports.loads import InstanceInFlight, PoolUse
 from fairlead.scaling.recommendations import Hold
 from fairlead_client.lines import BindingsLine
@@ -151,6 +153,22 @@ async def test_what_routers_hold_and_since_when_they_are_idle_is_told_over_all_o
     outcome = await clients.operator_api.held_pools()
     assert isinstance(outcome, Taken)
     assert outcome.answer.pools == ()
+
+
+async def test_engines_that_are_not_as_the_spec_says_are_told_while_a_live_router_finds_them_so(clients: Clients) -> None:
+    state = a_state(an_instance("a"))
+    assert (await clients.operator.put_pool_state(CHAT, state)).troubled_engines == ()
+    found = tuple(
+        TroubledEngine(pool=CHAT, instance=instance, trouble=EngineTrouble.MODEL_NOT_SERVED, words="it serves x, not m")
+        for instance in ("a", "gone")
+    )
+    await clients.router.post_report(a_report("r1", "router-0", troubled_engines=found))
+    await clients.router.post_report(a_report("r2", "router-1", troubled_engines=found))
+    told = InstanceTrouble(instance="a", trouble="ModelNotServed", words="it serves x, not m")
+    assert (await clients.operator.put_pool_state(CHAT, state)).troubled_engines == (told,)
+    await clients.router.post_report(a_report("r3", "router-0"))
+    await clients.router.post_report(a_report("r4", "router-1"))
+    assert (await clients.operator.put_pool_state(CHAT, state)).troubled_engines == ()
 
 
 async def test_a_router_that_does_not_tell_leaves_the_use_of_its_pools_unknown(clients: Clients) -> None:

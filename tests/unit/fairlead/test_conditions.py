@@ -17,6 +17,7 @@ from fairlead.conditions.facts import (
 )
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import InstanceTrouble
 from fairlead.reconciling.observed import PodHealth
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
 
@@ -33,6 +34,10 @@ SETTLED = PoolFacts(
     apply_problem=None,
     scaling=ScalingFacts(is_fixed=True, answered=True, targets=(), measured=frozenset()),
 )
+
+
+def troubled(name: str, trouble: str, words: str) -> InstanceTrouble:
+    return InstanceTrouble(instance=name, trouble=trouble, words=words)
 
 
 def of(facts: PoolFacts) -> dict[str, tuple[str, str]]:
@@ -91,6 +96,11 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
             ("True", "ActionFailed"),
         ),
         (replace(SETTLED, desired=(wanted(3, minimum=3),)), "Degraded", ("True", "BelowMinimum")),
+        (
+            replace(SETTLED, observations=replace(answer(), troubled_engines=(troubled("a", "KvUsageMissing", "no gauge"),))),
+            "Degraded",
+            ("True", "KvUsageMissing"),
+        ),
         (replace(SETTLED, instances=(*SETTLED.instances, instance("c", S.LOST, terminating=True))), "Degraded", ("False", "AsExpected")),
         (replace(SETTLED, instances=(instance("a"), instance("b", S.CORDONED))), "Ready", ("False", "InstancesCordoned")),
         (replace(SETTLED, strangers=("mine",)), "Degraded", ("True", "StrangePods")),
@@ -162,3 +172,14 @@ def test_a_lost_instance_is_told_with_the_reason_and_how_often_it_failed() -> No
     evicted = replace(instance("a", S.LOST, health=PodHealth.FAILED), health_reason="Evicted", failures=2)
     facts = replace(SETTLED, instances=(evicted, instance("b", S.LOST), instance("c", S.LOST, health=PodHealth.RUNNING)))
     assert message(facts, "Degraded") == "Lost: a (Evicted, 3 failures in a row), b (NodeUnreachable), c (NotReady)"
+
+
+def test_engines_that_are_not_as_the_spec_says_are_named_with_what_was_found() -> None:
+    found = (
+        troubled("b", "ModelNotServed", "it serves x, not m"),
+        troubled("a", "ModelNotServed", "it serves x, not m"),
+        troubled("a", "KvUsageMissing", "no gauge"),
+    )
+    facts = replace(SETTLED, observations=replace(answer(), troubled_engines=found))
+    (degraded,) = [condition for condition in pool_conditions(facts) if condition.type is ConditionType.DEGRADED]
+    assert (degraded.reason, degraded.message) == ("KvUsageMissing", "a: no gauge; a, b: it serves x, not m")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fairlead.conditions.facts import ConditionType
+from fairlead.pool_states import InstanceTrouble
 from fairlead_operator.cluster import ClusterRefused, Resource
 from fairlead_testing.builders.scaling import pool_signals, role_signals
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
@@ -89,6 +90,14 @@ def attained(share: float | None) -> Callable[[VirtualStage], None]:
         stage.api.attainment = share
 
     return happens
+
+
+def serves_another_model(stage: VirtualStage) -> None:
+    stage.api.troubled_engines = (InstanceTrouble(instance="chat-0", trouble="ModelNotServed", words="it serves x, not m"),)
+
+
+def serves_its_model(stage: VirtualStage) -> None:
+    stage.api.troubled_engines = ()
 
 
 def acknowledges(whether: bool) -> Callable[[VirtualStage], None]:
@@ -225,6 +234,11 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=with_a_minimum, status="False", reason="AsExpected", words="Nothing is wrong"),
         Step(happens=cordons("true"), status="True", reason="BelowMinimum", words="1 instances take requests, less than the minimum of 2"),
         Step(happens=cordons("false"), status="False", reason="AsExpected", words="Nothing is wrong"),
+    ),
+    (ConditionType.DEGRADED, "an engine with another model"): (
+        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=serves_another_model, status="True", reason="ModelNotServed", words="chat-0: it serves x, not m"),
+        Step(happens=serves_its_model, status="False", reason="AsExpected", words="Nothing is wrong"),
     ),
     (ConditionType.SCALING_ACTIVE, "measured, not measured, not answered"): (
         Step(happens=WELL, status="False", reason="ScalingDisabled", words="scaling.mode and ratio.mode are Fixed"),

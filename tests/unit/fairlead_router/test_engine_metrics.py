@@ -1,15 +1,41 @@
-"""Reading one gauge from a Prometheus page."""
+"""Asking engines what they say of themselves: metrics in the names of vLLM's versions, and models."""
 
 import pytest
 
+from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead_router.engine_metrics import EngineScraper, gauge_value
+from fairlead_router.engine_metrics import EngineScraper
+from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
 from fairlead_router.upstream import UpstreamPool
+from fairlead_router.upstream_connections import UpstreamFailure
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 NAME = "vllm:kv_cache_usage_perc"
+
+VLLM_0_32 = b"""\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="tiny/qwen"} 3.0
+# HELP vllm:num_requests_waiting Number of requests waiting to be processed.
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="tiny/qwen"} 2.0
+# HELP vllm:num_requests_waiting_by_reason Number of waiting requests by reason.
+# TYPE vllm:num_requests_waiting_by_reason gauge
+vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny/qwen",reason="capacity"} 1.0
+vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny/qwen",reason="deferred"} 1.0
+# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="tiny/qwen"} 0.25
+# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{_block_size_resolved="True",block_size="32",cache_dtype="auto",effective_attention_block_size="32",\
+enable_prefix_caching="True",engine="0",hash_block_size="None",kv_cache_memory_bytes="1073741824",kv_cache_size_tokens="9600",\
+mamba_block_size="None",num_cpu_blocks="None",num_gpu_blocks="300",num_gpu_blocks_override="300"} 1.0
+"""
+"""Lines of a real engine's page, with other figures."""
 
 
 @pytest.mark.parametrize(
@@ -29,31 +55,125 @@ NAME = "vllm:kv_cache_usage_perc"
         (b"", None),
     ],
 )
-def test_the_gauge_is_found_only_under_its_exact_name(page: bytes, expected: float | None) -> None:
-    assert gauge_value(page, NAME) == expected
+def test_a_gauge_is_found_only_under_its_exact_name(page: bytes, expected: float | None) -> None:
+    assert read_page(page, NAME).kv_usage == expected
 
 
-class OnePage(UpstreamPool):
-    """Answers every fetch with one page."""
+def test_a_real_engines_page_is_understood() -> None:
+    assert read_page(VLLM_0_32, NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
 
-    def __init__(self, page: bytes) -> None:
+
+def test_of_ranks_requests_and_cache_sizes_are_summed_and_the_fullest_cache_counts() -> None:
+    ranks = VLLM_0_32 + VLLM_0_32.replace(b'engine="0"', b'engine="1"').replace(b" 0.25", b" 0.5")
+    assert read_page(ranks, NAME) == EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200)
+
+
+def test_older_names_count_where_the_newer_are_absent() -> None:
+    old = VLLM_0_32.replace(b"kv_cache_usage_perc", b"gpu_cache_usage_perc").replace(b'kv_cache_size_tokens="9600",', b"")
+    assert read_page(old, NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
+    assert read_page(old + VLLM_0_32.replace(b" 0.25", b" 0.75"), NAME).kv_usage == 0.75
+
+
+def test_a_name_of_ones_own_has_no_others() -> None:
+    assert read_page(VLLM_0_32, "my:usage").kv_usage is None
+    assert read_page(b"my:usage 0.5\n" + VLLM_0_32, "my:usage").kv_usage == 0.5
+
+
+def test_a_list_of_models_names_them_or_is_none() -> None:
+    assert read_models(b'{"object": "list", "data": [{"id": "a", "parent": null}, {"id": "b", "parent": "a"}]}') == ("a", "b")
+    with pytest.raises(PageUnreadable):
+        read_models(b'{"error": "no"}')
+
+
+class Engines(UpstreamPool):
+    """Answers with one metrics page, and one list of models or an error."""
+
+    def __init__(self, page: bytes, models: bytes | None = None) -> None:
         super().__init__(lambda: 0.0, connect_seconds=1.0)
-        self._page = page
+        self.page = page
+        self.models = models
+        self.asked: list[str] = []
 
     async def fetch(
         self, address: str, path: str, *, seconds: float, limit: int = 0, headers: bytes = b"", body: bytes | None = None
     ) -> bytes:
-        return self._page
+        self.asked.append(path)
+        if path == "/metrics":
+            return self.page
+        if self.models is None:
+            raise UpstreamFailure("status", "401")
+        return self.models
+
+
+class Scraped:
+    """A pool of one instance, and its scraper."""
+
+    def __init__(self, page: bytes, models: bytes | None = None) -> None:
+        self.now = 0.0
+        self.engines = Engines(page, models)
+        metrics = RouterMetrics()
+        self.pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: self.now)
+        self.pools.apply(routing_table(["127.0.0.1:1"]))
+        self.scraper = EngineScraper(self.pools, self.engines, metrics, lambda: self.now)
+
+    @property
+    def pool(self) -> Pool:
+        pool = self.pools.get(CHAT)
+        assert pool is not None
+        return pool
+
+    @property
+    def kv_cache_tokens(self) -> int:
+        """The size that routing goes by."""
+        scheduler = self.pool.scheduler
+        assert isinstance(scheduler, PoolScheduler)
+        return scheduler.table.engine.kv_cache_tokens
+
+    def found(self) -> list[EngineTrouble]:
+        return [one.trouble for one in self.pool.troubled_engines()]
 
 
 @pytest.mark.parametrize(("told", "kept"), [(b"0.5", 0.5), (b"-0.1", None), (b"1e300", None), (b"+Inf", None)])
-async def test_a_usage_that_cannot_be_is_unknown_and_counted(told: bytes, kept: float | None) -> None:
-    metrics = RouterMetrics()
-    pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: 0.0)
-    pools.apply(routing_table(["127.0.0.1:1"]))
-    pool = pools.get(CHAT)
-    assert pool is not None
-    name = pool.table.engine.kv_usage_metric.encode()
-    await EngineScraper(pools, OnePage(name + b" " + told + b"\n"), metrics, lambda: 0.0).scrape()
-    assert pool.kv_usage.get("i0") == kept
-    assert pool.counters.implausible_usages == (kept is None)
+async def test_a_usage_that_cannot_be_is_unknown_counted_and_told(told: bytes, kept: float | None) -> None:
+    stage = Scraped(NAME.encode() + b" " + told + b"\n")
+    await stage.scraper.scrape()
+    assert stage.pool.kv_usage.get("i0") == kept
+    assert stage.pool.counters.implausible_usages == (kept is None)
+    assert stage.found() == ([] if kept is not None else [EngineTrouble.KV_USAGE_IMPLAUSIBLE])
+    stage.engines.page = b""
+    await stage.scraper.scrape()
+    assert stage.found() == [EngineTrouble.KV_USAGE_MISSING]
+    stage.engines.page = VLLM_0_32
+    await stage.scraper.scrape()
+    assert stage.found() == []
+
+
+async def test_an_engine_that_serves_another_model_is_told_until_it_serves_the_pools() -> None:
+    stage = Scraped(VLLM_0_32, b'{"data": [{"id": "other"}]}')
+    await stage.scraper.scrape()
+    words = "it serves other, not mock; correct spec.model or --served-model-name"
+    told = TroubledEngine(pool=CHAT, instance="i0", trouble=EngineTrouble.MODEL_NOT_SERVED, words=words)
+    assert stage.pool.troubled_engines() == (told,)
+    stage.engines.models = b'{"data": [{"id": "other"}, {"id": "mock"}]}'
+    await stage.scraper.scrape()
+    assert stage.found() == [EngineTrouble.MODEL_NOT_SERVED], "models are asked for now and then only"
+    stage.now = 31.0
+    await stage.scraper.scrape()
+    assert stage.found() == [] and stage.engines.asked.count("/v1/models") == 2
+
+
+async def test_an_engine_that_does_not_list_its_models_is_believed() -> None:
+    stage = Scraped(VLLM_0_32)
+    await stage.scraper.scrape()
+    assert stage.found() == []
+
+
+async def test_the_smallest_cache_that_engines_tell_replaces_the_declared_size() -> None:
+    stage = Scraped(VLLM_0_32)
+    await stage.scraper.scrape()
+    assert stage.kv_cache_tokens == 9600
+    stage.engines.page = VLLM_0_32.replace(b"9600", b"9700")
+    await stage.scraper.scrape()
+    assert stage.kv_cache_tokens == 9600, "a small difference is not worth beginning anew"
+    stage.pools.apply(routing_table(["127.0.0.1:1"], version=2))
+    assert stage.kv_cache_tokens == 9600

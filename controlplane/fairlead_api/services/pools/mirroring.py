@@ -5,12 +5,12 @@ one. A spec that cannot be used (the operator said so in `problem`) is mirrored 
 good one stays in force.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
@@ -43,6 +43,7 @@ class RouterView:
     """Of these, the requests queued in the router."""
     use: PoolUseView | None = None
     """None: it does not tell, or has no table of the pool yet."""
+    troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,7 @@ def observations(
         requests_per_second=traffic.requests_per_second,
         signals=signals,
         demand=_demand(routers, idle_elsewhere),
+        troubled_engines=_troubled(routers, {instance.id for instance in instances}),
         instances=tuple(
             InstanceObservation(
                 id=instance.id,
@@ -154,6 +156,12 @@ def observations(
             for instance in instances
         ),
     )
+
+
+def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
+    """Each trouble of a living instance once, in the words of one router."""
+    found = {(one.instance, one.trouble): one for router in routers for one in router.troubled_engines if one.instance in living}
+    return tuple(one for _, one in sorted(found.items()))
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None) -> PoolDemand | None:

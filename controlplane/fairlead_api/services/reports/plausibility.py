@@ -113,6 +113,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         acknowledged=kept(report.acknowledged, lambda row: row),
         in_flight=kept(report.in_flight, lambda row: row),
         use=kept(report.use, lambda row: row),
+        troubled_engines=kept(report.troubled_engines, lambda row: row),
     )
     return whole, dropped
 

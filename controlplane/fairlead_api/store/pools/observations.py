@@ -7,7 +7,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
-from fairlead.pool_states import PoolObservations
+from fairlead.pool_states import InstanceTrouble, PoolObservations
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.pools.mirroring import LIVE_SECONDS, InstanceFacts, PoolUseView, RouterView, Traffic, observations
@@ -34,7 +34,8 @@ _TRAFFIC = text(
     "FROM load_rollups_10s WHERE pool_id = :pool AND bucket > :now - interval '5 minutes'"
 )
 _USE = _ROUTERS.use.op("->", return_type=JSONB())(bindparam("pool", type_=Text))
-_LIVE_ROUTERS = select(_ROUTERS.acknowledged, _ROUTERS.in_flight, _USE, _UNHEARD_SECONDS).where(IS_LIVE)
+_TROUBLED = _ROUTERS.troubled_engines.op("->", return_type=JSONB())(bindparam("pool", type_=Text))
+_LIVE_ROUTERS = select(_ROUTERS.acknowledged, _ROUTERS.in_flight, _USE, _TROUBLED, _UNHEARD_SECONDS).where(IS_LIVE)
 _IDLE_ELSEWHERE = select(func.min(_UNHEARD_SECONDS + case((_ROUTERS.gone_at.is_not(None), cast(_USE[2], Double)), else_=0.0))).where(
     not_(IS_LIVE), _USE.is_not(None)
 )
@@ -80,11 +81,13 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
     """Routers that reported in the last LIVE_SECONDS, by the database's clock, and did not say goodbye."""
     rows = await connection.execute(_LIVE_ROUTERS, {"pool": str(pool_id)})
     views = []
-    for acknowledged, in_flight, use, unheard_seconds in rows:
+    for acknowledged, in_flight, use, troubled, unheard_seconds in rows:
         work = {instance: requests for of_pool, instance, requests, _ in in_flight if of_pool == pool_id}
         queued = {instance: waiting for of_pool, instance, _, waiting in in_flight if of_pool == pool_id}
         seen = None if use is None else _use(use, float(unheard_seconds))
-        views.append(RouterView(acknowledged=acknowledged.get(str(pool_id)), in_flight=work, waiting=queued, use=seen))
+        troubles = tuple(InstanceTrouble(instance=instance, trouble=trouble, words=words) for instance, trouble, words in troubled or ())
+        version = acknowledged.get(str(pool_id))
+        views.append(RouterView(acknowledged=version, in_flight=work, waiting=queued, use=seen, troubled_engines=troubles))
     return views
 
 

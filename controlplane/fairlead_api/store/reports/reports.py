@@ -158,7 +158,7 @@ class PostgresReports:
             await connection.execute(statement, [{"of": receipt.id, "stored": msgspec.to_builtins(receipt)} for receipt in receipts])
 
     async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
-        wanted = {row.pool for name in (*ROWS, "acknowledged", "in_flight", "use") for row in getattr(report, name)}
+        wanted = {row.pool for name in (*ROWS, "acknowledged", "in_flight", "use", "troubled_engines") for row in getattr(report, name)}
         if not wanted <= self._pool_ids.keys():
             found = await connection.execute(select(tables.pools.c.id, tables.pools.c.namespace, tables.pools.c.name))
             self._pool_ids = {PoolKey(namespace=namespace, name=name): pool_id for pool_id, namespace, name in found}
@@ -173,8 +173,19 @@ class PostgresReports:
         ids = await self._ids(connection, report)
         acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
         in_flight = [[ids[row.pool], row.instance, row.in_flight, row.waiting] for row in report.in_flight if row.pool in ids]
-        use = {str(ids[one.pool]): [one.held_requests, one.held_prompt_tokens, one.idle_seconds] for one in report.use if one.pool in ids}
-        state = {"sent_at": moment(report.sent_at), "acknowledged": acknowledged, "in_flight": in_flight, "use": use, "gone_at": None}
+        use = {str(ids[row.pool]): [row.held_requests, row.held_prompt_tokens, row.idle_seconds] for row in report.use if row.pool in ids}
+        troubled: dict[str, list[list[str]]] = {}
+        for one in report.troubled_engines:
+            if one.pool in ids:
+                troubled.setdefault(str(ids[one.pool]), []).append([one.instance, one.trouble.value, one.words])
+        state = {
+            "sent_at": moment(report.sent_at),
+            "acknowledged": acknowledged,
+            "in_flight": in_flight,
+            "use": use,
+            "troubled_engines": troubled,
+            "gone_at": None,
+        }
         row = upsert(routers).values(id=report.router, last_seen_at=func.now(), **state)
         newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text("interval '10 seconds'"))
         back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairlead.binding_races import Held, Verdict, judge, next_version
 from fairlead.instances import InstanceState
-from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceTrouble, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange
@@ -265,4 +265,7 @@ def _view(report: Report, pool: PoolKey) -> RouterView:
     if used is not None:
         held, tokens = used.held_requests, used.held_prompt_tokens
         use = PoolUseView(held_requests=held, held_prompt_tokens=tokens, idle_seconds=used.idle_seconds)
-    return RouterView(acknowledged=acknowledged, in_flight=work, use=use)
+    troubled = tuple(
+        InstanceTrouble(instance=row.instance, trouble=row.trouble, words=row.words) for row in report.troubled_engines if row.pool == pool
+    )
+    return RouterView(acknowledged=acknowledged, in_flight=work, use=use, troubled_engines=troubled)

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.tables import PoolKey
@@ -39,6 +39,7 @@ class FakeControlPlane:
     slo_attainment: float | None = None
     signals: PoolSignals | None = None
     demand: PoolDemand | None = None
+    troubled_engines: tuple[InstanceTrouble, ...] = ()
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -64,6 +65,7 @@ class FakeControlPlane:
             instances=instances,
             signals=self.signals,
             demand=self.demand,
+            troubled_engines=self.troubled_engines,
         )
         return Taken(observations)
 

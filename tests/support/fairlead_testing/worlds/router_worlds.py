@@ -109,7 +109,7 @@ class ScriptedEngine:
                 if head[0].startswith("GET /metrics"):
                     self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")
                     continue
-                if head[0].startswith("GET /kv_event_sources"):
+                if head[0].startswith(("GET /kv_event_sources", "GET /v1/models")):
                     self._write(writer, 404, b'{"error": {"message": "not found"}}')
                     continue
                 is_form = headers.get("content-type", "").startswith("multipart/")
