@@ -1,6 +1,7 @@
 """The live accounting of one instance, which queues count in and policies read."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from fairlead.instances import Role
 from fairlead.routing.contracts.decode_history import DecodeHistory
@@ -17,6 +18,8 @@ class InstanceLoad:
     pending_prefill_microseconds: int = 0
     """The same as predicted prefill time, each request's as estimated when counted."""
     dispatched_prefill_tokens: int = 0
+    in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Requests dispatched without a first token yet, in order: when each was sent, and its predicted prefill (us)."""
     late_prefill_microseconds: int = 0
     """Of the predicted time, what belongs to queued requests that can no longer meet their TTFT target."""
     prefill_pace: float = 1.0
@@ -44,6 +47,23 @@ class InstanceLoad:
     """Circuit open until then (Unix seconds): not a candidate."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
+
+    @property
+    def under_way(self) -> tuple[float, float]:
+        """Since when (Unix seconds) the oldest prefill in flight is computed, and how long that should take in all;
+        (inf, 0) when there is none.
+
+        It began when it was sent or, if that was later, at the first token before it.
+        """
+        for sent_at, microseconds in self.in_flight.values():
+            before = self.last_first_token_at
+            return sent_at if before is None else max(sent_at, before), microseconds / 1e6
+        return inf, 0.0
+
+    def done_seconds(self, now: float) -> float:
+        """Of the predicted time of the prefill under way, what is over."""
+        since, seconds = self.under_way
+        return min(max(now - since, 0.0), seconds)
 
     def is_candidate(self, now: float) -> bool:
         """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill

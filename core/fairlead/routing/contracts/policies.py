@@ -51,8 +51,8 @@ class PoolView(Protocol):
         """Instances with a hit > 0 only."""
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
-        """Time for what is pending there and this request's uncached tokens: by the table's speed, or as fitted
-        when the policy asks for it.
+        """Time for what is pending there, less what is done of the prefill under way, and this request's uncached
+        tokens: by the table's speed, or as fitted when the policy asks for it.
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:

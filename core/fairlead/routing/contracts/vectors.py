@@ -36,7 +36,13 @@ class PoolVectors:
     queued: IntVector
     waiting: IntVector
     wait_seconds: FloatVector
-    """Of the pending time, what a new request would wait for: all but the late."""
+    """Of the pending time, what a new request would wait for: all but the late. What is done of it is not taken off;
+    see `done_seconds`.
+    """
+    under_way_since: FloatVector
+    """When the oldest prefill in flight began (Unix seconds); infinite where there is none."""
+    under_way_seconds: FloatVector
+    """How long that one should take in all."""
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this
     router knows to run there.
@@ -55,8 +61,11 @@ class PoolVectors:
         """Vectors of these loads as they are now; each has a KV cache of so many tokens."""
         empty = bytes(8 * len(loads))
         counts = tuple(array("q", empty) for _ in range(6))
-        measures = tuple(array("d", empty) for _ in range(3))
+        measures = tuple(array("d", empty) for _ in range(5))
         pending, pending_microseconds, decode_tokens, requests, queued, waiting = (np.frombuffer(count, dtype=np.int64) for count in counts)
+        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds = (
+            np.frombuffer(measure, dtype=np.float64) for measure in measures
+        )
         vectors = PoolVectors(
             loads=tuple(loads),
             pending=pending,
@@ -65,9 +74,11 @@ class PoolVectors:
             requests=requests,
             queued=queued,
             waiting=waiting,
-            wait_seconds=np.frombuffer(measures[0], dtype=np.float64),
-            kv_usage=np.frombuffer(measures[1], dtype=np.float64),
-            pace=np.frombuffer(measures[2], dtype=np.float64),
+            wait_seconds=wait_seconds,
+            kv_usage=kv_usage,
+            pace=pace,
+            under_way_since=under_way_since,
+            under_way_seconds=under_way_seconds,
             kv_capacity_tokens=kv_capacity_tokens,
             counts=counts,
             measures=measures,
@@ -76,17 +87,22 @@ class PoolVectors:
             vectors.refresh(index)
         return vectors
 
+    def done_seconds(self, now: float) -> FloatVector:
+        """Of the predicted time of each prefill under way, what is over."""
+        return np.minimum(np.maximum(now - self.under_way_since, 0.0), self.under_way_seconds)
+
     def refresh(self, index: int) -> None:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
         pending, pending_microseconds, decode_tokens, requests, queued, queue = self.counts
-        wait_seconds, kv_usage, pace = self.measures
+        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds = self.measures
         waiting, prefilling = load.waiting, load.prefilling
         queue[index] = waiting
         pace[index] = load.prefill_pace
         pending[index] = load.pending_prefill_tokens
         pending_microseconds[index] = load.pending_prefill_microseconds
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
+        under_way_since[index], under_way_seconds[index] = load.under_way
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding
         queued[index] = waiting + prefilling - 1 if prefilling else waiting

@@ -97,11 +97,12 @@ class LiveView:
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         load = self._loads.get(instance)
         hit = self.hit_tokens(request, instance)
+        done = 0.0 if load is None else load.done_seconds(self.now)
         if self.prefill_times.fitted:
             ahead = 0.0 if load is None else load.pending_prefill_microseconds / 1e6
-            return ahead + self.prefill_times.seconds(request.prompt_tokens, hit)
+            return ahead + self.prefill_times.seconds(request.prompt_tokens, hit) - done
         pending = 0 if load is None else load.pending_prefill_tokens
-        return (pending + max(1, request.prompt_tokens - hit)) / self.table.engine.prefill_tokens_per_second
+        return (pending + max(1, request.prompt_tokens - hit)) / self.table.engine.prefill_tokens_per_second - done
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.decode_times.seconds(context_tokens, requests)
@@ -134,9 +135,10 @@ class LiveView:
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         vectors = self.vectors()
+        done = vectors.done_seconds(self.now)
         if self.prefill_times.fitted:
-            return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits)
-        return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
+            return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits) - done
+        return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second - done
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         return self.prefill_times.seconds_vector(request.prompt_tokens, hits)

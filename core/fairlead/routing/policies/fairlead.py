@@ -114,7 +114,7 @@ class Fairlead:
         vectors = view.vectors()
         home = None if request.session is None else view.binding(request.session)
         fetched = self._fetching(request, home, view)
-        wait, prefill = vectors.wait_seconds, fetched.seconds
+        wait, prefill = vectors.wait_seconds - vectors.done_seconds(now), fetched.seconds
         affinity = self.affinity(float(np.add.reduce(wait)) / len(wait) / view.table.slo.ttft_seconds)
         costs = affinity * prefill
         costs += wait

@@ -142,6 +142,7 @@ class Accounting:
         load.waiting -= 1
         load.prefilling += 1
         load.dispatched_prefill_tokens += tracked.miss_tokens
+        load.in_flight[tracked.request.id] = (now, tracked.prefill_microseconds)
         self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
         if tracked.transfer_from is not None:
             self.loads[tracked.transfer_from].transfers_out += 1
@@ -246,6 +247,7 @@ class Accounting:
 
     def _leave_prefill(self, load: InstanceLoad, tracked: TrackedRequest) -> None:
         load.prefilling -= 1
+        del load.in_flight[tracked.request.id]
         load.dispatched_prefill_tokens -= tracked.miss_tokens
         self._remove_pending(load, tracked)
         self.transferred(tracked)
@@ -282,6 +284,7 @@ def discrepancies(accounting: Accounting) -> tuple[str, ...]:
             "pending_prefill_microseconds": sum(tracked.prefill_microseconds for tracked in (*queued, *prefilling)),
             "late_prefill_microseconds": sum(tracked.prefill_microseconds for tracked in queued if tracked.late),
             "dispatched_prefill_tokens": dispatched,
+            "in_flight": {tracked.request.id: (tracked.dispatched_at, tracked.prefill_microseconds) for tracked in prefilling},
             "waiting": len(queued),
             "prefilling": len(prefilling),
             "decoding": len(decoding),

@@ -142,7 +142,7 @@ class DeadlineQueue:
         planned, _ = self._plan(now)
         if not planned:
             return None
-        chosen = _shortest_harmless(planned, now + self._ahead_seconds)
+        chosen = _shortest_harmless(planned, now + self._ahead_seconds(now))
         if self._late:
             self._earned += self._rules.share * chosen.seconds
         self._rules.sent_in_time()
@@ -152,7 +152,7 @@ class DeadlineQueue:
         """The largest set of requests that can all be in time, in order of deadline, and those left out."""
         requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(self._able.values())]
         requests.sort(key=lambda one: (one.due, one.place))
-        at = now + self._ahead_seconds
+        at = now + self._ahead_seconds(now)
         longest: list[tuple[float, int]] = []
         left_out: set[int] = set()
         for one in requests:
@@ -170,9 +170,9 @@ class DeadlineQueue:
         self.remove(tracked.request.id)
         return tracked
 
-    @property
-    def _ahead_seconds(self) -> float:
-        return self._load.dispatched_prefill_tokens / self._speed
+    def _ahead_seconds(self, now: float) -> float:
+        """What is left of the prefills in flight."""
+        return max(0.0, self._load.dispatched_prefill_tokens / self._speed - self._load.done_seconds(now))
 
     def _due(self, tracked: TrackedRequest) -> float:
         return tracked.request.arrived_at + self._target

@@ -139,7 +139,9 @@ class ScriptedView:
         return np.array([hits.get(load.entry.id, 0) for load in self.candidates()], dtype=np.int64)
 
     def ttft_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
-        return (self.vectors().pending + misses(asked.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
+        vectors = self.vectors()
+        seconds = (vectors.pending + misses(asked.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
+        return seconds - vectors.done_seconds(self.now)
 
     def prefill_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
         return misses(asked.prompt_tokens, hits) / self.table.engine.prefill_tokens_per_second
@@ -155,7 +157,8 @@ class ScriptedView:
 
     def predicted_ttft_seconds(self, asked: RoutingRequest, instance: str) -> float:
         miss = max(1, asked.prompt_tokens - self.hit_tokens(asked, instance))
-        return (self.loads[instance].pending_prefill_tokens + miss) / self.table.engine.prefill_tokens_per_second
+        load = self.loads[instance]
+        return (load.pending_prefill_tokens + miss) / self.table.engine.prefill_tokens_per_second - load.done_seconds(self.now)
 
     def binding(self, session: str) -> Binding | None:
         return self.bindings.get(session)

@@ -77,6 +77,7 @@ def test_kept_vectors_equal_fresh_ones_after_any_history(steps: list[tuple[str, 
     for action, name, number in steps:
         stage.do(action, name, number)
         view = stage.view
+        view.now += 0.05
         candidates = view.candidates()
         assert all(load.is_candidate(view.now) for load in candidates)
         kept, fresh = view.vectors(), PoolVectors.of(tuple(candidates), view.table.engine.kv_cache_tokens)
@@ -88,8 +89,32 @@ def test_kept_vectors_equal_fresh_ones_after_any_history(steps: list[tuple[str, 
         assert dict(view.hit_tokens_everywhere(asked)).items() >= {
             (load.entry.id, int(hit)) for load, hit in zip(candidates, hits, strict=True) if hit
         }
+        assert kept.done_seconds(view.now).tolist() == [load.done_seconds(view.now) for load in candidates]
         seconds = view.ttft_vector(asked, hits)
         assert seconds.tolist() == [view.predicted_ttft_seconds(asked, load.entry.id) for load in candidates]
+
+
+def test_a_prefill_under_way_counts_with_what_is_left_of_it() -> None:
+    """Two of 5,000 tokens, 0.8 s each by the table: the second begins with the first one's first token."""
+    stage, asked = Stage(), request("asked", 6250)
+    stage.accounting = Accounting(lambda prompt, hit: (prompt - hit) / 6250)
+    stage.accounting.loads = {"i00": stage.view.load("i00") or InstanceLoad(entry=entry("i00"))}
+    for name in ("a", "b"):
+        one = TrackedRequest(request=request(name, 5000), submitted_at=0.0)
+        stage.accounting.admit(one)
+        stage.accounting.enqueue(one, "i00", 0, 0.0)
+        stage.accounting.dispatch(one, 0, 0.0)
+        stage.tracked.append(one)
+
+    def predicted(now: float) -> float:
+        stage.view.now = now
+        return round(stage.view.predicted_ttft_seconds(asked, "i00"), 6)
+
+    assert [predicted(now) for now in (0.0, 0.5, 0.8, 1.5)] == [2.6, 2.1, 1.8, 1.8], "what takes longer than predicted has nothing left"
+    stage.accounting.prefilled(stage.tracked[0], 1.5)
+    assert [predicted(now) for now in (1.5, 1.8, 9.0)] == [1.8, 1.5, 1.0]
+    stage.accounting.end(stage.tracked[1])
+    assert predicted(9.0) == 1.0
 
 
 def test_a_prefix_held_by_many_is_found_on_each() -> None:
