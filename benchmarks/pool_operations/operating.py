@@ -21,8 +21,6 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead
 
 STEPS = ("prefill", "decode", "flip", "rollout", "node")
 """What can be operated, in this order: each role scaled out and in, flips, a rollout, a lost node."""
-AFFINITY = 4.0
-"""Waits of a second or two are little against a TTFT target of 30 s, so the policy would take these pools for idle."""
 TPOT_SECONDS = 0.05
 BLOCK_TOKENS = 512
 
@@ -60,7 +58,6 @@ def spec_of(work: Work, cache_tokens: int) -> dict[str, object]:
             "kvCacheTokens": cache_tokens,
             "simulated": {"decodeStep": f"{work.decode_step_seconds * 1e3:.0f}ms", "blockSize": BLOCK_TOKENS, "startup": "5s"},
         },
-        "routing": {"parameters": {"idle_affinity": AFFINITY}},
         "ratio": {"method": "RoleFlip"},
         "slo": {"ttft": "30s", "tpot": f"{TPOT_SECONDS * 1e3:.0f}ms"},
         "drain": {"timeout": "300s"},

@@ -53,7 +53,7 @@ class Simulation:
         quality: ObservationQuality | None = None,
         timeline: Sequence[TimelineEvent] = (),
         scheduler: PoolScheduler | None = None,
-        tick_seconds: float = 0.25,
+        tick_seconds: float = 0.05,
         on_progress: Callable[[int], None] | None = None,
         probe: "Callable[[Simulation, float], None] | None" = None,
         scaling: SimulatedScaling | None = None,

@@ -25,7 +25,7 @@ class InstanceLoad:
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
-    """Kept only while early rejection learns how long decode steps take."""
+    """Kept only while early rejection or the queues learn how long decode steps take."""
     waiting: int = 0
     """Requests queued in this router for it."""
     prefilling: int = 0

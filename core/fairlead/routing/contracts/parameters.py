@@ -44,17 +44,18 @@ class QueueParameters:
     queue_age_bound_seconds: float = number(
         "With `longest_hit`, a request waiting longer than this goes first, oldest first, so that none starves.", 2.0, minimum=0.0
     )
-    late_load: float = number(
-        "With `deadline`, late requests are sent while the pool's mean wait is at most this part of the TTFT target.",
-        0.06,
+    calm_load: float = number(
+        "With `deadline`, late requests are sent while the pool's load is below this: seconds of prefill that come per second and instance, and the "
+        "share of time that decodes need to meet the TPOT target; 1 is full.",
+        0.9,
         minimum=0.0,
         maximum=100.0,
     )
-    late_lost: float = number(
-        "With `deadline`, they are also sent while at most this share of recent requests became late in a queue.",
-        0.01,
+    late_load: float = number(
+        "With `deadline`, late requests are also sent while the pool's mean wait is at most this part of the TTFT target.",
+        0.06,
         minimum=0.0,
-        maximum=1.0,
+        maximum=100.0,
     )
     late_share: float = number(
         "With `deadline`, the part of prefill time that late requests get at any load.", 0.02, minimum=0.0, maximum=1.0

@@ -60,6 +60,11 @@ class PoolView(Protocol):
         is known of decode times.
         """
 
+    def pool_load(self) -> float:
+        """How full the pool is: seconds of prefill that come per second and instance, and the share of its time that
+        decodes need to meet the TPOT target. At 1 there is no time left.
+        """
+
     def vectors(self) -> PoolVectors:
         """Counters of `candidates()`, entry by entry."""
 

@@ -6,8 +6,9 @@ view and are valid until the next event; a policy computes new ones from them an
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,10 @@ class PoolVectors:
     """When the oldest prefill in flight began (Unix seconds); infinite where there is none."""
     under_way_seconds: FloatVector
     """How long that one should take in all."""
+    decode_share: FloatVector
+    """Of each instance's time, what its decodes need to meet the TPOT target (0-1); 0 where that is not known."""
+    rested_since: FloatVector
+    """When the last prefill there was over (Unix seconds); minus infinity when none was seen."""
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this
     router knows to run there.
@@ -50,6 +55,7 @@ class PoolVectors:
     pace: FloatVector
     """How long prefills take there over their prediction, smoothed."""
     kv_capacity_tokens: int
+    share_of: Callable[[InstanceLoad], float]
     counts: "tuple[array[int], ...]"
     measures: "tuple[array[float], ...]"
     """The memory of the vectors above in their order: as Python's arrays, single entries are
@@ -57,13 +63,17 @@ class PoolVectors:
     """
 
     @staticmethod
-    def of(loads: Sequence[InstanceLoad], kv_capacity_tokens: int) -> "PoolVectors":
-        """Vectors of these loads as they are now; each has a KV cache of so many tokens."""
+    def of(
+        loads: Sequence[InstanceLoad], kv_capacity_tokens: int, share_of: Callable[[InstanceLoad], float] = lambda load: 0.0
+    ) -> "PoolVectors":
+        """Vectors of these loads as they are now; each has a KV cache of so many tokens, and `share_of` says the
+        share of its time that its decodes need.
+        """
         empty = bytes(8 * len(loads))
         counts = tuple(array("q", empty) for _ in range(6))
-        measures = tuple(array("d", empty) for _ in range(5))
+        measures = tuple(array("d", empty) for _ in range(7))
         pending, pending_microseconds, decode_tokens, requests, queued, waiting = (np.frombuffer(count, dtype=np.int64) for count in counts)
-        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds = (
+        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds, decode_share, rested_since = (
             np.frombuffer(measure, dtype=np.float64) for measure in measures
         )
         vectors = PoolVectors(
@@ -79,6 +89,9 @@ class PoolVectors:
             pace=pace,
             under_way_since=under_way_since,
             under_way_seconds=under_way_seconds,
+            decode_share=decode_share,
+            rested_since=rested_since,
+            share_of=share_of,
             kv_capacity_tokens=kv_capacity_tokens,
             counts=counts,
             measures=measures,
@@ -95,7 +108,7 @@ class PoolVectors:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
         pending, pending_microseconds, decode_tokens, requests, queued, queue = self.counts
-        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds = self.measures
+        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds, decode_share, rested_since = self.measures
         waiting, prefilling = load.waiting, load.prefilling
         queue[index] = waiting
         pace[index] = load.prefill_pace
@@ -103,6 +116,8 @@ class PoolVectors:
         pending_microseconds[index] = load.pending_prefill_microseconds
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
         under_way_since[index], under_way_seconds[index] = load.under_way
+        decode_share[index] = self.share_of(load)
+        rested_since[index] = -inf if load.last_first_token_at is None else load.last_first_token_at
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding
         queued[index] = waiting + prefilling - 1 if prefilling else waiting

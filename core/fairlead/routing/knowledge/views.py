@@ -16,6 +16,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.slot_masks import write_at_slots
 from fairlead.tables import RoutingTable
@@ -55,6 +56,7 @@ class LiveView:
         self.caches = caches
         self.prefill_times = prefill_times
         self.decode_times = decode_times
+        self.offered = OfferedPrefills()
         self.table = table
         self.now = 0.0
 
@@ -107,10 +109,21 @@ class LiveView:
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.decode_times.seconds(context_tokens, requests)
 
+    def decode_share(self, load: InstanceLoad) -> float:
+        """Of the instance's time, what its decodes need to meet the TPOT target."""
+        if not load.decoding:
+            return 0.0
+        return decode_share(self.decode_times.seconds(load.decode_tokens, load.decoding), self.table.slo.tpot_seconds)
+
+    def pool_load(self) -> float:
+        shares = self.vectors().decode_share
+        count = max(1, len(shares))
+        return self.offered.per_second(self.now) / count + float(np.add.reduce(shares)) / count
+
     def vectors(self) -> PoolVectors:
         candidates = self.candidates()
         if self._vectors is None or self._vectors.loads is not candidates:
-            self._vectors = PoolVectors.of(candidates, self.table.engine.kv_cache_tokens)
+            self._vectors = PoolVectors.of(candidates, self.table.engine.kv_cache_tokens, self.decode_share)
             self._ids = tuple(load.entry.id for load in candidates)
             self._places = {load.entry.id: index for index, load in enumerate(candidates)}
             self._slots_version = -1

@@ -1,11 +1,12 @@
 """Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that keep
 what can be in time in time.
 
-The instance with the least `wait + affinity x prefill` takes the request. Wait leaves out what is late, as it stands
-behind. Affinity, the worth of a cached second of prefill against a second of waiting, is 1 on an idle pool, where only
-the first token's time counts, and grows with the pool's load, as work saved then shortens everyone's wait. A full KV
-cache counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever
-computed it first. The rest of the policy is its queue discipline, `deadline` (see `queues.deadline`).
+The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out what is late, as it
+stands behind; both wait and rest are longer where much decodes, as its queue gives decodes their time between prefills
+(see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is
+1 / (1 - load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full
+KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever
+computed it first.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,9 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
+from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.schemas.shapes import number, text, truth
 from fairlead.tables import EngineFacts
 
@@ -42,12 +44,10 @@ class FairleadParameters(QueueParameters):
         minimum=0.0,
         maximum=60.0,
     )
-    idle_affinity: float = number("Seconds of waiting that a second of prefill is worth on an idle pool.", 1.0, minimum=0.0, maximum=100.0)
-    busy_affinity: float = number("The same on a busy pool.", 8.0, minimum=0.0, maximum=100.0)
-    busy_load: float = number(
-        "The pool is busy when its mean wait is this part of the TTFT target; affinity grows evenly until then.",
-        0.5,
-        minimum=0.001,
+    most_affinity: float = number(
+        "Seconds of waiting that a second of prefill is worth at most; on an idle pool it is worth one, at load x 1 / (1 - x).",
+        8.0,
+        minimum=1.0,
         maximum=100.0,
     )
     kv_seconds: float = number(
@@ -114,13 +114,17 @@ class Fairlead:
         vectors = view.vectors()
         home = None if request.session is None else view.binding(request.session)
         fetched = self._fetching(request, home, view)
-        wait, prefill = vectors.wait_seconds - vectors.done_seconds(now), fetched.seconds
-        affinity = self.affinity(float(np.add.reduce(wait)) / len(wait) / view.table.slo.ttft_seconds)
+        prefill = fetched.seconds
+        wait, rest = waits(prefill, vectors, now)
+        load = view.pool_load()
+        affinity = self.affinity(load)
         costs = affinity * prefill
         costs += wait
+        costs += rest
         costs += self._parameters.kv_seconds * vectors.kv_usage
         limit = IN_TIME * view.table.slo.ttft_seconds
-        order, cheapest = in_time_first(costs, wait, prefill, vectors.decode_tokens, limit)
+        ttft = prefill + (vectors.wait_seconds - vectors.done_seconds(now) if load < FULL else wait + rest)  # rests give way
+        order, cheapest = in_time_first(costs, ttft, vectors.decode_tokens, limit)
         best = order[0]
         instance = vectors.loads[best].entry.id
         source = fetched.source_for(best)
@@ -135,6 +139,7 @@ class Fairlead:
             None if request.session is None else binding_reason(home, instance, BindingReason.SLO, view, now),
             terms=lambda index: {
                 "wait_seconds": float(wait[index]),
+                "rest_seconds": float(rest[index]),
                 "weighted_prefill_seconds": affinity * float(prefill[index]),
                 "kv_seconds": self._parameters.kv_seconds * float(vectors.kv_usage[index]),
                 "prefill_seconds": float(prefill[index]),
@@ -142,9 +147,9 @@ class Fairlead:
             },
             limits={"affinity": affinity, "in_time_seconds": limit},
             passed_over=None if best == cheapest else cheapest,
-            ttfts=lambda index: float(wait[index] + prefill[index]),
+            ttfts=lambda index: float(ttft[index]),
             transfer_from=None if source is None else vectors.loads[source].entry.id,
-            ttft_seconds=float(wait[best] + prefill[best]),
+            ttft_seconds=float(ttft[best]),
         )
 
     def _fetching(self, request: RoutingRequest, home: Binding | None, view: PoolView) -> "_Prefills":
@@ -165,9 +170,21 @@ class Fairlead:
         return _Prefills(hits, known, most, alone, seconds, holder)
 
     def affinity(self, load: float) -> float:
-        """Seconds of waiting that a second of prefill is worth at this mean wait over the TTFT target."""
-        idle, busy = self._parameters.idle_affinity, self._parameters.busy_affinity
-        return idle + (busy - idle) * min(1.0, load / self._parameters.busy_load)
+        """Seconds of waiting that a second of prefill is worth at this load of the pool: itself, and what it makes
+        others wait, as in any queue that is busy for that share of the time.
+        """
+        most = self._parameters.most_affinity
+        return most if load >= 1 else min(most, 1 / (1 - load))
+
+
+def waits(prefill: FloatVector, vectors: PoolVectors, now: float) -> tuple[FloatVector, FloatVector]:
+    """Seconds until all that is ahead is computed, with the rests between, and then until the engine has rested for a
+    prefill of so long.
+    """
+    resting = vectors.decode_share / (1 - vectors.decode_share)
+    ahead = vectors.wait_seconds - vectors.done_seconds(now)
+    rested = np.where(ahead > 0, 0.0, now - vectors.rested_since)
+    return ahead * (1 + resting), np.maximum(prefill * resting - rested, 0.0)
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
@@ -200,16 +217,14 @@ def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLo
     return hits
 
 
-def in_time_first(
-    costs: FloatVector, wait: FloatVector, prefill: FloatVector, ties: IntVector, limit_seconds: float
-) -> tuple[list[int], int]:
-    """Indexes by cost, those predicted in time before all others when there are any; and the index
+def in_time_first(costs: FloatVector, ttft: FloatVector, ties: IntVector, limit_seconds: float) -> tuple[list[int], int]:
+    """Indexes by cost, those whose predicted TTFT is in time before all others when there are any; and the index
     of the lowest cost of all.
     """
     order = lowest(costs, FALLBACKS + 1, ties)
     cheapest = order[0]
-    if wait[cheapest] + prefill[cheapest] > limit_seconds:
-        late = wait + prefill > limit_seconds
+    if ttft[cheapest] > limit_seconds:
+        late = ttft > limit_seconds
         if not late.all():
             order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, ties)
     return order, cheapest
@@ -217,14 +232,15 @@ def in_time_first(
 
 ENTRY = PolicyEntry(
     name=Fairlead.name,
-    intent="Prefix affinity that grows with load, and queues that keep what can be in time in time.",
+    intent="Prefix affinity that grows with load, and queues that keep first tokens in time and decodes at their pace.",
     build=lambda parameters, seed: Fairlead(parameters),
     parameters=FairleadParameters,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
-        parts=("wait_seconds", "weighted_prefill_seconds", "kv_seconds"),
+        parts=("wait_seconds", "rest_seconds", "weighted_prefill_seconds", "kv_seconds"),
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
+            Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),
             Term(name="weighted_prefill_seconds", words="prefill × affinity", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),

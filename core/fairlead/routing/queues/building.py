@@ -7,7 +7,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.requests import QueuedRequest
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import DeadlineQueue, LateRules
+from fairlead.routing.queues.deadline import DeadlineQueue, DeadlineRules
 from fairlead.routing.queues.disciplines import InstanceQueue
 from fairlead.tables import RoutingTable
 
@@ -55,9 +55,9 @@ class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):
         return len(self._queues)
 
 
-def build_queue(parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, late: LateRules) -> Queue:
-    """An empty queue for the instance of `load`; the rules for late requests are for the `deadline` discipline."""
+def build_queue(parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, rules: DeadlineRules) -> Queue:
+    """An empty queue for the instance of `load`; the rules are for the `deadline` discipline."""
     target = table.slo.ttft_seconds
     if parameters.queue_discipline == "deadline":
-        return DeadlineQueue(load, target, table.engine.prefill_tokens_per_second, late)
+        return DeadlineQueue(load, target, table.engine.prefill_tokens_per_second, rules)
     return InstanceQueue(parameters.queue_discipline, parameters.queue_age_bound_seconds, target)

@@ -17,6 +17,10 @@ leaving out the longest prefill whenever one would be late). For example, with a
 4 s that came at once, the 1 and the 2 are planned and the 4 is left out; it is late as soon as 4 s no longer fit before
 its deadline. When late ones may go, `late_requests` says.
 
+Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
+(`pool_load.rest_seconds`). While the pool has time for all prefills and decodes, nobody becomes late for that; beyond,
+rests are kept, as a prefill in place of one costs more answers their TPOT than it brings in time.
+
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by
 the pace seen on the instance.
 """
@@ -27,6 +31,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.knowledge.pool_load import rest_seconds
 from fairlead.routing.queues.accounting import TrackedRequest
 
 STEP_SECONDS = 0.05
@@ -35,17 +40,24 @@ MARGIN = 0.02
 """Share of the target kept as a margin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateRules:
-    """What late requests get: any time that is free while they `may_go`, and always the `share` (0-1) of it.
+NEXT_LOOK_SECONDS = 0.05
+"""A queue is looked at again within this time."""
 
-    `found` is told of each request found late, `sent_in_time` of each planned one that leaves.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineRules:
+    """What a queue asks of its pool.
+
+    Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it;
+    `found_late` is told of each found late. `decode_share` is the part of an instance's time that its decodes need, and
+    while the pool `has_time`, rests give way to deadlines.
     """
 
-    share: float
-    may_go: Callable[[], bool]
-    found: Callable[[TrackedRequest], None]
-    sent_in_time: Callable[[], None]
+    late_share: float
+    late_may_go: Callable[[], bool]
+    found_late: Callable[[TrackedRequest], None]
+    has_time: Callable[[], bool]
+    decode_share: Callable[[InstanceLoad], float]
 
 
 @dataclass(slots=True)
@@ -62,7 +74,7 @@ class DeadlineQueue:
     Taking is O(n log n) in those not late.
     """
 
-    def __init__(self, load: InstanceLoad, target_seconds: float, speed: float, rules: LateRules) -> None:
+    def __init__(self, load: InstanceLoad, target_seconds: float, speed: float, rules: DeadlineRules) -> None:
         self._load = load
         self._target = target_seconds * (1 - MARGIN)
         self._speed = speed
@@ -75,6 +87,8 @@ class DeadlineQueue:
         self._all_able_until = inf
         """None of those that can still be in time becomes late before, at the pace of then."""
         self._pace_then = load.prefill_pace
+        self._nothing_until = -inf
+        """Nothing planned goes before, unless another request comes."""
 
     def __len__(self) -> int:
         return len(self._late) + len(self._able)
@@ -85,12 +99,14 @@ class DeadlineQueue:
     def add(self, tracked: TrackedRequest) -> None:
         """Let a request wait; whether it is late is found out by the next look."""
         self._able[tracked.request.id] = tracked
+        self._nothing_until = -inf
         self._all_able_until = min(self._all_able_until, self._latest_start(tracked))
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
         if self._late.pop(request_id, None) is None:
             self._able.pop(request_id, None)
+        self._nothing_until = -inf
 
     def find_late(self, now: float) -> None:
         """Sort out the requests that would miss the target even if they went at once.
@@ -106,30 +122,34 @@ class DeadlineQueue:
             if now > latest:
                 self._able.pop(tracked.request.id)
                 self._late[tracked.request.id] = tracked
-                self._rules.found(tracked)
+                self._nothing_until = -inf
+                self._rules.found_late(tracked)
             else:
                 self._all_able_until = min(self._all_able_until, latest)
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return the request to send next; None when there is none that should go now."""
         self.find_late(now)
+        if now < self._nothing_until:
+            return None
         late = min(self._late.values(), key=_shortness, default=None)
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
             return self._taken(late)
-        in_time = self._take_planned(now)
-        if in_time is not None:
-            return in_time
+        planned, _ = self._plan(now)
+        if planned:
+            return self._take_planned(planned, now)
         if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
             late = min(self._able.values(), key=_shortness)
-        if late is None or not self._rules.may_go():
+        if late is None or not self._rules.late_may_go():
             return None
-        return self._taken(late)
+        return self._taken(late) if now >= self._rested_at(self._seconds(late)) or self._rules.has_time() else None
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """As `take`, but only one that can still be in time."""
         self.find_late(now)
-        return self._take_planned(now)
+        planned, _ = self._plan(now)
+        return self._take_planned(planned, now) if planned else None
 
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came: the planned by deadline,
@@ -138,15 +158,23 @@ class DeadlineQueue:
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *sorted(self._late.values(), key=_shortness)]
 
-    def _take_planned(self, now: float) -> TrackedRequest | None:
-        planned, _ = self._plan(now)
-        if not planned:
-            return None
+    def _take_planned(self, planned: list[_Planned], now: float) -> TrackedRequest | None:
         chosen = _shortest_harmless(planned, now + self._ahead_seconds(now))
+        if not self._load.prefilling:
+            rested_at = self._rested_at(chosen.seconds)
+            if now < rested_at and self._rules.has_time():
+                rested_at = min(rested_at, now + _slack(planned, now) - NEXT_LOOK_SECONDS)
+            if now < rested_at:
+                self._nothing_until = rested_at
+                return None
         if self._late:
-            self._earned += self._rules.share * chosen.seconds
-        self._rules.sent_in_time()
+            self._earned += self._rules.late_share * chosen.seconds
         return self._taken(chosen.tracked)
+
+    def _rested_at(self, seconds: float) -> float:
+        """When a prefill of so long leaves those that decode now within their target."""
+        last = self._load.last_first_token_at
+        return -inf if last is None else last + rest_seconds(seconds, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[_Planned], list[_Planned]]:
         """The largest set of requests that can all be in time, in order of deadline, and those left out."""
@@ -192,6 +220,15 @@ def next_pace(pace: float, seconds: float, predicted_seconds: float) -> float:
 
 def _shortness(tracked: TrackedRequest) -> tuple[int, float]:
     return (tracked.prefill_microseconds, tracked.request.arrived_at)
+
+
+def _slack(planned: list[_Planned], at: float) -> float:
+    """How long all can wait and still be in time."""
+    least = inf
+    for one in planned:
+        at += one.seconds
+        least = min(least, one.due - at)
+    return least
 
 
 def _shortest_harmless(planned: list[_Planned], at: float) -> _Planned:

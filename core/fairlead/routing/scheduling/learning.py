@@ -30,14 +30,14 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """What the instance has done until this request begins to decode there, for `learn_decode`."""
-    if state.gate.weighs_decode:
+    if state.learns_decoding:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
 
 
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
-    """How long decode steps take. Every answer tells its pace. While the gate weighs decoding, the fit learns what that
-    is among what decoded beside this request in the mean of its time.
+    """How long decode steps take. Every answer tells its pace. While the gate or the queues ask for it, the fit learns
+    what that is among what decoded beside this request in the mean of its time.
 
     The prefills that held the request up are left out, by their predicted times: they say what the instance had to
     compute besides, not what a step takes. Where an engine does both in one step, too much is left out, and the
@@ -45,7 +45,7 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     """
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
         state.decode_times.observe_answer(output_tokens, now - tracked.first_token_at)
-    if not state.gate.weighs_decode:
+    if not state.learns_decoding:
         return
     began = tracked.decode_began
     ended = decoded_on.history.advance(now, decoded_on.decode_tokens, decoded_on.decoding)

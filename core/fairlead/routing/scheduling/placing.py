@@ -75,7 +75,7 @@ class Placing:
         """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
-        tracked.decision_id = recorder.new_id()
+        came, tracked.decision_id = not tracked.decision_id, recorder.new_id()
         session = None if decision.reason is DecisionReason.DECODE_ONLY else decision.session or tracked.request.session
         moves = self._moving.leaves_home(session, instance)
         weighing = self._weighing(decision, instance) if moves or recorder.is_sampled(tracked.decision_id) else None
@@ -91,6 +91,8 @@ class Placing:
                 self._moving.record_reroute(tracked, tracked.left, instance, state.reason_to_leave(tracked.left), now)
             tracked.left = ""
         state.enqueue(tracked, instance, now, decision.decode)
+        if came:
+            state.view.offered.add(tracked.prefill_microseconds / 1e6 * state.loads[instance].prefill_pace, now)
         if weighing is not None:
             recorder.decided(tracked, decision, weighing, state.table, now, keep=moves)
 

@@ -16,11 +16,12 @@ from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import Queue, build_queue
-from fairlead.routing.queues.deadline import LateRules
+from fairlead.routing.queues.deadline import DeadlineRules
 from fairlead.routing.queues.late_requests import LateRequests
 from fairlead.routing.scheduling.held_requests import HeldRequests
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
@@ -119,8 +120,12 @@ class SchedulerState:
 
     def new_queue(self, instance: str) -> Queue:
         """An empty queue of the discipline in force."""
-        rules = LateRules(
-            share=self.parameters.late_share, may_go=self._late_may_go, found=self._found_late, sent_in_time=self.late.sent_in_time
+        rules = DeadlineRules(
+            late_share=self.parameters.late_share,
+            late_may_go=self._late_may_go,
+            found_late=self._found_late,
+            has_time=self._has_time,
+            decode_share=self._decode_share,
         )
         return build_queue(self.parameters, self.table, self.loads[instance], rules)
 
@@ -146,10 +151,22 @@ class SchedulerState:
             seconds = tokens_before / self.table.engine.prefill_tokens_per_second
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
 
+    @property
+    def learns_decoding(self) -> bool:
+        """Whether something asks how long decode steps take."""
+        return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
+
+    def _has_time(self) -> bool:
+        return self.view.pool_load() < FULL
+
+    def _decode_share(self, load: InstanceLoad) -> float:
+        """Without queues nothing waits for decodes either."""
+        return self.view.decode_share(load) if self.table.routing.prefills_in_flight else 0.0
+
     def _late_may_go(self) -> bool:
-        return self.late.may_go(self.parameters, self.table, len(self.view.candidates()))
+        return self.late.may_go(self.parameters, self.table, len(self.view.candidates()), self.view.pool_load())
 
     def _found_late(self, tracked: TrackedRequest) -> None:
         # What was held on purpose is late for that, and is not refused for it.
         refuse = self.table.early_rejection.mode != "Disabled" and not tracked.held_seconds
-        self.late.found(tracked, self.view.now, refuse=refuse)
+        self.late.found(tracked, refuse=refuse)

@@ -117,6 +117,10 @@ class ScriptedView:
         self.hits = dict(hits or {})
         self.bindings = dict(bindings or {})
         self.now = now
+        self.load_of_pool = 0.0
+
+    def pool_load(self) -> float:
+        return self.load_of_pool
 
     def candidates(self) -> Sequence[InstanceLoad]:
         return [self.loads[name] for name in sorted(self.loads) if self.loads[name].is_candidate(self.now)]

@@ -28,6 +28,7 @@ def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[Routing
             pending = random.randrange(20000)
             terms = {
                 "wait_seconds": pending / 6250,
+                "rest_seconds": 0.0,
                 "weighted_prefill_seconds": (prompt - hit) / 6250,
                 "kv_seconds": 0.1,
                 "prefill_seconds": (prompt - hit) / 6250,

@@ -1,8 +1,10 @@
 """The live view's vectors: always what a fresh look at the loads and the index would give."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,8 +27,8 @@ STEP = st.tuples(st.sampled_from(["count", "first", "end", "insert", "drop", "br
 class Stage:
     """A live view over real accounting and a real index."""
 
-    def __init__(self) -> None:
-        self.table = table([entry(name) for name in NAMES], block_tokens=100)
+    def __init__(self, **modelled: Any) -> None:
+        self.table = table([entry(name) for name in NAMES], block_tokens=100, **modelled)
         self.accounting = Accounting(lambda prompt, hit: (prompt - hit) / 1000)
         for one in self.table.instances:
             self.accounting.loads[one.id] = InstanceLoad(entry=one)
@@ -115,6 +117,19 @@ def test_a_prefill_under_way_counts_with_what_is_left_of_it() -> None:
     assert [predicted(now) for now in (1.5, 1.8, 9.0)] == [1.8, 1.5, 1.0]
     stage.accounting.end(stage.tracked[1])
     assert predicted(9.0) == 1.0
+
+
+def test_the_load_of_a_pool_is_what_comes_and_what_decodes_need() -> None:
+    """Fourteen instances, 2.8 s of prefill a second; on half of them decodes need 20 ms of 100."""
+    stage = Stage(decode_base_seconds=0.02)
+    for number, name in enumerate(NAMES):
+        stage.do("count", name, 1)
+        if number % 2:
+            stage.do("first", name, 0)
+    for second in range(10):
+        stage.view.now = float(second)
+        stage.view.offered.add(2.8, second)
+    assert stage.view.pool_load() == pytest.approx(0.2 + 0.1, abs=0.03)
 
 
 def test_a_prefix_held_by_many_is_found_on_each() -> None:

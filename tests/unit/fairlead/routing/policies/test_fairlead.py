@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +13,9 @@ from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.vectors import PoolVectors
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters
+from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters, waits
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
@@ -34,13 +36,16 @@ def busy(name: str, seconds: float = 0.0, late_seconds: float = 0.0) -> Instance
     )
 
 
-def decided(*loads: InstanceLoad, hits: dict[str, int] | None = None, home: Binding | None = None, busy_affinity: float = 8.0) -> Decision:
+def decided(
+    *loads: InstanceLoad, hits: dict[str, int] | None = None, home: Binding | None = None, load: float = 0.0, **parameters: Any
+) -> Decision:
     """What it answers for an 8,000 token request, of session s when it has a home."""
     bindings = {} if home is None else {"s": home}
     of = table([load.entry for load in loads])
     seen = ScriptedView(of, {load.entry.id: load for load in loads}, {("r", name): hit for name, hit in (hits or {}).items()}, bindings)
     asked = request("r", TOKENS, session=None if home is None else "s")
-    return Fairlead(FairleadParameters(busy_affinity=busy_affinity)).choose(asked, seen, 0.0)
+    seen.load_of_pool = load
+    return Fairlead(FairleadParameters(**parameters)).choose(asked, seen, 0.0)
 
 
 def home_at(instance: str, context_tokens: int) -> Binding:
@@ -62,20 +67,43 @@ def test_an_idle_pool_sends_a_request_to_the_longest_prefix() -> None:
     assert decision.fallbacks == ("i2", "i0")
 
 
-def test_on_a_nearly_idle_pool_a_cached_second_is_worth_little_more_than_a_second_of_waiting() -> None:
-    """Of ten instances one holds 6,144 tokens, 0.98 s of prefill, and waits 1.2 s: mean 2.4 % of the SLO,
-    affinity 1 + 7 x 0.048 = 1.34.
-    """
-    idle = [busy(f"i{number}") for number in range(1, 10)]
-    assert decided(busy("i0", 1.2), *idle, hits={"i0": 6144}).instance == "i0"
-    assert decided(busy("i0", 1.5), *idle, hits={"i0": 6144}).instance == "i1"
+def test_on_an_idle_pool_a_cached_second_is_worth_a_second_of_waiting() -> None:
+    """One holds 6,144 tokens, 0.98 s of prefill."""
+    assert decided(busy("i0", 0.97), busy("i1"), hits={"i0": 6144}).instance == "i0"
+    assert decided(busy("i0", 0.99), busy("i1"), hits={"i0": 6144}).instance == "i1"
 
 
-def test_on_a_busy_pool_a_cached_second_is_worth_eight_seconds_of_waiting() -> None:
-    """The mean wait is above half of the SLO: 0.98 s cached on i1 are worth 7.86 s. Both would be too late."""
-    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}).instance == "i1"
-    assert decided(busy("i0", 5.0), busy("i1", 12.9), hits={"i1": 6144}).instance == "i0"
-    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, busy_affinity=3.0).instance == "i0"
+def test_on_a_half_full_pool_it_is_worth_two() -> None:
+    assert decided(busy("i0", 1.96), busy("i1"), hits={"i0": 6144}, load=0.5).instance == "i0"
+    assert decided(busy("i0", 1.97), busy("i1"), hits={"i0": 6144}, load=0.5).instance == "i1"
+
+
+def test_on_a_full_pool_it_is_worth_eight_seconds_of_waiting() -> None:
+    """0.98 s cached on i1 are worth 7.86 s. Both would be too late."""
+    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, load=2.0).instance == "i1"
+    assert decided(busy("i0", 5.0), busy("i1", 12.9), hits={"i1": 6144}, load=2.0).instance == "i0"
+    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, load=2.0, most_affinity=3.0).instance == "i0"
+
+
+def test_what_decodes_on_an_instance_makes_waits_there_longer() -> None:
+    """Decodes that need half of i0's time double what is ahead there; after that the engine rests 1.28 s more."""
+    vectors = PoolVectors.of([busy("i0", 1.0), busy("i1", 1.0)], 1000, lambda load: 0.5 if load.entry.id == "i0" else 0.0)
+    wait, rest = waits(np.array([1.28, 1.28]), vectors, 0.0)
+    assert (wait.tolist(), rest.tolist()) == ([2.0, 1.0], [1.28, 0.0])
+
+
+def test_an_idle_engine_rests_from_its_last_prefill_on() -> None:
+    load = busy("i0")
+    load.last_first_token_at = 10.0
+    vectors = PoolVectors.of([load], 1000, lambda load: 0.5)
+    rests = [float(waits(np.array([2.0]), vectors, now)[1][0]) for now in (10.0, 11.5, 13.0)]
+    assert rests == [2.0, 0.5, 0.0]
+
+
+def test_a_prefill_under_way_is_waited_for_as_long_as_it_still_takes() -> None:
+    load = busy("i0", 3.0)
+    load.in_flight["r"] = (0.0, 3_000_000)
+    assert waits(np.array([1.0]), PoolVectors.of([load], 1000), 2.0)[0].tolist() == [1.0]
 
 
 def test_a_short_prefix_does_not_gather_sessions_on_a_full_instance() -> None:
@@ -89,13 +117,13 @@ def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -
     """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is
     better.
     """
-    decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144})
+    decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144}, load=2.0)
     assert (decision.instance, decision.fallbacks) == ("i0", ("i1",))
-    assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}).instance == "i1"
+    assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}, load=2.0).instance == "i1"
 
 
-@pytest.mark.parametrize(("load", "affinity"), [(0.0, 1.0), (0.25, 4.5), (0.5, 8.0), (3.0, 8.0)])
-def test_affinity_grows_evenly_from_idle_to_busy(load: float, affinity: float) -> None:
+@pytest.mark.parametrize(("load", "affinity"), [(0.0, 1.0), (0.5, 2.0), (0.75, 4.0), (0.875, 8.0), (1.0, 8.0), (3.0, 8.0)])
+def test_affinity_is_what_a_second_of_work_makes_all_wait(load: float, affinity: float) -> None:
     assert Fairlead(FairleadParameters()).affinity(load) == pytest.approx(affinity)
 
 
@@ -166,7 +194,7 @@ def pool(window: int = 1, mode: str = "Disabled", **parameters: Any) -> PoolSche
 
 
 def test_a_request_that_became_late_is_served_once_nothing_else_waits() -> None:
-    scheduler = pool(late_share=0.0)
+    scheduler = pool(late_share=0.0, calm_load=0.0)
     assert [one.request.id for one in dispatches(scheduler.submit(request("a", 4 * SECOND), 0.0))] == ["a"]
     assert scheduler.submit(request("b", 4 * SECOND), 0.1) == ()
     scheduler.tick(1.0)
@@ -178,9 +206,9 @@ def test_a_request_that_became_late_is_served_once_nothing_else_waits() -> None:
     assert scheduler.discrepancies() == ()
 
 
-def test_late_requests_are_held_back_while_others_are_lost_in_queues() -> None:
-    """Ten were lost, so late ones wait for their share of the time or for the pool to calm down."""
-    scheduler = PoolScheduler(table(2, policy="fairlead", parameters={"late_share": 0.0}), "router-0", 1)
+def test_late_requests_are_held_back_while_the_pool_is_not_calm() -> None:
+    """Late ones wait for their share of the time, or for little else to wait."""
+    scheduler = PoolScheduler(table(2, policy="fairlead", parameters={"late_share": 0.0, "calm_load": 0.0}), "router-0", 1)
     for name in ("a", "b"):  # keep both busy for long
         scheduler.submit(request(name, 3 * SECOND, at=0.0), 0.0)
     for number in range(10):
@@ -217,11 +245,13 @@ def test_early_rejection_refuses_at_arrival_what_is_predicted_too_late() -> None
 
 
 def test_turning_early_rejection_on_refuses_the_late_that_already_wait() -> None:
-    scheduler = pool(late_share=0.0)
+    scheduler = pool(late_share=0.0, calm_load=0.0)
     scheduler.submit(request("a", 4 * SECOND), 0.0)
     scheduler.submit(request("b", 4 * SECOND), 0.0)
     scheduler.tick(2.0)
-    newer = table(1, policy="fairlead", version=2, parameters={"late_share": 0.0}, rejection=EarlyRejectionFacts(mode="Load"))
+    newer = table(
+        1, policy="fairlead", version=2, parameters={"late_share": 0.0, "calm_load": 0.0}, rejection=EarlyRejectionFacts(mode="Load")
+    )
     assert [one.request.id for one in refusals(scheduler.update_table(newer, 2.1))] == ["b"]
     assert scheduler.discrepancies() == ()
 
@@ -311,7 +341,7 @@ def test_no_request_waits_beyond_the_queue_timeout(arrivals: list[tuple[int, flo
 
 def test_its_parameters_are_checked() -> None:
     assert BUILT_IN.check_parameters("fairlead", {}).queue_discipline == "deadline"
-    with pytest.raises(InvalidInput, match="busy_load"):
-        BUILT_IN.check_parameters("fairlead", {"busy_load": 0})
+    with pytest.raises(InvalidInput, match="most_affinity"):
+        BUILT_IN.check_parameters("fairlead", {"most_affinity": 0})
     with pytest.raises(InvalidInput, match="late_share"):
         BUILT_IN.check_parameters("fairlead", {"late_share": 1.5})

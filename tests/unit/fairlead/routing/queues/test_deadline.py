@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import STEP_SECONDS, DeadlineQueue, LateRules, next_pace
+from fairlead.routing.queues.deadline import STEP_SECONDS, DeadlineQueue, DeadlineRules, next_pace
 from fairlead_testing.builders.routing import load_of, request
 
 TARGET = 5.0
@@ -18,15 +19,16 @@ DUE = TARGET * 0.98
 class Line:
     """A queue whose prefills take what the tests say, in an engine that is idle; `calm` may be changed."""
 
-    def __init__(self, share: float = 0.0, calm: bool = False, load: InstanceLoad | None = None) -> None:
+    def __init__(self, share: float = 0.0, calm: bool = False, load: InstanceLoad | None = None, decode_share: float = 0.0) -> None:
         self.calm = calm
         self.late: list[str] = []
-        self.in_time: list[int] = []
-        rules = LateRules(
-            share=share,
-            may_go=lambda: self.calm,
-            found=lambda tracked: self.late.append(tracked.request.id),
-            sent_in_time=lambda: self.in_time.append(len(self.in_time)),
+        self.decode_share = decode_share
+        rules = DeadlineRules(
+            late_share=share,
+            late_may_go=lambda: self.calm,
+            found_late=lambda tracked: self.late.append(tracked.request.id),
+            has_time=lambda: self.calm,
+            decode_share=lambda load: self.decode_share,
         )
         self.queue = DeadlineQueue(load or load_of("i0"), TARGET, 6250.0, rules)
 
@@ -136,6 +138,53 @@ def test_the_order_shown_is_the_planned_by_deadline_then_the_dropped_then_the_la
     waiting.add("planned", 1.0, at=3.2)
     waiting.queue.find_late(3.2)
     assert [tracked.request.id for tracked in waiting.queue.in_order(3.2)] == ["planned", "dropped", "late"]
+
+
+def resting(calm: bool, *prefills: tuple[str, float]) -> Line:
+    """An engine whose last prefill was over at 1.0 and whose decodes need three tenths of its time."""
+    waiting = Line(calm=calm, load=load_of("i0", last_first_token_at=1.0), decode_share=0.3)
+    for name, seconds in prefills:
+        waiting.add(name, seconds, at=1.0)
+    return waiting
+
+
+@pytest.mark.parametrize("calm", [False, True])
+def test_decodes_get_their_time_before_the_next_prefill(calm: bool) -> None:
+    """A prefill of 1 s where decodes need 0.3 of the time comes after 0.3 / 0.7 s."""
+    waiting = resting(calm, ("next", 1.0))
+    assert [waiting.take(at) for at in (1.0, 1.42)] == [None, None]
+    assert waiting.take(1.43) == "next"
+
+
+def test_a_shorter_prefill_that_comes_during_a_rest_goes_first_and_sooner() -> None:
+    waiting = resting(False, ("long", 2.0))
+    assert waiting.take(1.2) is None
+    waiting.add("short", 0.35, at=1.2)
+    assert waiting.take(1.2) == "short"
+
+
+def test_while_the_pool_has_time_nobody_becomes_late_for_a_rest_and_beyond_it_rests_are_kept() -> None:
+    """Due at 5.9, and 4.8 s long: it would rest until 3.06."""
+    for calm, sent in ((True, "urgent"), (False, None)):
+        waiting = resting(calm, ("urgent", 4.8))
+        assert waiting.take(1.04) is None
+        assert waiting.take(1.06) == sent
+        assert waiting.late == []
+
+
+def test_late_requests_keep_rests_unless_the_pool_is_calm() -> None:
+    waiting = resting(True, ("late", 6.0))
+    assert waiting.take(1.0) == "late"
+    waiting = Line(load=load_of("i0", last_first_token_at=1.0), decode_share=0.3, share=0.0)
+    waiting.add("late", 6.0, at=1.0)
+    waiting.calm = False
+    assert waiting.take(1.0) is None
+
+
+def test_a_rest_ends_when_nothing_decodes_any_more() -> None:
+    waiting = resting(False, ("next", 1.0))
+    waiting.decode_share = 0.0
+    assert waiting.take(1.0) == "next"
 
 
 PREFILLS = st.lists(st.tuples(st.floats(0.06, 6.0), st.floats(0.0, 4.0)), max_size=9)

@@ -1,0 +1,58 @@
+"""How full a pool is: the prefills that come, and the time that its decodes need.
+
+Load 1 means that an instance has, in the mean, no time left when every prefill that comes is computed and every answer
+gets its tokens within the TPOT target. For example, 0.4 s of prefill a second for each instance, and decode steps of
+35 ms under a target of 100 ms: 0.75.
+"""
+
+from math import exp
+
+FULL = 1.0
+WINDOW_SECONDS = 30.0
+"""What came so long ago counts a third of what comes now."""
+FIRST_SECONDS = 5.0
+"""Nothing is told from less than so many seconds' arrivals."""
+MOST_DECODE_SHARE = 0.75
+"""Decodes are never given more of an instance's time, or nothing new would be computed there."""
+
+
+class OfferedPrefills:
+    """Seconds of prefill that came per second, of late."""
+
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._at: float | None = None
+        self._began_at = 0.0
+
+    def add(self, seconds: float, now: float) -> None:
+        """A prefill of so many predicted seconds came."""
+        if self._at is None:
+            self._at = self._began_at = now
+        self._sum = self._sum * exp((self._at - now) / WINDOW_SECONDS) + seconds
+        self._at = now
+
+    def per_second(self, now: float) -> float:
+        """The rate, smoothed; 0 before any came."""
+        if self._at is None:
+            return 0.0
+        seen = max(FIRST_SECONDS, now - self._began_at)
+        return self._sum * exp((self._at - now) / WINDOW_SECONDS) / (WINDOW_SECONDS * (1 - exp(-seen / WINDOW_SECONDS)))
+
+
+def decode_share(step_seconds: float, tpot_seconds: float) -> float:
+    """Of an instance's time, what its decodes need so that each gets its tokens within the target (0-1).
+
+    0 where nothing is known of steps, and where the target cannot be met by decoding alone: then nothing is won by
+    leaving time for it.
+    """
+    return min(MOST_DECODE_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0
+
+
+def rest_seconds(prefill_seconds: float, share: float) -> float:
+    """How long an instance should decode before a prefill, where decodes need that `share` of its time.
+
+    So long that a request whose first token came at the beginning of the rest has its tokens within the target even if
+    its answer ends with that prefill. For example, a prefill of 1 s where steps take 30 ms of 100 ms: 0.43 s, in which
+    come 14 tokens; 15 tokens in 1.43 s are one in 95 ms.
+    """
+    return prefill_seconds * share / (1 - share)
