@@ -25,5 +25,6 @@ class TroubledEngine:
 
     pool: PoolKey
     instance: str
-    trouble: EngineTrouble
+    trouble: str
+    """An `EngineTrouble`, or the word of a newer router."""
     words: str

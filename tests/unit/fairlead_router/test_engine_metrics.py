@@ -129,7 +129,7 @@ class Scraped:
         assert isinstance(scheduler, PoolScheduler)
         return scheduler.table.engine.kv_cache_tokens
 
-    def found(self) -> list[EngineTrouble]:
+    def found(self) -> list[str]:
         return [one.trouble for one in self.pool.troubled_engines()]
 
 

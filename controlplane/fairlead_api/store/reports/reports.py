@@ -177,7 +177,7 @@ class PostgresReports:
         troubled: dict[str, list[list[str]]] = {}
         for one in report.troubled_engines:
             if one.pool in ids:
-                troubled.setdefault(str(ids[one.pool]), []).append([one.instance, one.trouble.value, one.words])
+                troubled.setdefault(str(ids[one.pool]), []).append([one.instance, one.trouble, one.words])
         state = {
             "sent_at": moment(report.sent_at),
             "acknowledged": acknowledged,
