@@ -111,7 +111,8 @@ class RecordingProxy:
         if "Authorization" in self.target.session.headers:
             headers["Authorization"] = str(self.target.session.headers["Authorization"])
         url = f"{self.target.server}{request.raw_path}"
-        async with request.app[_SESSION].request(request.method, url, headers=headers, data=await request.read()) as answer:
+        body = await request.read() or None  # with an empty one a media type would be sent, which a real API server refuses
+        async with request.app[_SESSION].request(request.method, url, headers=headers, data=body) as answer:
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers.get("Content-Type", "")})
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
