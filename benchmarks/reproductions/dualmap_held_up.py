@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from math import fsum
 
-from benchmarks.reproductions.dualmap_setup import DUALMAP, Study
+from benchmarks.reproductions.dualmap_setup import Study
+from benchmarks.reproductions.dualmap_variants import CORRECTED
 
-from fairlead.routing.choosing.batch_migration import MigrationRules, decode_delay_seconds
+from fairlead.routing.choosing.batch_migration import decode_delay_seconds
+from fairlead.routing.policies.dualmap import PAPER_BOTTLENECK_SECONDS
 from fairlead_simulator.experiments.arrival_plans import ideal_hits
 from fairlead_simulator.experiments.cells import simulate_cell
 from fairlead_simulator.simulation.pool_simulation import Simulation
@@ -25,8 +27,7 @@ class HeldUp:
 
 
 def held_up(study: Study) -> HeldUp:
-    """The figures of `dualmap` at `EDGE`, seed 0, sampled every second."""
-    bottleneck = MigrationRules(slo_seconds=1.0).bottleneck_seconds
+    """The figures of `dualmap` with the correction at `EDGE`, seed 0, sampled every second."""
     queued = 0
     memory: list[float] = []
 
@@ -35,9 +36,9 @@ def held_up(study: Study) -> HeldUp:
         for load in simulation.scheduler.loads():
             if load.waiting:
                 queued += 1
-                if decode_delay_seconds(load, now, bottleneck, simulation.spec.prefill_tokens_per_second) > 0:
+                if decode_delay_seconds(load, now, PAPER_BOTTLENECK_SECONDS, simulation.spec.prefill_tokens_per_second) > 0:
                     memory.append(simulation.fleet.instances[load.entry.id].memory.usage)
 
     ideal, _ = ideal_hits(study.loaded)
-    simulate_cell(study.loaded, ideal, study.cell(DUALMAP, EDGE, 0), probe=look)
+    simulate_cell(study.loaded, ideal, study.cell(CORRECTED, EDGE, 0), probe=look)
     return HeldUp(share=len(memory) / queued if queued else 0.0, memory=fsum(memory) / len(memory) if memory else 0.0)

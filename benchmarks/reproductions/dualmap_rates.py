@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from benchmarks.reproductions.dualmap_setup import (
     BASELINES,
-    CODE_QUEUE,
     COLOURS,
     DUALMAP,
     INSTANCES,
@@ -28,7 +27,7 @@ CLOSE = (0.75, 0.9, 0.95)
 """Where latencies, hits and balance are shown: below, at and beyond the rate most policies can just carry."""
 FAIRLEAD = Variant(label="fairlead", policy="fairlead")
 _WAITING: Mapping[str, float] = {"queue_timeout_seconds": NEVER_SECONDS}
-CODE = Variant(label="dualmap", policy="dualmap", parameters={"preset": "dualmap-code", **CODE_QUEUE, **_WAITING})
+CODE = Variant(label="dualmap", policy="dualmap", parameters={"preset": "dualmap-code", **_WAITING})
 CODE_BASELINES = tuple(Variant(label=one.label, policy=one.policy, parameters=_WAITING, at_once=True) for one in BASELINES)
 NAMES = tuple(one.label for one in BASELINES)
 

@@ -10,22 +10,25 @@ from benchmarks.reproductions.dualmap_setup import BASELINES, CODE_QUEUE, DUALMA
 from benchmarks.reproductions.runs import percent, table
 
 from fairlead.routing.knowledge.rings import HashRing
+from fairlead.routing.policies.dualmap import PAPER_BOTTLENECK_SECONDS
 
 OVERLOADED = (0.9, 1.0, 1.25)
 QUEUES = (
-    Variant(label="`dualmap-paper`, FIFO", policy="dualmap"),
-    Variant(label="`dualmap-code`, FIFO", policy="dualmap", parameters={"preset": "dualmap-code"}),
-    Variant(label="`dualmap-paper`, longest hit first", policy="dualmap", parameters=CODE_QUEUE),
-    Variant(label="`dualmap-code`, longest hit first", policy="dualmap", parameters={"preset": "dualmap-code", **CODE_QUEUE}),
+    Variant(label="`dualmap`, FIFO", policy="dualmap"),
+    Variant(label="`dualmap-code`, FIFO", policy="dualmap", parameters={"preset": "dualmap-code", "queue_discipline": "fifo"}),
+    Variant(label="`dualmap`, longest hit first", policy="dualmap", parameters=CODE_QUEUE),
+    Variant(label="`dualmap-code`, longest hit first", policy="dualmap", parameters={"preset": "dualmap-code"}),
     Variant(
         label="`dualmap-code`, longest hit first, age bound 2 s",
         policy="dualmap",
-        parameters={"preset": "dualmap-code", "queue_discipline": "longest_hit"},
+        parameters={"preset": "dualmap-code", "queue_age_bound_seconds": 2.0},
     ),
     Variant(label="`min-ttft`, longest hit first", policy="min-ttft", parameters=CODE_QUEUE),
 )
 NO_REBALANCING = Variant(label="no rebalancing", policy="dualmap", parameters={"rebalance": False})
-NO_CORRECTION = Variant(label="no decode correction", policy="dualmap", parameters={"bottleneck_seconds": NEVER_SECONDS})
+AT_ARRIVAL = Variant(label="no sweep", policy="dualmap", parameters={"sweep": False})
+CORRECTED = Variant(label="decode correction", policy="dualmap", parameters={"bottleneck_seconds": PAPER_BOTTLENECK_SECONDS})
+PAPER = Variant(label="dualmap-paper", policy="dualmap", parameters={"preset": "dualmap-paper"})
 ABLATION = (0.85, 0.9, 0.95)
 
 
@@ -87,7 +90,7 @@ def largest_shift(both: Sequence[tuple[Study, Results, Results]]) -> float:
 
 def ablation(study: Study) -> Results:
     """DualMap's parts that are not policies of their own; with as many seeds as the policies they are compared with."""
-    return study.run((NO_REBALANCING, NO_CORRECTION), ABLATION[1:] if study.context.quick else ABLATION, study.context.seeds)
+    return study.run((NO_REBALANCING, AT_ARRIVAL, CORRECTED, PAPER), ABLATION[1:] if study.context.quick else ABLATION, study.context.seeds)
 
 
 ABLATED = (
@@ -95,8 +98,10 @@ ABLATED = (
     ("load alone (`least-loaded`)", "least-loaded"),
     ("both in one estimate, all instances (`min-ttft`)", "min-ttft"),
     ("pair and SLO rule, no rebalancing (`rebalance: false`)", NO_REBALANCING.label),
-    ("rebalancing without the decode correction", NO_CORRECTION.label),
-    ("all (`dualmap`)", "dualmap"),
+    ("rebalancing where a request finds both overloaded (`sweep: false`)", AT_ARRIVAL.label),
+    ("rebalancing of all queues too (`dualmap`)", "dualmap"),
+    ("the same with the decode correction (`bottleneck_seconds: 3`)", CORRECTED.label),
+    ("as the paper has both (`dualmap-paper`)", PAPER.label),
 )
 
 

@@ -8,6 +8,7 @@ behind is predicted to miss it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
@@ -16,12 +17,12 @@ from fairlead.routing.contracts.requests import QueuedRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRules:
-    """TTFT SLO; how long without a first token is a decode bottleneck; how many queued requests of
-    an instance are examined.
+    """TTFT SLO; how long without a first token is a decode bottleneck (infinite: never); how many queued requests of an
+    instance are examined.
     """
 
     slo_seconds: float
-    bottleneck_seconds: float = 3.0
+    bottleneck_seconds: float = inf
     max_examined: int = 256
 
 
@@ -45,6 +46,8 @@ def decode_delay_seconds(load: InstanceLoad, now: float, bottleneck_seconds: flo
     That is the time since its last first token (or since it got work, if later), when it has queued work and the time
     exceeds both the bottleneck time and what the prefills in flight should take.
     """
+    if bottleneck_seconds == inf:
+        return 0.0
     if not load.waiting or load.prefilling_since is None:
         return 0.0
     since = load.prefilling_since if load.last_first_token_at is None else max(load.last_first_token_at, load.prefilling_since)

@@ -6,7 +6,7 @@ pool's spec loads that pool's policy and no other. A policy from another package
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,8 @@ class PolicyEntry:
     """A policy: one line of intent, how it is built from its parameters and a seed, what its decisions are recorded
     with, and its use of the hash ring.
 
-    `needs_roles` are those a pool must have for the policy to make sense; empty = any pool.
+    `needs_roles` are those a pool must have for the policy to make sense; empty = any pool. `presets` are parameters
+    that a value of the parameter `preset` stands for, where they are not given.
     """
 
     name: str
@@ -49,6 +50,7 @@ class PolicyEntry:
     terms: PolicyTerms
     parameters: type[QueueParameters] = QueueParameters
     needs_roles: tuple[Role, ...] = ()
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ring: RingUse = RingUse.NONE
 
 
@@ -98,7 +100,9 @@ class PolicyCatalogue:
         Raises as `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a wrong type
         or a value out of bounds.
         """
-        return read_parameters(self.entry(name).parameters, parameters, name)
+        entry = self.entry(name)
+        given = {field: value for field, value in parameters.items() if value is not None}
+        return read_parameters(entry.parameters, {**entry.presets.get(str(given.get("preset")), {}), **given}, name)
 
     def check_roles(self, name: str, roles: Collection[Role]) -> None:
         """Raises InvalidInput when a pool with instances of these roles cannot use the policy; else as `entry`."""

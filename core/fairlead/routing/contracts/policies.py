@@ -131,7 +131,9 @@ class RestrictsPlacement(Protocol):
 
 @runtime_checkable
 class Rebalances(Protocol):
-    """A policy that moves queued requests."""
+    """A policy that moves queued requests: of the instances that a decision names as overloaded, and several times a
+    second of all that have a queue, unless it has `sweeps = False`.
+    """
 
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
@@ -160,6 +162,14 @@ class LearnsOnline(Protocol):
         """What it has learnt, and how well it predicts."""
 
 
+@runtime_checkable
+class GatesDispatch(Protocol):
+    """A policy that may hold queued requests back from an instance that has prefills in flight."""
+
+    def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
+        """Whether one more may be sent there. Not asked of an instance without a prefill in flight."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInForce:
     """A policy, asked once what it does besides choosing."""
@@ -170,6 +180,9 @@ class PolicyInForce:
     restricts_placement: RestrictsPlacement | None
     rebalances: Rebalances | None
     learns_online: LearnsOnline | None
+    gates_dispatch: GatesDispatch | None
+    sweeps: bool
+    """Whether it is asked about all queues several times a second."""
 
     @staticmethod
     def of(policy: Policy) -> "PolicyInForce":
@@ -181,4 +194,6 @@ class PolicyInForce:
             restricts_placement=policy if isinstance(policy, RestrictsPlacement) else None,
             rebalances=policy if isinstance(policy, Rebalances) else None,
             learns_online=policy if isinstance(policy, LearnsOnline) else None,
+            gates_dispatch=policy if isinstance(policy, GatesDispatch) else None,
+            sweeps=isinstance(policy, Rebalances) and getattr(policy, "sweeps", True),
         )

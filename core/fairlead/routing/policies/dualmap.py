@@ -7,13 +7,16 @@ two go by the same rules.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Final
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.routing.choosing.batch_migration import MigrationRules, plan_moves
 from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_loaded, score, virtual_load, weighing
-from fairlead.routing.choosing.key_parameters import KeyParameters
+from fairlead.routing.choosing.coded_migration import CodedRules, coded_moves
+from fairlead.routing.choosing.key_parameters import PRESETS, KeyParameters
 from fairlead.routing.choosing.prefix_hotness import PrefixHotness
 from fairlead.routing.choosing.terms import DECODE_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
@@ -26,14 +29,24 @@ from fairlead.routing.knowledge.rings import CandidateRings
 from fairlead.schemas.shapes import number, text, truth, whole
 from fairlead.tables import RoutingTable
 
+PAPER_BOTTLENECK_SECONDS: Final = 3.0
+CODE_BUSY_SECONDS: Final = 2.0
+NEVER_SECONDS: Final = 1e9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DualMapParameters(KeyParameters):
     """Parameters of `dualmap`."""
 
+    preset: str = text(
+        "Where values not given come from: the policy as it was measured to be best (dualmap), as the paper describes it (dualmap-paper), "
+        "or as its published code has it (dualmap-code).",
+        "dualmap",
+        enum=("dualmap", *PRESETS),
+    )
     slo_fraction: float | None = number(
         "An instance is overloaded when its pending and this request's uncached tokens take longer than this part of the TTFT SLO; "
-        "default 1.0 (paper) or 0.5 (code) by preset.",
+        "default 1.0, with dualmap-code 0.5.",
         None,
         minimum=0.01,
         maximum=100.0,
@@ -47,8 +60,16 @@ class DualMapParameters(KeyParameters):
         enum=("distinct", "paper"),
     )
     rebalance: bool = truth("Migrate queued requests within their pair when both candidates are overloaded.", True)
-    bottleneck_seconds: float = number(
-        "An instance with work and no first token for longer is taken as held up by decodes when rebalancing.", 3.0, minimum=0.1
+    sweep: bool | None = truth(
+        "Look at all queues four times a second too, not only at those of a request that finds both its candidates overloaded; "
+        "default true, with dualmap-paper false.",
+        None,
+    )
+    bottleneck_seconds: float | None = number(
+        "An instance with work and no first token for longer is taken as held up by decodes when rebalancing; default never, with "
+        "dualmap-paper 3.0.",
+        None,
+        minimum=0.1,
     )
     max_examined: int = whole("Queued requests of one instance looked at per rebalancing run.", 256, minimum=1, maximum=10_000)
 
@@ -59,6 +80,23 @@ class DualMapParameters(KeyParameters):
             return self.slo_fraction
         return 0.5 if self.preset == "dualmap-code" else 1.0
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether requests are queued, sent and moved by the rules of the published code."""
+        return self.preset == "dualmap-code"
+
+    @property
+    def sweeps(self) -> bool:
+        """`sweep`, or the preset's."""
+        return self.preset != "dualmap-paper" if self.sweep is None else self.sweep
+
+    @property
+    def held_up_seconds(self) -> float:
+        """`bottleneck_seconds`, or the preset's; infinite: never."""
+        if self.bottleneck_seconds is not None:
+            return self.bottleneck_seconds
+        return PAPER_BOTTLENECK_SECONDS if self.preset == "dualmap-paper" else inf
+
 
 class DualMap:
     """The policy `dualmap`. Bindings record the holder and steer nothing."""
@@ -68,6 +106,7 @@ class DualMap:
 
     def __init__(self, parameters: DualMapParameters) -> None:
         self._parameters = parameters
+        self.sweeps = parameters.sweeps
         self._hotness = PrefixHotness(parameters.hotness())
         self._rings = CandidateRings.of((), parameters.candidates)
         self._ring_age = RingAge()
@@ -110,16 +149,44 @@ class DualMap:
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        """Its candidates. The published code moves requests to their neighbours too, so then it may wait anywhere."""
+        return () if self._parameters.is_coded else self._named(request)
+
+    def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
+        """Whether one more prefill may go to an instance that has some in flight.
+
+        The published code sends it only within the threshold, and while the last first token there is recent.
+        """
+        if not self._parameters.is_coded:
+            return True
+        since = load.prefilling_since if load.last_first_token_at is None else load.last_first_token_at
+        recent = since is None or now - since < CODE_BUSY_SECONDS
+        return recent and load.dispatched_prefill_tokens < self._threshold_tokens(view)
+
+    def _named(self, request: RoutingRequest) -> tuple[str, ...]:
         return self._rings.candidates(self._hotness.key(request.blocks, request.first_bytes_hash))
+
+    def _threshold_tokens(self, view: PoolView) -> float:
+        """Uncached tokens above which an instance is overloaded."""
+        return self._parameters.overload_fraction * view.table.slo.ttft_seconds * view.table.engine.prefill_tokens_per_second
+
+    def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
+        """Whose queues are to be looked at after a choice: the published code looks at all of them each time."""
+        if not self._parameters.rebalance:
+            return ()
+        return self._rings.instances if self._parameters.is_coded else named if all_overloaded else ()
 
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
         if not self._parameters.rebalance or self._parameters.candidates == 1:
             return ()
+        if self._parameters.is_coded:
+            found = CodedRules(threshold_tokens=self._threshold_tokens(view), max_examined=self._parameters.max_examined)
+            return coded_moves(queues, self._named, view, now, found)
         rules = MigrationRules(
             slo_seconds=view.table.slo.ttft_seconds,
-            bottleneck_seconds=self._parameters.bottleneck_seconds,
+            bottleneck_seconds=self._parameters.held_up_seconds,
             max_examined=self._parameters.max_examined,
         )
         return plan_moves(overloaded, queues, view, now, rules)
@@ -133,7 +200,7 @@ class DualMap:
         self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView, now: float
     ) -> Decision:
         speed = view.table.engine.prefill_tokens_per_second
-        threshold = self._parameters.overload_fraction * view.table.slo.ttft_seconds * speed
+        threshold = self._threshold_tokens(view)
         one = score(request, first, view.hit_tokens(request, first.entry.id), speed)
         two = score(request, second, view.hit_tokens(request, second.entry.id), speed)
         if one.hit_tokens == two.hit_tokens:
@@ -146,7 +213,7 @@ class DualMap:
                 chosen, other = other, chosen
                 reason = DecisionReason.SLO_OVERLOADED
         guarded = reason is DecisionReason.SLO_OVERLOADED
-        both_overloaded = self._parameters.rebalance and virtual_load(one) > threshold and virtual_load(two) > threshold
+        both_overloaded = virtual_load(one) > threshold and virtual_load(two) > threshold
         return Decision(
             instance=chosen.instance,
             reason=reason,
@@ -162,7 +229,7 @@ class DualMap:
                 considered=2,
             ),
             bind=self._bind(request, chosen.instance, named, view, now),
-            overloaded=named if both_overloaded else (),
+            overloaded=self._to_relieve(named, all_overloaded=both_overloaded),
         )
 
     def _choose_of_many(
@@ -172,7 +239,7 @@ class DualMap:
         to the least virtual load.
         """
         speed = view.table.engine.prefill_tokens_per_second
-        threshold = self._parameters.overload_fraction * view.table.slo.ttft_seconds * speed
+        threshold = self._threshold_tokens(view)
         ranked = sorted(healthy, key=less_loaded)
         scores = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in ranked]
         cached = max(scores, key=lambda one: one.hit_tokens)
@@ -201,7 +268,7 @@ class DualMap:
                 considered=len(scores),
             ),
             bind=self._bind(request, chosen.instance, named, view, now),
-            overloaded=named if self._parameters.rebalance and virtual_load(by_total[0]) > threshold else (),
+            overloaded=self._to_relieve(named, all_overloaded=virtual_load(by_total[0]) > threshold),
         )
 
     def _weighing(
@@ -248,6 +315,7 @@ ENTRY = PolicyEntry(
     intent="Two candidates per prefix; the cached one unless that endangers the SLO; queued requests migrate within their pair.",
     build=lambda parameters, seed: DualMap(parameters),
     parameters=DualMapParameters,
+    presets={"dualmap-code": {"queue_discipline": "longest_hit", "queue_age_bound_seconds": NEVER_SECONDS}},
     ring=RingUse.EVERY_REQUEST,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="load with this request", unit=Unit.TOKENS),

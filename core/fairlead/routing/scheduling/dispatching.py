@@ -33,6 +33,9 @@ class Dispatching:
         sent: list[Dispatch] = []
         queue.find_late(now)
         while load.broken_until <= now:
+            gate = state.policy.gates_dispatch
+            if gate is not None and load.prefilling and not gate.may_dispatch(load, state.view, now):
+                break
             beside = 0 < window <= load.prefilling
             if beside and load.dispatched_prefill_tokens >= small:
                 break

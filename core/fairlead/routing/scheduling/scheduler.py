@@ -100,7 +100,7 @@ class PoolScheduler:
         self._dispatching.finish_unseen_prefills(now)
         self._waiting.place_held(now)
         self._waiting.expire(now)
-        if state.queues and now >= self._next_sweep:
+        if state.policy.sweeps and state.queues and now >= self._next_sweep:
             self._next_sweep = now + state.settings.sweep_seconds
             self._moving.rebalance(tuple(sorted(state.queues)), now)
         forget_departed(state)

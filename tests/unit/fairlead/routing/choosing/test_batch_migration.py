@@ -11,7 +11,7 @@ from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead_testing.builders.routing import ScriptedView, entry, request, table
 
-RULES = MigrationRules(slo_seconds=5.0)
+RULES = MigrationRules(slo_seconds=5.0, bottleneck_seconds=3.0)
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ def test_four_seconds_without_a_first_token_correct_the_prediction_and_migrate()
 
 def test_two_point_nine_seconds_are_no_bottleneck() -> None:
     assert bottleneck(2.9) == ()
+
+
+def test_without_the_correction_no_silence_is_a_bottleneck() -> None:
+    load = InstanceLoad(entry=entry("i"), waiting=1, prefilling_since=0.0)
+    assert decode_delay_seconds(load, 1000.0, MigrationRules(slo_seconds=5.0).bottleneck_seconds, 6250.0) == 0.0
 
 
 def test_an_instance_that_just_got_work_after_idling_is_no_bottleneck() -> None:

@@ -1,3 +1,4 @@
+from math import inf
 from typing import Any
 
 import pytest
@@ -84,6 +85,19 @@ def test_the_preset_decides_what_is_not_given() -> None:
     assert (paper.overload_fraction, paper.hotness().hot_share) == (1.0, None)
     assert (code.overload_fraction, code.hotness().hot_share, code.hotness().entries_per_request) == (0.5, 0.0612, 2)
     assert (own.overload_fraction, own.hotness().hot_share, own.hotness().cold_share) == (0.7, 0.3, 0.02)
+
+
+def test_only_the_papers_preset_corrects_for_decodes_and_migrates_when_a_request_arrives_alone() -> None:
+    found = [BUILT_IN.check_parameters("dualmap", {"preset": preset}) for preset in ("dualmap", "dualmap-paper", "dualmap-code")]
+    assert BUILT_IN.check_parameters("dualmap", {}) == found[0]
+    assert [(one.held_up_seconds, one.sweeps) for one in found if isinstance(one, DualMapParameters)] == [
+        (inf, True),
+        (3.0, False),
+        (inf, True),
+    ]
+    own = BUILT_IN.check_parameters("dualmap", {"preset": "dualmap-paper", "sweep": True, "bottleneck_seconds": 9})
+    assert isinstance(own, DualMapParameters)
+    assert (own.held_up_seconds, own.sweeps) == (9.0, True)
 
 
 def test_a_null_means_that_the_parameter_is_left_out_as_everywhere_in_a_spec() -> None:

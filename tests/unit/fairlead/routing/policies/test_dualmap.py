@@ -299,3 +299,12 @@ def test_keys_follow_the_ring_when_an_instance_is_added() -> None:
     assert all("new" in new for _, new in changed)
     policy.table_changed(table([*entries(4), replace(entry("new"), state=InstanceState.DRAINING)]))
     assert [policy.placements(asked) for asked in requests] == before
+
+
+def test_the_codes_preset_looks_at_all_queues_and_lets_requests_wait_anywhere() -> None:
+    coded = choose((0, 0), (0, 0), parameters=DualMapParameters(preset="dualmap-code"))
+    assert set(coded.overloaded) == set(PAIR), "whatever the load: its rules look at waits too"
+    assert choose((0, 0), (0, 0), parameters=DualMapParameters(preset="dualmap-code", rebalance=False)).overloaded == ()
+    policy = DualMap(DualMapParameters(preset="dualmap-code"))
+    policy.table_changed(table(4))
+    assert policy.placements(request("r", blocks=(1, 2))) == ()

@@ -258,6 +258,41 @@ def test_a_hotspot_moves_queued_requests_within_their_pair_and_their_sessions_wi
     assert (outcome.id, outcome.outcome, outcome.actual_ttft_seconds) == (move.id, "completed", 6.0)
 
 
+def test_under_the_papers_preset_queues_are_looked_at_only_when_a_request_comes() -> None:
+    moved = {}
+    for preset in ("dualmap", "dualmap-paper"):
+        table = make_table(2, policy="dualmap")
+        table = replace(table, routing=replace(table.routing, parameters={"preset": preset}))
+        scheduler = make_scheduler(table)
+        for index in range(3):
+            scheduler.submit(replace(make_request(f"w{index}", 30_000, session=f"w{index}"), blocks=(index,)), 0.0)
+        scheduler.take_records(0.0)
+        held = {load.entry.id: load.pending_prefill_tokens for load in scheduler.loads()}
+        alone = min(held, key=lambda name: held[name])
+        first = next(name for name in ("w0", "w1", "w2") if (home := scheduler.binding(name)) is not None and home.instance == alone)
+        scheduler.first_token(first, 4.0)
+        scheduler.tick(4.6)
+        moved[preset] = len(scheduler.take_records(5.0).migrations)
+    assert moved == {"dualmap": 1, "dualmap-paper": 0}
+
+
+def test_under_the_codes_preset_a_busy_instance_gets_no_prefill_beside_others() -> None:
+    """Four may be in flight. The first two come within the threshold of 15,625 tokens; the others wait for the second
+    that a first token is old at most.
+    """
+    table = make_table(1, policy="dualmap", window=4)
+    speed = replace(table.engine, prefill_tokens_per_second=6250.0)
+    coded = replace(table, engine=speed, routing=replace(table.routing, parameters={"preset": "dualmap-code"}))
+    for one, expected in ((replace(table, engine=speed), [1, 1, 1, 1]), (coded, [1, 1, 0, 0])):
+        scheduler = make_scheduler(one)
+        sent = [len(scheduler.submit(replace(make_request(f"r{index}", 8_000), blocks=(index,)), 0.0)) for index in range(4)]
+        assert sent == expected
+    assert len(scheduler.first_token("r0", 1.0)) == 1, "8,000 tokens are in flight, and a first token came"
+    assert scheduler.first_token("r1", 4.0)[0].request.id == "r3"
+    scheduler.submit(replace(make_request("late", 100), blocks=(9,)), 6.5)
+    assert scheduler.tick(6.5) == (), "no first token for 2.5 s"
+
+
 def test_a_session_whose_host_drains_gets_a_new_home_with_one_record() -> None:
     table = make_table(2, policy="ear")
     scheduler = make_scheduler(table)

@@ -1,0 +1,168 @@
+"""Batch migration as DualMap's published code has it; nearly every rule of it differs from the paper's.
+
+An instance is overloaded when more than a threshold of uncached tokens is pending there, or its oldest queued request
+has waited for too long. Of such a one with two queued requests or more, the request that gains most goes to the other
+instance of its pair. If that one is overloaded, or would be with it, the request goes to a neighbour outside the pair.
+This ends when as many tokens have left as were above the threshold, or when none gains. Nobody asks whether a request
+meets the SLO where it goes, or would have met it where it was.
+
+TTFTs go by the code's order of queues: most cached tokens first, then arrival.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from fairlead.routing.contracts.policies import PoolView, QueuedMove
+from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
+
+Place = tuple[int, float, str]
+"""What a queue is ordered by: the cached tokens (negative), arrival, id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedRules:
+    """The threshold in pending tokens; the wait from which an instance is overloaded; how many queued requests of an
+    instance are examined.
+    """
+
+    threshold_tokens: float
+    longest_wait_seconds: float = 3.0
+    max_examined: int = 256
+
+
+Pair = Callable[[RoutingRequest], Sequence[str]]
+"""The instances that a request's key leads to."""
+
+
+def coded_moves(
+    queues: Mapping[str, Sequence[QueuedRequest]], pair: Pair, view: PoolView, now: float, rules: CodedRules
+) -> list[QueuedMove]:
+    """Moves to make, in order. `queues` are all there are: an instance that is not in it has none."""
+    run = _Run(queues, pair, view, now, rules)
+    for instance in queues:
+        run.relieve(instance)
+    return run.moves
+
+
+@dataclass(slots=True)
+class _Line:
+    """A queue, first to be sent first, and the tokens up to each request, its own included."""
+
+    entries: list[tuple[Place, QueuedRequest, int]]
+    sums: list[int]
+
+    @classmethod
+    def of(cls, entries: list[tuple[Place, QueuedRequest, int]]) -> "_Line":
+        return cls(entries, list(accumulate(miss for _, _, miss in entries)))
+
+    def ahead(self, place: Place) -> int:
+        """Tokens of the requests that would be sent before one that came to this place."""
+        index = bisect_left(self.entries, place, key=lambda entry: entry[0])
+        return self.sums[index - 1] if index else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """The request at `index` of its queue could go to `target`. TTFTs in seconds."""
+
+    index: int
+    target: str
+    miss_there: int
+    place: Place
+    ttft_here: float
+    ttft_there: float
+
+
+class _Run:
+    def __init__(self, queues: Mapping[str, Sequence[QueuedRequest]], pair: Pair, view: PoolView, now: float, rules: CodedRules) -> None:
+        self.moves: list[QueuedMove] = []
+        self._pair = pair
+        self._view = view
+        self._now = now
+        self._rules = rules
+        self._speed = view.table.engine.prefill_tokens_per_second
+        self._names = [load.entry.id for load in view.candidates()]
+        self._loads = {load.entry.id: load for load in view.candidates()}
+        self._pending = {name: load.pending_prefill_tokens for name, load in self._loads.items()}
+        self._queues = queues
+        self._lines: dict[str, _Line] = {}
+
+    def relieve(self, source: str) -> None:
+        if source not in self._loads or len(self._line(source).entries) < 2 or not self._is_overloaded(source, 0):
+            return
+        excess, moved = self._pending[source] - self._rules.threshold_tokens, 0
+        while excess <= 0 or moved < excess:
+            best = min(self._possible(source), key=lambda move: (move.ttft_there - move.ttft_here, move.place), default=None)
+            if best is None or best.ttft_there >= best.ttft_here:
+                return
+            moved += self._make(best, source)
+
+    def _possible(self, source: str) -> Iterator["_Move"]:
+        """The moves that the loads of their targets allow."""
+        line, load = self._line(source), self._loads[source]
+        for index, (_, queued, _) in enumerate(line.entries[: self._rules.max_examined]):
+            found = self._target(queued.request, source)
+            if found is None:
+                continue
+            target, miss, place = found
+            ahead_there = self._loads[target].dispatched_prefill_tokens + self._line(target).ahead(place)
+            ahead_here = load.dispatched_prefill_tokens + line.sums[index]
+            yield _Move(index, target, miss, place, ahead_here / self._speed, (ahead_there + miss) / self._speed)
+
+    def _make(self, move: "_Move", source: str) -> int:
+        """Move it in this run's books. Returns the tokens that have left."""
+        entries = self._line(source).entries
+        _, queued, miss_here = entries[move.index]
+        self._lines[source] = _Line.of([*entries[: move.index], *entries[move.index + 1 :]])
+        there = [*self._line(move.target).entries, (move.place, queued, move.miss_there)]
+        self._lines[move.target] = _Line.of(sorted(there, key=lambda entry: entry[0]))
+        self._pending[source] -= miss_here
+        self._pending[move.target] += move.miss_there
+        self.moves.append(
+            QueuedMove(
+                request=queued.request.id,
+                source=source,
+                target=move.target,
+                source_ttft_seconds=move.ttft_here,
+                target_ttft_seconds=move.ttft_there,
+            )
+        )
+        return miss_here
+
+    def _target(self, request: RoutingRequest, source: str) -> tuple[str, int, Place] | None:
+        """Where the request may go, what it lacks there, and its place in the queue."""
+        other = next((name for name in self._pair(request) if name != source), source)
+        after = self._names[(self._names.index(source) + 1) % len(self._names)]
+        if after in (source, other) and other in self._loads:
+            after = self._names[(self._names.index(other) + 1) % len(self._names)]
+        for name in dict.fromkeys((other, after)):
+            if name == source or name not in self._loads:
+                continue
+            hit = self._view.hit_tokens(request, name)
+            miss = max(1, request.prompt_tokens - hit)
+            if not self._is_overloaded(name, miss):
+                return name, miss, (-hit, request.arrived_at, request.id)
+        return None
+
+    def _is_overloaded(self, name: str, more: int) -> bool:
+        if self._pending[name] + more > self._rules.threshold_tokens:
+            return True
+        entries = self._line(name).entries
+        oldest = min((queued.request.arrived_at for _, queued, _ in entries), default=self._now)
+        return self._now - oldest >= self._rules.longest_wait_seconds
+
+    def _line(self, name: str) -> _Line:
+        if name not in self._lines:
+            queue = self._queues.get(name, ())
+            entries = [
+                (
+                    (queued.miss_tokens - queued.request.prompt_tokens, queued.request.arrived_at, queued.request.id),
+                    queued,
+                    queued.miss_tokens,
+                )
+                for queued in queue
+            ]
+            self._lines[name] = _Line.of(sorted(entries, key=lambda entry: entry[0]))
+        return self._lines[name]
