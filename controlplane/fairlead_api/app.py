@@ -27,6 +27,7 @@ from fairlead_api.routes.live import live_routes
 from fairlead_api.routes.moves import move_routes
 from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
+from fairlead_api.routes.predictors import predictor_routes
 from fairlead_api.routes.rejections import rejection_routes
 from fairlead_api.routes.rings import ring_routes
 from fairlead_api.routes.rollouts import rollout_routes
@@ -67,6 +68,7 @@ from fairlead_api.store.plans.plans import PostgresPlans
 from fairlead_api.store.pools.history import PostgresPoolHistory
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.mirror import PostgresPools
+from fairlead_api.store.pools.predictors import PostgresPredictors
 from fairlead_api.store.pools.reads import PostgresPoolReads
 from fairlead_api.store.pools.rings import PostgresRings
 from fairlead_api.store.pulse import Pulse
@@ -159,6 +161,7 @@ def create_api(
         access_routes(guard, access, clock),
         pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock),
         ring_routes(guard, PostgresRings(reads), policies),
+        predictor_routes(guard, PostgresPredictors(reads, policies)),
         rollout_routes(guard, cluster or kubernetes),
         schedule_routes(guard, PostgresSchedules(reads), clock),
         session_routes(guard, PostgresSessions(reads)),
@@ -169,7 +172,7 @@ def create_api(
         audit_routes(guard, PostgresAuditLog(reads), audit, clock),
         plan_routes(guard, plans, clock),
         live_routes(guard, live),
-        internal_routes(guard, mirroring, ingestion, stream, telemetry.count_report, clock),
+        internal_routes(guard, mirroring, ingestion, PostgresPredictors(reports, policies), stream, telemetry.count_report, clock),
     )
     app = FastAPI(
         title="Fairlead control API",

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from pydantic import TypeAdapter
 
 from fairlead.reports.batches import Report
+from fairlead.reports.predictors import TrainedModel
 from fairlead_api.identifying import OPEN_PATHS
 from fairlead_api.routes.bodies import with_definitions
 from fairlead_client.resources.problems import Problem
@@ -37,7 +38,7 @@ DESCRIPTION = (
 
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The whole document. FastAPI builds and keeps it; completing it again changes nothing."""
-    document = with_definitions(app.openapi(), Report)
+    document = with_definitions(app.openapi(), Report, TrainedModel)
     document["info"] |= {"description": DESCRIPTION}
     components = document["components"]
     components["securitySchemes"] = {

@@ -25,6 +25,7 @@ from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.rings import Ring
@@ -125,6 +126,9 @@ class ControlApi:
         """The arguments ask what a change would move: so many instances more, those that leave, other anchors."""
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
         return await self._call("GET", f"/v1/pools/{_path(pool)}/ring", Ring, query=query)
+
+    async def predictor(self, pool: PoolKey) -> Predictor:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/predictor", Predictor)
 
     async def rollout(self, pool: PoolKey) -> Rollout:
         return await self._call("GET", f"/v1/pools/{_path(pool)}/rollout", Rollout)

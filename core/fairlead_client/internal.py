@@ -6,13 +6,14 @@ whether, when and what to send again.
 
 from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import msgspec
 
 from fairlead.pool_states import HeldPools, PoolEvent, PoolEvents, PoolObservations, PoolState
 from fairlead.reports.batches import ReportReceipt, RouterGone, RouterState
+from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead.tables import PoolKey
 from fairlead_client import internal_paths
 from fairlead_client.lines import LineCutter, StreamLine
@@ -29,6 +30,7 @@ REFUSED_FOR_EVER = frozenset({400, 413, 422})
 
 _observations = msgspec.json.Decoder(PoolObservations)
 _held_pools = msgspec.json.Decoder(HeldPools)
+_shared_models = msgspec.json.Decoder(SharedModel)
 _receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
 
@@ -121,6 +123,15 @@ class SystemApi:
         body = post_body(batches, state)
         outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
         return _read(outcome, _receipts)
+
+    async def post_model(self, model: TrainedModel) -> Outcome[None]:
+        """Send a model that this router has trained. Sending it again changes nothing."""
+        return _done(await self._send("POST", internal_paths.PREDICTOR_MODELS, msgspec.json.encode(model)))
+
+    async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
+        """The newest model of a pool, whichever router trained it."""
+        path = f"{internal_paths.PREDICTOR_MODELS}?{urlencode({'namespace': pool.namespace, 'name': pool.name})}"
+        return _read(await self._send("GET", path, b""), _shared_models)
 
     async def post_router_gone(self, gone: RouterGone) -> Outcome[None]:
         """Send a router's last message."""

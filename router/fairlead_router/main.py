@@ -106,7 +106,9 @@ class Router:
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
         self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
         self.trainer = Trainer(self.now)
-        self.training = PoolTraining(self.pools, self.trainer, self.metrics)
+        self.training = PoolTraining(
+            settings.router_id, self.pools, self.trainer, self.api, self.metrics, self.now, lambda: uuid.uuid4().hex
+        )
         self._tasks = Tasks()
         self._ticks = 0
 

@@ -3,15 +3,18 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from fairlead.errors import InvalidInput
 from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
+from fairlead.reports.predictors import LARGEST_MODEL_BYTES, SharedModel, TrainedModel
 from fairlead.tables import PoolKey
-from fairlead_api.routes.bodies import described
+from fairlead_api.routes.answers import answer
+from fairlead_api.routes.bodies import MalformedBody, described
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.report_bodies import decode_reports
 from fairlead_api.routes.streaming import BoundedStream
@@ -24,10 +27,21 @@ from fairlead_client import internal_paths
 from fairlead_client.resources.access import AccessRole
 
 
+class PredictorStore(Protocol):
+    """Keeps the models that routers trained."""
+
+    async def store(self, model: TrainedModel, now: datetime) -> None:
+        """Store a model as the pool's next version, once however often it is sent. Raises NotFound."""
+
+    async def newest(self, pool: PoolKey) -> SharedModel:
+        """The newest model, whichever router trained it. Raises NotFound."""
+
+
 def internal_routes(
     guard: Guard,
     mirroring: PoolMirroring,
     ingestion: Ingestion,
+    predictors: PredictorStore,
     stream: TableStream,
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
@@ -84,6 +98,26 @@ def internal_routes(
         done = await ingestion.take(reports, clock())
         on_taken(done.ignored + unreadable, done.lost_moves)
         return Response(msgspec.json.encode(done.receipts if several else done.receipts[0]), media_type="application/json")
+
+    @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))
+    async def post_model(request: Request, caller: Router) -> None:
+        """A model that a router has trained; one that is sent again is stored once."""
+        try:
+            model = msgspec.json.decode(await request.body(), type=TrainedModel)
+        except msgspec.ValidationError as error:
+            raise InvalidInput("model", "the body", f"send a TrainedModel: {error}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedBody(str(error)) from None
+        await guard.require_router(request, caller, model.figures.router)
+        check_time("at", model.at)
+        if len(model.content) > LARGEST_MODEL_BYTES:
+            raise InvalidInput("content", f"{len(model.content)} bytes", f"send at most {LARGEST_MODEL_BYTES}")
+        await predictors.store(model, clock())
+
+    @routes.get(internal_paths.PREDICTOR_MODELS, response_model=SharedModel)
+    async def get_model(namespace: str, name: str, caller: Router) -> Response:
+        """The newest model of a pool, for a router that has none."""
+        return answer(await predictors.newest(PoolKey(namespace=namespace, name=name)))
 
     @routes.post(internal_paths.ROUTER_GONE, status_code=204)
     async def post_gone(gone: RouterGone, request: Request, caller: Router) -> None:

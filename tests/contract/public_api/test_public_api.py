@@ -28,6 +28,7 @@ from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
@@ -83,6 +84,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "instance": (instance, InstanceDetail),
     "revisions": (lambda door: door.viewer.revisions(door.pool), Page[PoolRevision]),
     "rollout": (lambda door: door.viewer.rollout(door.pool), Rollout),
+    "predictor": (lambda door: door.viewer.predictor(door.pool), Predictor),
     "events": (lambda door: door.viewer.events(door.pool), Page[PoolEventItem]),
     "slo": (lambda door: door.viewer.slo_versions(door.pool), Page[SloVersion]),
     "sessions": (lambda door: door.viewer.sessions(), Page[SessionSummary]),

@@ -45,6 +45,7 @@ PAGES = (
     f"/pools/default/chat/instances/{INSTANCE}",
     "/pools/default/chat/spec",
     "/pools/default/chat/ring",
+    "/pools/default/chat/predictor",
     "/pools/default/chat/scaling",
     "/pools/default/chat/ring?add=1&anchors=80",
     "/sessions",

@@ -19,6 +19,8 @@ PAGES = (
     f"/pools/default/chat/instances/{INSTANCE}",
     "/pools/default/chat/spec",
     "/pools/default/chat/ring",
+    "/pools/default/chat/predictor",
+    "/pools/research/code/predictor",
     "/pools/default/chat/scaling",
     "/pools/default/chat/ring?add=1&anchors=80",
     "/pools/research/code/spec",

@@ -27,6 +27,7 @@ from fairlead_api.store.tables.pools import routers as routers
 from fairlead_api.store.tables.pools import routing_tables as routing_tables
 from fairlead_api.store.tables.pools import scaling_decisions as scaling_decisions
 from fairlead_api.store.tables.pools import slo_configs as slo_configs
+from fairlead_api.store.tables.predictors import predictor_models as predictor_models
 from fairlead_api.store.tables.schedules import schedule_runs as schedule_runs
 from fairlead_api.store.tables.sessions import bindings as bindings
 from fairlead_api.store.tables.sessions import lost_moves as lost_moves

@@ -63,6 +63,10 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="instance_transitions", where="r.at < :before"),
         Sweep(table="pool_events", where="r.at < :before"),
         Sweep(table="schedule_runs", where="r.start < :before AND r.outcome <> 'open'"),
+        Sweep(
+            table="predictor_models",
+            where="r.at < :before AND r.version < (SELECT max(m.version) FROM predictor_models m WHERE m.pool_id = r.pool_id)",
+        ),
         Sweep(table="scaling_decisions", where="r.at < :before"),
         Sweep(
             table="instances",

@@ -40,8 +40,9 @@ class PolicyEntry:
     """A policy: one line of intent, how it is built from its parameters and a seed, what its decisions are recorded
     with, and its use of the hash ring.
 
-    `needs_roles` are those a pool must have for the policy to make sense; empty = any pool. `presets` are parameters
-    that a value of the parameter `preset` stands for, where they are not given.
+    `learns` says that the policy `LearnsOnline`. `needs_roles` are those a pool must have for the policy to make sense;
+    empty = any pool. `presets` are parameters that a value of the parameter `preset` stands for, where they are not
+    given.
     """
 
     name: str
@@ -52,6 +53,7 @@ class PolicyEntry:
     needs_roles: tuple[Role, ...] = ()
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ring: RingUse = RingUse.NONE
+    learns: bool = False
 
 
 class PolicyCatalogue:

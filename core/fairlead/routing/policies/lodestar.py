@@ -22,7 +22,7 @@ from fairlead.routing.choosing.experience import Experience
 from fairlead.routing.choosing.falling_back import OTHER_TOTAL, as_fallback, rules_for
 from fairlead.routing.choosing.instance_features import FEATURES, OF_THE_REQUEST, instance_features
 from fairlead.routing.choosing.prefix_groups import LARGEST_HOME, PrefixGroups
-from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -305,7 +305,7 @@ ENTRY = PolicyEntry(
     intent="Where a model learnt online expects the shortest TTFT; a heuristic where it cannot know.",
     build=Lodestar,
     parameters=LodestarParameters,
-    ring=RingUse.NONE,
+    learns=True,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="learnt TTFT", unit=Unit.SECONDS),
         terms=(

@@ -18,6 +18,7 @@ from aiohttp import web
 from fairlead.errors import InvalidInput
 from fairlead.pool_states import PoolEvents, PoolState
 from fairlead.reports.batches import Report, RouterGone
+from fairlead.reports.predictors import TrainedModel
 from fairlead.tables import PoolKey
 from fairlead_client import internal_paths
 from fairlead_client.lines import HeartbeatLine, StreamLine, encode_line
@@ -64,6 +65,8 @@ class FakeSystemApi:
         app.router.add_get(internal_paths.HELD_POOLS, self._get_held_pools)
         app.router.add_get(internal_paths.STREAM, self._stream)
         app.router.add_post(internal_paths.REPORTS, self._post_reports)
+        app.router.add_post(internal_paths.PREDICTOR_MODELS, self._post_model)
+        app.router.add_get(internal_paths.PREDICTOR_MODELS, self._get_model)
         app.router.add_post(internal_paths.ROUTER_GONE, self._post_gone)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
@@ -139,6 +142,15 @@ class FakeSystemApi:
         if self.loses_acknowledgements:
             _cut(request)
         return _json(receipts)
+
+    async def _post_model(self, request: web.Request) -> web.Response:
+        model = msgspec.json.decode(await request.read(), type=TrainedModel)
+        _require_router(model.figures.router)
+        self.state.take_model(model)
+        return web.Response(status=204)
+
+    async def _get_model(self, request: web.Request) -> web.Response:
+        return _json(self.state.newest_model(PoolKey(namespace=request.query["namespace"], name=request.query["name"])))
 
     async def _post_gone(self, request: web.Request) -> web.Response:
         gone = msgspec.json.decode(await request.read(), type=RouterGone)

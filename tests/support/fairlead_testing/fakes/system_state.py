@@ -15,6 +15,7 @@ from fairlead.pool_states import HeldPools, InstanceTrouble, PoolEvent, PoolObse
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
@@ -59,6 +60,8 @@ class SystemState:
         self.events: list[PoolEvent] = []
         self.scaling_decisions: dict[str, ScalingDecisionRecord] = {}
         """Each once, by id."""
+        self.models: dict[PoolKey, list[TrainedModel]] = {}
+        """Models of each pool, oldest first."""
         self.deleted: list[PoolKey] = []
         self.tables: dict[PoolKey, RoutingTable] = {}
         self.bindings: dict[tuple[PoolKey, str], Binding] = {}
@@ -107,6 +110,22 @@ class SystemState:
         if pool not in self.states:
             raise SaidNo(404, "not-found", f"pool {pool} is not known")
         self.events += [event for event in events if event not in self.events]
+
+    def take_model(self, model: TrainedModel) -> None:
+        """Raises SaidNo."""
+        models = self._models_of(model.pool)
+        if all(known.id != model.id for known in models):
+            models.append(model)
+
+    def newest_model(self, pool: PoolKey) -> SharedModel:
+        """Raises SaidNo."""
+        models = self._models_of(pool)
+        return SharedModel(version=len(models), content=models[-1].content) if models else SharedModel()
+
+    def _models_of(self, pool: PoolKey) -> list[TrainedModel]:
+        if pool not in self.states:
+            raise SaidNo(404, "not-found", f"pool {pool} is not known")
+        return self.models.setdefault(pool, [])
 
     def delete_pool(self, pool: PoolKey) -> None:
         """The pool, its table and its bindings are gone. Versions of its tables go on if it comes again."""

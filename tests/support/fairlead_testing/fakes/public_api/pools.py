@@ -17,11 +17,13 @@ from fairlead_api.services.pools.rollouts import rollout_of
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceDetail
 from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.schedules import BoundsAt, InForceAt
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes
 from fairlead_testing.fakes.public_data.loads import INSTANCES
+from fairlead_testing.fakes.public_data.predictors import learnt_models
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.time_ranges import parse_range
 
@@ -55,6 +57,7 @@ class Pools:
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             Route(f"{POOL}/ring", guard(self._ring)),
             Route(f"{POOL}/bounds", guard(self._bounds)),
+            Route(f"{POOL}/predictor", guard(self._predictor)),
             Route(f"{POOL}/rollout", guard(self._rollout)),
             Route(POOL, guard(self._pool_detail)),
         ]
@@ -112,6 +115,14 @@ class Pools:
             return as_json(ring_of(made, 160, {one.id: one.bound_sessions for one in instances}, BUILT_IN, question))
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field, str(error.value)) from error
+
+    async def _predictor(self, request: Request) -> Response:
+        """The first pool learns; the others' policies do not."""
+        pool = pool_named(request)
+        policy = self._world.pool(pool).policy
+        learns = pool == str(self._world.pools_known[0])
+        models = learnt_models(self._clock(), 12) if learns else []
+        return as_json(Predictor(pool=pool, policy="lodestar" if learns else policy, learns=learns, models=models))
 
     async def _heatmap(self, request: Request) -> Response:
         query = request.query_params

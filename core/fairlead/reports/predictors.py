@@ -1,0 +1,51 @@
+"""Models of learning policies as routers report them: the figures of each, its content, and how the one before did."""
+
+from dataclasses import dataclass, field
+
+from fairlead.tables import PoolKey
+
+LARGEST_MODEL_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFigures:
+    """What a router knew when it began to predict by a model.
+
+    `held_out_error_seconds` is the new model's mean absolute error on samples it was not trained on, and
+    `spread_seconds` that of always answering their mean. The rest is of the time since the router's model before:
+    `error_seconds` of its predictions for the last few hundred requests, their mean TTFT, `drift` of their features
+    from its training in deviations, choices by the model, and by the heuristic and why. None where nothing was seen.
+    """
+
+    router: str
+    round: int
+    samples_seen: int
+    trained_on: int
+    held_out_error_seconds: float | None = None
+    spread_seconds: float | None = None
+    error_seconds: float | None = None
+    mean_ttft_seconds: float | None = None
+    drift: float | None = None
+    learned_choices: int = 0
+    heuristic_choices: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedModel:
+    """A model as its router posts it; `content` is that of `fairlead.predictors.model_bytes`. `id` is its router's, so
+    that one that is sent again is stored once.
+    """
+
+    id: str
+    pool: PoolKey
+    at: float
+    figures: ModelFigures
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedModel:
+    """The newest model of a pool, whichever router trained it; version 0 and None while there is none."""
+
+    version: int = 0
+    content: bytes | None = None
