@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.reproductions import default_policy, default_policy_grid, dualmap, ear, heimdall, mooncake, scaling, staleness
+from benchmarks.reproductions import caches, default_policy, default_policy_grid, dualmap, ear, heimdall, mooncake, scaling, staleness
 from benchmarks.reproductions.sections import Section
 
 SECTIONS: Sequence[Section] = (
@@ -12,6 +12,7 @@ SECTIONS: Sequence[Section] = (
     mooncake.SECTION,
     ear.SECTION,
     heimdall.SECTION,
+    caches.SECTION,
     staleness.SECTION,
     scaling.SECTION,
 )

@@ -59,7 +59,7 @@ lengths, cache sizes and KV use by others. How wrong may that be?
 ({saturation:.2f} requests per second). *Delay*: first tokens, completions and KV use reach the router so many seconds late. *Noise*: the prompt
 lengths it is told are off by a log-normal factor of that sigma. Unless told otherwise, nothing waits in the router (`prefillsInFlight` 0), so that
 only the choice of the instance can suffer. `round-robin` observes nothing and is the control. *In time* is a TTFT below {PRESET.slo_ttft_seconds:g}
-s. Several routers, each blind to what the others send, are **not** measured: the simulator has one."""
+s. Several routers, each blind to what the others send, are in the section on own history against events."""
 
 
 def late_news(runs: Runs, saturation: float) -> str:
