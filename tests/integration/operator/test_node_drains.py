@@ -17,10 +17,13 @@ NODE = "/api/v1/nodes/to-be-emptied"
 
 @pytest.fixture
 def node(stage: Stage) -> Iterator[str]:
-    """A node without a kubelet, which never was ready; so nobody calls it lost while the test lasts."""
+    """A node that is ready; a real cluster makes the pods of others unready."""
     name = NODE.rpartition("/")[2]
     stage.client.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    stage.phases.beat(name)
+    stage.phases.nodes.add(name)
     yield name
+    stage.phases.nodes.discard(name)
     stage.client.call("DELETE", NODE, {})
 
 

@@ -3,10 +3,12 @@
 import itertools
 import tempfile
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import yaml
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
+_HEARTBEAT_SECONDS = 5.0
 _READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
@@ -68,7 +71,7 @@ def bind(client: KubernetesClient, pod: str, node: str) -> None:
 @dataclass(slots=True)
 class PodPhases:
     """Moves pods on. `frozen` pods are left as they are; with `starts` off, new pods stay pending, with `ends`
-    off, deleted ones stay terminating."""
+    off, deleted ones stay terminating. It is the kubelet of `nodes` too, which stay ready by that."""
 
     client: KubernetesClient
     starts: bool = True
@@ -76,14 +79,31 @@ class PodPhases:
     pause: float = 0.05
     """Seconds between two looks at all pods."""
     frozen: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
     addresses: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     ending: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
         """Until `ending` is set: look at all pods again and again."""
+        beaten_at = -_HEARTBEAT_SECONDS
         while not self.ending.wait(self.pause):
+            if time.monotonic() - beaten_at >= _HEARTBEAT_SECONDS:
+                beaten_at = time.monotonic()
+                for node in self.nodes.copy():
+                    self.beat(node)
             for pod in self.client.call("GET", "/api/v1/namespaces/default/pods?labelSelector=fairlead.dev/pool")["items"]:
                 self._move(pod)
+
+    def beat(self, node: str) -> None:
+        """Say that a node is ready, as its kubelet does every few seconds; a silent one is lost after 40 s."""
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now}
+        self.client.session.patch(
+            f"{self.client.server}/api/v1/nodes/{node}/status",
+            json={"status": {"conditions": [condition]}},
+            headers={"Content-Type": "application/merge-patch+json"},
+            timeout=PATIENCE_SECONDS,
+        )
 
     def _move(self, pod: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
