@@ -96,7 +96,9 @@ class EngineSpecFacts:
         minimum=1,
         maximum=1e9,
     )
-    kv_cache_tokens: int = whole("Tokens that fit into one instance's KV cache.", 1198372, minimum=1, maximum=10**12)
+    kv_cache_tokens: int = whole(
+        "Tokens that fit into one instance's KV cache; routers take what engines tell instead.", 1198372, minimum=1, maximum=10**12
+    )
     pass_client_credentials: bool = truth(
         "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
         False,

@@ -137,10 +137,12 @@ class KvEventPublisher:
         if len(frames) != 3:
             return  # no request of a client that waits for answers
         client, begin = frames[0], int.from_bytes(frames[2], "big")
+        old = self._settings.arrays
+        named = () if old else (self._settings.topic.encode(),)  # vLLM 0.32 repeats the topic, older ones did not
         for number, payload in self._kept:
             if number >= begin:
-                replay.send_multipart((client, b"", number.to_bytes(8, "big"), payload))
-        replay.send_multipart((client, b"", _LAST, b""))
+                replay.send_multipart((client, b"", *named, number.to_bytes(8, "big"), payload))
+        replay.send_multipart((client, b"", *(() if old else (b"",)), _LAST, b""))
 
 
 def open_publisher(settings: PublisherSettings, host: str) -> KvEventPublisher:

@@ -76,8 +76,8 @@ class Live:
             asking.linger, asking.rcvtimeo = 0, int(SECONDS * 1000)
             asking.connect(source["replay_endpoint"].replace("*", "127.0.0.1"))
             asking.send_multipart((b"", bytes(8)))
-            while (frames := asking.recv_multipart())[1] != b"\xff" * 8:
-                index.apply(Source(instance=instance), decode(frames[2]).events)
+            while (frames := asking.recv_multipart())[-2] != b"\xff" * 8:
+                index.apply(Source(instance=instance), decode(frames[-1]).events)
         return index
 
     async def agrees(self, instance: str) -> None:

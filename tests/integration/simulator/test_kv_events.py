@@ -42,7 +42,7 @@ def replayed(context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, begin: in
         asking.send_multipart((b"", begin.to_bytes(8, "big")))
         batches: list[tuple[int, bytes]] = []
         while True:
-            _, number, payload = asking.recv_multipart()
+            *_, number, payload = asking.recv_multipart()
             if number == b"\xff" * 8:
                 return batches
             batches.append((int.from_bytes(number, "big"), payload))
