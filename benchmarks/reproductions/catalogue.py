@@ -2,7 +2,18 @@
 
 from collections.abc import Sequence
 
-from benchmarks.reproductions import caches, default_policy, default_policy_grid, dualmap, ear, heimdall, mooncake, scaling, staleness
+from benchmarks.reproductions import (
+    caches,
+    default_policy,
+    default_policy_grid,
+    dualmap,
+    ear,
+    heimdall,
+    lodestar,
+    mooncake,
+    scaling,
+    staleness,
+)
 from benchmarks.reproductions.sections import Section
 
 SECTIONS: Sequence[Section] = (
@@ -13,6 +24,7 @@ SECTIONS: Sequence[Section] = (
     ear.SECTION,
     heimdall.SECTION,
     caches.SECTION,
+    lodestar.SECTION,
     staleness.SECTION,
     scaling.SECTION,
 )
