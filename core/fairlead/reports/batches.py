@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
-from fairlead.reports.engines import TroubledEngine
+from fairlead.reports.engines import KnownCache, TroubledEngine
 from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
@@ -33,6 +33,7 @@ class RouterState:
     in_flight: tuple[InstanceInFlight, ...] = ()
     use: tuple[PoolUse, ...] = ()
     troubled_engines: tuple[TroubledEngine, ...] = ()
+    known_caches: tuple[KnownCache, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,7 @@ class Report(ReportBatch):
     in_flight: tuple[InstanceInFlight, ...] = ()
     use: tuple[PoolUse, ...] = ()
     troubled_engines: tuple[TroubledEngine, ...] = ()
+    known_caches: tuple[KnownCache, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

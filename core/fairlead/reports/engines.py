@@ -1,4 +1,4 @@
-"""What engines say of themselves that their pool did not expect."""
+"""What routers know of engines: what their pool did not expect, and what their prefix caches hold."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,3 +28,31 @@ class TroubledEngine:
     trouble: str
     """An `EngineTrouble`, or the word of a newer router."""
     words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCache:
+    """What a router knows of an instance's prefix cache, and how true it was since the router met the instance.
+
+    `state` says how far the instance's KV events are heard: `current`, `waiting` (nothing was published), `replaying`,
+    `incomplete` (some are lost for good), `disconnected` or `wrong-block-size`; of several data-parallel ranks that of
+    the least heard; `silent` when it publishes none, and the router goes by what it sent itself.
+
+    `answered` requests told how many tokens of their prompt were cached; `exact` of them were believed to the token.
+    `believed_tokens` and `cached_tokens` are their sums, `wrong_tokens` what belief was wrong by, request by request.
+    """
+
+    pool: PoolKey
+    instance: str
+    state: str
+    blocks: int = 0
+    lag_seconds: float | None = None
+    """From the making of its newest batch of events to its arrival, by both clocks."""
+    gaps: int = 0
+    batches_lost: int = 0
+    restarts: int = 0
+    answered: int = 0
+    exact: int = 0
+    believed_tokens: int = 0
+    cached_tokens: int = 0
+    wrong_tokens: int = 0

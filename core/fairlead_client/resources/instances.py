@@ -45,6 +45,27 @@ class InstanceTransition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheKnowledge:
+    """What one live router knows of the instance's prefix cache: as `KnownCache` of the routers' reports."""
+
+    router: str
+    state: str
+    blocks: int
+    lag_seconds: float | None
+    gaps: int
+    batches_lost: int
+    restarts: int
+    answered: int
+    exact: int
+    believed_tokens: int
+    cached_tokens: int
+    wrong_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDetail:
+    """`caches` has a row for each live router that knows something of the instance's prefix cache."""
+
     instance: InstanceSummary
     transitions: list[InstanceTransition]
+    caches: list[CacheKnowledge]

@@ -12,12 +12,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from itertools import chain
 
 from fairlead.reports.batches import Acknowledgement, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_client.report_posts import encode_batch
+from fairlead_router.kv_events.knowledge import known_caches
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
 from fairlead_router.reporting.lanes import LANES, Lane
@@ -183,8 +185,18 @@ class Delivery:
         in_flight = tuple(row for pool in self._pools.living() for row in pool.in_flight())
         use = tuple(pool.use(now) for pool in self._pools.all())
         troubled = tuple(row for pool in self._pools.all() for row in pool.troubled_engines())
+        readings = self._metrics.event_readings()
+        known = (
+            known_caches(pool.key, [entry.id for entry in pool.table.instances], readings, pool.counters.beliefs)
+            for pool in self._pools.all()
+        )
         return RouterState(
-            sent_at=now, acknowledged=self._pools.acknowledgements(), in_flight=in_flight, use=use, troubled_engines=troubled
+            sent_at=now,
+            acknowledged=self._pools.acknowledgements(),
+            in_flight=in_flight,
+            use=use,
+            troubled_engines=troubled,
+            known_caches=tuple(chain.from_iterable(known)),
         )
 
     def _holding(self) -> frozenset[PoolKey]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,7 @@ from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolEvent
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.engines import KnownCache
 from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
@@ -28,6 +30,21 @@ async def test_the_same_state_twice_changes_nothing(api: ApiInstance) -> None:
     assert first.table_version == 1
     assert len((await api.viewer.revisions(CHAT)).items) == 1
     assert len((await api.viewer.instance(CHAT, "a")).transitions) == 1
+
+
+async def test_what_live_routers_know_of_a_cache_is_told_with_its_instance(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    heard = KnownCache(pool=CHAT, instance="a", state="current", blocks=7, lag_seconds=0.5, answered=3, exact=2)
+    await api.router.post_report(a_report("r1", "router-0", known_caches=(heard,)))
+    await api.router.post_report(a_report("r2", "router-1", known_caches=(replace(heard, state="silent", lag_seconds=None),)))
+    told = (await api.viewer.instance(CHAT, "a")).caches
+    assert [(one.router, one.state, one.blocks, one.lag_seconds, one.answered, one.exact) for one in told] == [
+        ("router-0", "current", 7, 0.5, 3, 2),
+        ("router-1", "silent", 7, None, 3, 2),
+    ]
+    assert (await api.viewer.instance(CHAT, "b")).caches == []
+    await api.router.post_report(a_report("r3", "router-0"))
+    assert [one.router for one in (await api.viewer.instance(CHAT, "a")).caches] == ["router-1"], "a state replaces the one before"
 
 
 async def test_a_new_version_comes_only_when_what_routers_act_on_changes(api: ApiInstance) -> None:

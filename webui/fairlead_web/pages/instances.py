@@ -15,7 +15,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
-from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
+from fairlead_client.resources.instances import CacheKnowledge, InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plans import PlanKind, PlanRequest
@@ -56,11 +56,28 @@ class MetricChart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRow:
+    """What one router knows of the instance's prefix cache; `word` names the state, `why` explains it."""
+
+    router: str
+    is_followed: bool
+    word: str
+    why: str
+    blocks: int
+    lag_seconds: float | None
+    answered: int
+    exact_share: float | None
+    off_share: float | None
+    """Tokens that beliefs were wrong by, as a share of all that were cached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage(Context):
     template: ClassVar[str] = "pages/instance.html"
     shell: Shell
     pool: str
     detail: InstanceDetail
+    caches: list[CacheRow]
     charts: list[MetricChart]
     states: list[Bar]
     state_ticks: tuple[str, ...]
@@ -76,6 +93,17 @@ class InstancePage(Context):
 CHARTED = ("pending_prefill_tokens", "kv_usage", "running", "waiting", "ttft_p95", "tpot_p95", "hit_rate", "requests")
 STATES = tuple(InstanceState)
 """In the order of an instance's life."""
+FOLLOWED = {"current", "incomplete"}
+CACHE_WORDS = {
+    "current": ("by KV events", "All that it published was heard."),
+    "incomplete": ("by KV events and own history", "Some of what it published is lost for good."),
+    "waiting": ("by own history", "It publishes KV events, but nothing has come yet."),
+    "replaying": ("by own history for now", "It was asked to replay KV events that are missing."),
+    "disconnected": ("by own history", "Its KV events cannot be reached."),
+    "wrong-block-size": ("by own history", "Its KV blocks have another size than those of the pool's other instances."),
+    "silent": ("by own history", "It publishes no KV events."),
+}
+"""State of a KnownCache → how a router knows the cache, and why."""
 STATE_WIDTH = 1080
 ROLES = tuple(Role)
 SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
@@ -176,6 +204,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             shell=shell,
             pool=pool,
             detail=detail,
+            caches=[cache_row(one) for one in detail.caches],
             charts=charts(heatmaps or [], name),
             states=state_band(detail.transitions, visit.range),
             state_ticks=even_ticks(visit.range.start, visit.range.end),
@@ -194,6 +223,25 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 async def _heatmaps(visit: Visit, pool: PoolKey) -> list[Heatmap]:
     start, end = visit.range.start_text, visit.range.end_text
     return await asyncio.gather(*(visit.api.heatmap(pool, metric=metric, start=start, end=end, columns=60) for metric in CHARTED))
+
+
+def cache_row(one: CacheKnowledge) -> CacheRow:
+    """A router's knowledge in words and shares."""
+    word, why = CACHE_WORDS.get(one.state, (one.state, ""))
+    if one.gaps:
+        lost = f", {one.batches_lost:,} of them for good" if one.batches_lost else ""
+        why = f"{why} Batches were missing {one.gaps:,} time{'s' if one.gaps != 1 else ''}{lost}.".strip()
+    return CacheRow(
+        router=one.router,
+        is_followed=one.state in FOLLOWED,
+        word=word,
+        why=why,
+        blocks=one.blocks,
+        lag_seconds=one.lag_seconds,
+        answered=one.answered,
+        exact_share=one.exact / one.answered if one.answered else None,
+        off_share=one.wrong_tokens / one.cached_tokens if one.cached_tokens else None,
+    )
 
 
 def charts(heatmaps: Sequence[Heatmap], instance: str) -> list[MetricChart]:

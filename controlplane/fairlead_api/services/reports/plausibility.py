@@ -114,6 +114,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         in_flight=kept(report.in_flight, lambda row: row),
         use=kept(report.use, lambda row: row),
         troubled_engines=kept(report.troubled_engines, lambda row: row),
+        known_caches=kept(report.known_caches, lambda row: row),
     )
     return whole, dropped
 

@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.store import tables
 from fairlead_api.store.pools.latencies import Latencies
-from fairlead_api.store.pools.observations import live_routers
+from fairlead_api.store.pools.observations import IS_LIVE, live_routers
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.records import read
-from fairlead_client.resources.instances import InstanceSummary
+from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary
 
 _NEWEST = """
 SELECT instance, sum(running) AS running, sum(waiting) AS waiting, sum(pending_prefill_tokens) AS pending, max(kv_usage) AS kv_usage
@@ -25,6 +25,14 @@ _BY_INSTANCE = """
 SELECT instance, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts FROM load_rollups_10s
 WHERE pool_id = :pool AND instance = ANY(:names) AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
 """
+
+
+async def known_caches(connection: AsyncConnection, pool_id: int, instance: str) -> list[CacheKnowledge]:
+    """What each live router knows of the instance's prefix cache, by the router's name."""
+    routers = tables.routers
+    known = routers.c.known_caches[str(pool_id)][instance]
+    rows = await connection.execute(select(routers.c.id, known).where(IS_LIVE, known.is_not(None)).order_by(routers.c.id))
+    return [CacheKnowledge(router=router, **fields) for router, fields in rows]
 
 
 async def instance_summaries(

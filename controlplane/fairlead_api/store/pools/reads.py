@@ -14,7 +14,7 @@ from fairlead_api.services.streams.sharing import Shared
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
-from fairlead_api.store.pools.instance_summaries import instance_summaries
+from fairlead_api.store.pools.instance_summaries import instance_summaries, known_caches
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.pool_summaries import desired_of, pool_summaries
@@ -56,7 +56,8 @@ class PostgresPoolReads:
                 .limit(500)
             )
             transitions = [read(InstanceTransition, item) for item in rows]
-        return InstanceDetail(instance=found[0], transitions=transitions)
+            caches = await known_caches(connection, row.id, instance)
+        return InstanceDetail(instance=found[0], transitions=transitions, caches=caches)
 
     async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         pools = tables.pools

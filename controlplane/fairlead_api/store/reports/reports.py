@@ -7,7 +7,7 @@ import logging
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import Any
 
@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding
+from fairlead.reports.engines import KnownCache
 from fairlead.reports.moves import MigrationOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.services.reports.ingestion import Ingested
@@ -33,6 +34,9 @@ from fairlead_api.store.sessions.moves import save_reroutes
 
 ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads", "arrivals")
 """The fields of a Report whose rows are stored once."""
+
+CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
+"""What is kept of a KnownCache below its pool and instance."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
 """Errors raised for a row that Postgres or its driver cannot take."""
@@ -158,7 +162,11 @@ class PostgresReports:
             await connection.execute(statement, [{"of": receipt.id, "stored": msgspec.to_builtins(receipt)} for receipt in receipts])
 
     async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
-        wanted = {row.pool for name in (*ROWS, "acknowledged", "in_flight", "use", "troubled_engines") for row in getattr(report, name)}
+        wanted = {
+            row.pool
+            for name in (*ROWS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches")
+            for row in getattr(report, name)
+        }
         if not wanted <= self._pool_ids.keys():
             found = await connection.execute(select(tables.pools.c.id, tables.pools.c.namespace, tables.pools.c.name))
             self._pool_ids = {PoolKey(namespace=namespace, name=name): pool_id for pool_id, namespace, name in found}
@@ -178,12 +186,17 @@ class PostgresReports:
         for one in report.troubled_engines:
             if one.pool in ids:
                 troubled.setdefault(str(ids[one.pool]), []).append([one.instance, one.trouble, one.words])
+        known: dict[str, dict[str, dict[str, Any]]] = {}
+        for cache in report.known_caches:
+            if cache.pool in ids:
+                known.setdefault(str(ids[cache.pool]), {})[cache.instance] = {name: getattr(cache, name) for name in CACHE_FIELDS}
         state = {
             "sent_at": moment(report.sent_at),
             "acknowledged": acknowledged,
             "in_flight": in_flight,
             "use": use,
             "troubled_engines": troubled,
+            "known_caches": known,
             "gone_at": None,
         }
         row = upsert(routers).values(id=report.router, last_seen_at=func.now(), **state)

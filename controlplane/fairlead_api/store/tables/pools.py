@@ -163,6 +163,7 @@ routers = Table(
     json_column("in_flight"),
     Column("use", JSONB, nullable=False, server_default="{}"),
     Column("troubled_engines", JSONB, nullable=False, server_default="{}"),
+    Column("known_caches", JSONB, nullable=False, server_default="{}"),
 )
 
 router_acknowledgements = Table(

@@ -87,7 +87,7 @@ class Pools:
         if name not in INSTANCES[pool]:
             raise Refusal(404, "No such instance", f"There is no instance {name} in {pool}.")
         one = self._world.instance(pool, name)
-        return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one)))
+        return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one), caches=self._world.caches()))
 
     async def _rollout(self, request: Request) -> Response:
         pool = pool_named(request)

@@ -1,11 +1,12 @@
 """A made-up pool's revisions, conditions, events and objectives, and the states its instances went through."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead.instances import InstanceState
-from fairlead_client.resources.instances import InstanceSummary, InstanceTransition
+from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
@@ -88,6 +89,25 @@ def slo(now: datetime, pool: str, attainment: float | None) -> list[SloVersion]:
         )
         for version in (2, 1)
     ]
+
+
+def caches() -> list[CacheKnowledge]:
+    """One router hears all events, another has just missed some."""
+    heard = CacheKnowledge(
+        router="router-0",
+        state="current",
+        blocks=48_211,
+        lag_seconds=0.004,
+        gaps=2,
+        batches_lost=0,
+        restarts=1,
+        answered=1_906,
+        exact=1_897,
+        believed_tokens=4_105_088,
+        cached_tokens=4_104_960,
+        wrong_tokens=1_312,
+    )
+    return [heard, replace(heard, router="router-1", state="replaying", gaps=3, answered=0, exact=0, wrong_tokens=0, cached_tokens=0)]
 
 
 def transitions(now: datetime, one: InstanceSummary) -> list[InstanceTransition]:
