@@ -1,14 +1,16 @@
-"""Measures the CPU time of one routing decision, and of a request's whole way through the scheduler.
+"""Measures the CPU time of one routing decision, of a request's whole way through the scheduler, and of what a router
+does 50 times a second while requests wait.
 
 A decision hashes a prompt of 64 KB and chooses an instance.
 
-    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--peer-python PYTHON]
+    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--queued 100] [--peer-python P]
 
 Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. What
 else the machine runs meanwhile is left out as far as possible: other programs' time, and the requests in or right
 before which the thread was preempted, as they find its caches cold. The machine's own speed for the hash alone is
-printed first, and last what the parts of NVIDIA Dynamo's router cost that can be called from Python, given one that has
-them (see `decision_peer.py`). Other peers decide inside their proxies; `gateway.py` compares with those.
+printed first. Then come ticks and first tokens of `fairlead` with full queues, and last what the parts of NVIDIA
+Dynamo's router cost that can be called from Python, given one that has them (see `decision_peer.py`). Other peers
+decide inside their proxies; `gateway.py` compares with those.
 """
 
 import argparse
@@ -18,7 +20,9 @@ import os
 import random
 import resource
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 from pathlib import Path
 from time import thread_time_ns
 
@@ -29,7 +33,7 @@ from fairlead.predictors.fitting import FitSettings
 from fairlead.predictors.learners import Learner
 from fairlead.predictors.samples import Samples
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -50,7 +54,7 @@ BLOCK_BYTES = 2_048
 BLOCKS_IN_INDEX = 200_000
 
 
-def table_of(policy: str, instances: int) -> RoutingTable:
+def table_of(policy: str, instances: int, prefills_in_flight: int = 0, **parameters: float) -> RoutingTable:
     """A serving pool of `instances` under `policy`."""
     entries = tuple(
         InstanceEntry(id=f"chat-b{index:04d}", address="127.0.0.1:8000", state=InstanceState.SERVING) for index in range(instances)
@@ -61,8 +65,8 @@ def table_of(policy: str, instances: int) -> RoutingTable:
         version=1,
         generation=1,
         model="m",
-        engine=EngineFacts(modelled=ModelledFacts(kv_transfer_bytes_per_second=25e9)),
-        routing=RoutingFacts(policy=policy, prefills_in_flight=0),
+        engine=EngineFacts(modelled=ModelledFacts(kv_transfer_bytes_per_second=25e9, decode_base_seconds=0.02)),
+        routing=RoutingFacts(policy=policy, parameters=parameters, prefills_in_flight=prefills_in_flight),
         session=SessionFacts(),
         slo=SloFacts(),
         early_rejection=EarlyRejectionFacts(),
@@ -173,10 +177,67 @@ def fill_index(scheduler: PoolScheduler, instances: int, source: random.Random) 
     scheduler.take_records(1.0, final=True)
 
 
+NEVER_LATE_ONES = {"calm_load": 0.0, "late_load": 0.0, "late_share": 0.0}
+
+
+def measure_full_queues(instances: int, queued: int, ticks: int = 600) -> dict[str, list[int]]:
+    """Nanoseconds of each tick, and of each first token with what is sent because of it, while so many requests wait
+    for each instance. Its engines take 0.3 to 1.6 s for a prompt, and as many come as are sent. At last none come any
+    more, and those that wait are late and held back for the one that computes still: ticks then, with idle engines.
+    """
+    source = random.Random(11)
+    scheduler = PoolScheduler(table_of("fairlead", instances, 1, **NEVER_LATE_ONES), "router-0", 1, sample_rate=0.0)
+    due: list[tuple[float, str]] = []
+    """Heap of (when its first token comes, request) of those sent."""
+    counted, now = 0, 0.0
+    durations: dict[str, list[int]] = {"tick": [], "first token": [], "tick, all late,": []}
+
+    def see(outcomes: Sequence[Dispatch | Refusal]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Dispatch):
+                heappush(due, (now + outcome.miss_tokens / 6250, outcome.request.id))
+
+    def fill() -> None:
+        nonlocal counted
+        while scheduler.waiting() < instances * queued:
+            counted += 1
+            blocks = tuple(source.getrandbits(64) for _ in range(4))
+            tokens = source.randrange(2_000, 10_000)
+            asked = RoutingRequest(id=f"q{counted}", arrived_at=now, prompt_tokens=tokens, blocks=blocks, first_bytes_hash=blocks[0])
+            see(scheduler.submit(asked, now))
+
+    fill()
+    for number in range(ticks):
+        now = number * 0.02
+        while due and due[0][0] <= now:
+            _, name = heappop(due)
+            start = thread_time_ns()
+            outcomes = scheduler.first_token(name, now)
+            durations["first token"].append(thread_time_ns() - start)
+            see(outcomes)
+            see(scheduler.complete(name, now, 100, None))
+        start = thread_time_ns()
+        outcomes = scheduler.tick(now)
+        durations["tick"].append(thread_time_ns() - start)
+        see(outcomes)
+        fill()
+    while len(due) > 1:
+        now, name = heappop(due)
+        see(scheduler.first_token(name, now))
+        see(scheduler.complete(name, now, 100, None))
+    for number in range(ticks):
+        start = thread_time_ns()
+        see(scheduler.tick(now + number * 0.02))
+        durations["tick, all late,"].append(thread_time_ns() - start)
+    scheduler.take_records(now, final=True)
+    return {what: found[len(found) // 4 :] for what, found in durations.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--instances", type=int, nargs="+", default=[64, 512])
     parser.add_argument("--requests", type=int, default=4000)
+    parser.add_argument("--queued", type=int, default=100, help="requests that wait for each instance")
     parser.add_argument("--policies", nargs="+", default=list(BUILT_IN.names), choices=BUILT_IN.names)
     parser.add_argument("--peer-python", help="a Python that has ai-dynamo-runtime")
     arguments = parser.parse_args()
@@ -191,6 +252,10 @@ def main() -> None:
             decisions, whole = measure(policy, instances, arguments.requests, prompts)
             (decided_p50, decided_p99), (whole_p50, whole_p99) = percentiles(decisions), percentiles(whole)
             print(f"{policy:<24}{instances:>10}{decided_p50:>18.1f}{decided_p99:>9.1f}{whole_p50:>23.1f}{whole_p99:>9.1f}")
+    for instances in arguments.instances:
+        for what, found in measure_full_queues(instances, arguments.queued).items():
+            p50, p99 = percentiles(found)
+            print(f"{what + ' with ' + str(arguments.queued) + ' queued':<34}{instances:>10}   p50 {p50:.1f} us, p99 {p99:.1f} us")
     if arguments.peer_python is None:
         print("peer not measured: give --peer-python, a Python that has ai-dynamo-runtime")
     else:

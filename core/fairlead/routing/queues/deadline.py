@@ -82,6 +82,8 @@ class DeadlineQueue:
         self._able: dict[str, TrackedRequest] = {}
         """Requests that can still be in time."""
         self._late: dict[str, TrackedRequest] = {}
+        self._by_shortness: list[tuple[int, float, str]] = []
+        """Heap of the late, also of some that left."""
         self._earned = 0.0
         """Seconds that late requests may take from the others."""
         self._all_able_until = inf
@@ -113,7 +115,7 @@ class DeadlineQueue:
 
         Costs nothing until the first can be one.
         """
-        if now <= self._all_able_until and self._load.prefill_pace == self._pace_then:
+        if now <= self._all_able_until and self._load.prefill_pace <= self._pace_then:
             return
         self._pace_then = self._load.prefill_pace
         self._all_able_until = inf
@@ -122,6 +124,7 @@ class DeadlineQueue:
             if now > latest:
                 self._able.pop(tracked.request.id)
                 self._late[tracked.request.id] = tracked
+                heappush(self._by_shortness, (*_shortness(tracked), tracked.request.id))
                 self._nothing_until = -inf
                 self._rules.found_late(tracked)
             else:
@@ -132,7 +135,7 @@ class DeadlineQueue:
         self.find_late(now)
         if now < self._nothing_until:
             return None
-        late = min(self._late.values(), key=_shortness, default=None)
+        late = self._shortest_late()
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
             return self._taken(late)
@@ -158,6 +161,14 @@ class DeadlineQueue:
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *sorted(self._late.values(), key=_shortness)]
 
+    def _shortest_late(self) -> TrackedRequest | None:
+        while self._by_shortness:
+            late = self._late.get(self._by_shortness[0][2])
+            if late is not None:
+                return late
+            heappop(self._by_shortness)
+        return None
+
     def _take_planned(self, planned: list[_Planned], now: float) -> TrackedRequest | None:
         chosen = _shortest_harmless(planned, now + self._ahead_seconds(now))
         if not self._load.prefilling:
@@ -178,6 +189,8 @@ class DeadlineQueue:
 
     def _plan(self, now: float) -> tuple[list[_Planned], list[_Planned]]:
         """The largest set of requests that can all be in time, in order of deadline, and those left out."""
+        if not self._able:
+            return [], []
         requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(self._able.values())]
         requests.sort(key=lambda one: (one.due, one.place))
         at = now + self._ahead_seconds(now)

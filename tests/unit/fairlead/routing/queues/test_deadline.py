@@ -94,6 +94,13 @@ def test_late_requests_go_shortest_first_when_the_pool_is_calm() -> None:
     assert [waiting.take(4.5), waiting.take(5.5), waiting.take(8.5)] == ["short", "long", None]
 
 
+def test_a_late_request_that_left_the_queue_is_not_taken() -> None:
+    waiting = line(("long", 3.0), ("short", 1.0), calm=True)
+    waiting.queue.find_late(4.5)
+    waiting.queue.remove("short")
+    assert [waiting.take(4.5), waiting.take(7.5)] == ["long", None]
+
+
 def test_a_request_that_can_be_in_time_goes_before_late_ones_even_when_the_pool_is_calm() -> None:
     waiting = line(("late", 1.0), calm=True)
     waiting.add("fresh", 4.0, at=4.5)
