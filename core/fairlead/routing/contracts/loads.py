@@ -24,6 +24,8 @@ class InstanceLoad:
     """Of the predicted time, what belongs to queued requests that can no longer meet their TTFT target."""
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
+    lasting_pace: float = 1.0
+    """The same over many more prefills: it tells the speed of the instance rather than of the moment."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
     """Kept only while early rejection or the queues learn how long decode steps take."""
     waiting: int = 0

@@ -54,6 +54,8 @@ class PoolVectors:
     """
     pace: FloatVector
     """How long prefills take there over their prediction, smoothed."""
+    lasting_pace: FloatVector
+    """The same over many more prefills."""
     kv_capacity_tokens: int
     share_of: Callable[[InstanceLoad], float]
     counts: "tuple[array[int], ...]"
@@ -71,9 +73,9 @@ class PoolVectors:
         """
         empty = bytes(8 * len(loads))
         counts = tuple(array("q", empty) for _ in range(6))
-        measures = tuple(array("d", empty) for _ in range(7))
+        measures = tuple(array("d", empty) for _ in range(8))
         pending, pending_microseconds, decode_tokens, requests, queued, waiting = (np.frombuffer(count, dtype=np.int64) for count in counts)
-        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds, decode_share, rested_since = (
+        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, rested_since = (
             np.frombuffer(measure, dtype=np.float64) for measure in measures
         )
         vectors = PoolVectors(
@@ -87,6 +89,7 @@ class PoolVectors:
             wait_seconds=wait_seconds,
             kv_usage=kv_usage,
             pace=pace,
+            lasting_pace=lasting_pace,
             under_way_since=under_way_since,
             under_way_seconds=under_way_seconds,
             decode_share=decode_share,
@@ -108,10 +111,11 @@ class PoolVectors:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
         pending, pending_microseconds, decode_tokens, requests, queued, queue = self.counts
-        wait_seconds, kv_usage, pace, under_way_since, under_way_seconds, decode_share, rested_since = self.measures
+        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, rested_since = self.measures
         waiting, prefilling = load.waiting, load.prefilling
         queue[index] = waiting
         pace[index] = load.prefill_pace
+        lasting_pace[index] = load.lasting_pace
         pending[index] = load.pending_prefill_tokens
         pending_microseconds[index] = load.pending_prefill_microseconds
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6

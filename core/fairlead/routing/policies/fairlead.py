@@ -6,7 +6,7 @@ stands behind; both wait and rest are longer where much decodes, as its queue gi
 (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is
 1 / (1 - load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full
 KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever
-computed it first.
+computed it first. Prefills and waits are taken to be as long as those seen on the instance, against the others.
 """
 
 from collections.abc import Sequence
@@ -63,6 +63,8 @@ class FairleadParameters(QueueParameters):
 
 IN_TIME = 0.9
 """An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
+CHANCE = 0.25
+"""By so much the paces of equal instances may differ."""
 COPY_COST = 0.1
 """What a second of prefill saved by fetching counts for, against a second of prefill (docs/experiments.md, "Where")."""
 
@@ -114,8 +116,9 @@ class Fairlead:
         vectors = view.vectors()
         home = None if request.session is None else view.binding(request.session)
         fetched = self._fetching(request, home, view)
-        prefill = fetched.seconds
-        wait, rest = waits(prefill, vectors, now)
+        slowness = slownesses(vectors.lasting_pace)
+        prefill = fetched.seconds * slowness
+        wait, rest = waits(prefill, slowness, vectors, now)
         load = view.pool_load()
         affinity = self.affinity(load)
         costs = affinity * prefill
@@ -123,7 +126,8 @@ class Fairlead:
         costs += rest
         costs += self._parameters.kv_seconds * vectors.kv_usage
         limit = IN_TIME * view.table.slo.ttft_seconds
-        ttft = prefill + (vectors.wait_seconds - vectors.done_seconds(now) if load < FULL else wait + rest)  # rests give way
+        # While there is time, rests give way to deadlines.
+        ttft = prefill + ((vectors.wait_seconds - vectors.done_seconds(now)) * slowness if load < FULL else wait + rest)
         order, cheapest = in_time_first(costs, ttft, vectors.decode_tokens, limit)
         best = order[0]
         instance = vectors.loads[best].entry.id
@@ -177,14 +181,20 @@ class Fairlead:
         return most if load >= 1 else min(most, 1 / (1 - load))
 
 
-def waits(prefill: FloatVector, vectors: PoolVectors, now: float) -> tuple[FloatVector, FloatVector]:
+def slownesses(paces: FloatVector) -> FloatVector:
+    """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance."""
+    relative = paces / (float(np.add.reduce(paces)) / len(paces))
+    return np.where(np.abs(relative - 1) > CHANCE, relative, 1.0)
+
+
+def waits(prefill: FloatVector, slowness: FloatVector, vectors: PoolVectors, now: float) -> tuple[FloatVector, FloatVector]:
     """Seconds until all that is ahead is computed, with the rests between, and then until the engine has rested for a
-    prefill of so long.
+    prefill of so long. An instance of slowness 2 takes twice as long as the mean of the pool.
     """
     resting = vectors.decode_share / (1 - vectors.decode_share)
     ahead = vectors.wait_seconds - vectors.done_seconds(now)
     rested = np.where(ahead > 0, 0.0, now - vectors.rested_since)
-    return ahead * (1 + resting), np.maximum(prefill * resting - rested, 0.0)
+    return ahead * (1 + resting) * slowness, np.maximum(prefill * resting - rested, 0.0)
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:

@@ -225,10 +225,15 @@ class DeadlineQueue:
         return tracked.prefill_microseconds / 1e6 * self._load.prefill_pace + STEP_SECONDS
 
 
-def next_pace(pace: float, seconds: float, predicted_seconds: float) -> float:
-    """The smoothed pace after a prefill that took `seconds`; one observation counts for a tenth, and for 4 at most."""
+PACE_WEIGHT = 0.1
+LASTING_PACE_WEIGHT = 0.02
+"""What one prefill counts for in the pace of now, and in that of the instance."""
+
+
+def next_pace(pace: float, seconds: float, predicted_seconds: float, weight: float = PACE_WEIGHT) -> float:
+    """The smoothed pace after a prefill that took `seconds`; one observation has this weight, and is 4 at most."""
     observed = seconds / (predicted_seconds + STEP_SECONDS)
-    return pace + 0.1 * (min(4.0, max(0.25, observed)) - pace)
+    return pace + weight * (min(4.0, max(0.25, observed)) - pace)
 
 
 def _shortness(tracked: TrackedRequest) -> tuple[int, float]:

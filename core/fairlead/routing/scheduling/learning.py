@@ -2,7 +2,7 @@
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import next_pace
+from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
 
 TELLING_TOKENS = 16
@@ -22,8 +22,10 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     load = state.loads[tracked.instance]
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
-    load.history.prefill_seconds += tracked.prefill_microseconds / 1e6
-    load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
+    predicted = tracked.prefill_microseconds / 1e6
+    load.history.prefill_seconds += predicted
+    load.prefill_pace = next_pace(load.prefill_pace, seconds, predicted)
+    load.lasting_pace = next_pace(load.lasting_pace, seconds, predicted, LASTING_PACE_WEIGHT)
     if not tracked.transfer_tokens:
         state.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
