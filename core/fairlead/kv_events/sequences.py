@@ -68,6 +68,8 @@ class SequenceTracker(Generic[Batch]):
         """Of the batch before `_next`; None if that is not known."""
         self._waiting: dict[int, tuple[float, Batch]] = {}
         self._replaying = False
+        self._asked_at: int | None = None
+        """The number that was missing first when the replay was asked for."""
         self._recognised = True
         """Whether the replay has shown the batch before `_next` as we know it; if not, it is another engine's."""
         self._incomplete = False
@@ -127,7 +129,8 @@ class SequenceTracker(Generic[Batch]):
         """The replay's end marker came, or the caller gave it up: what is still missing is lost.
 
         An engine that does not have the batch we took last has restarted, or has sent more since than it keeps. Then
-        all that it has is asked for.
+        all that it has is asked for. A long replay may have holes: vLLM's socket drops what a busy reader does not take
+        in time. As long as each replay brings some of what is missing, the rest is asked for.
         """
         if not self._replaying:
             return Step()
@@ -136,7 +139,11 @@ class SequenceTracker(Generic[Batch]):
             self._next, self._newest_stamp = 0, None
             return Step(reset=True, replay_from=self._ask().replay_from if self._waiting else None)
         batches = self._in_line()
-        return self._give_up() if self._waiting else Step(batches=batches)
+        if not self._waiting:
+            return Step(batches=batches)
+        if self._next == self._asked_at or len(self._waiting) > self._most_waiting:
+            return self._give_up()
+        return Step(batches=batches, replay_from=self._ask().replay_from)
 
     def unanswered(self) -> Step[Batch]:
         """The replay that was asked for does not come: ask once more."""
@@ -170,6 +177,7 @@ class SequenceTracker(Generic[Batch]):
         """From the batch before the first that is missing: its stamp shows whether the engine restarted."""
         assert self._next is not None
         self.counts.replays += 1
+        self._asked_at = self._next
         self._replaying = True
         self._recognised = self._newest_stamp is None
         return Step(replay_from=max(0, self._next - 1))

@@ -53,6 +53,20 @@ def test_what_a_replay_no_longer_has_is_lost_and_the_source_cleared() -> None:
     assert made.live(7, 7.0, "b7") == Step(batches=("b7",))
 
 
+def test_holes_in_a_replay_are_asked_for_as_long_as_it_brings_something() -> None:
+    made = after(0)
+    assert made.live(9, 9.0, "b9") == Step(replay_from=0)
+    for number in (0, 1, 2, 5, 6):
+        made.replayed(number, float(number), f"b{number}")
+    assert made.replay_ended() == Step(replay_from=2)
+    assert made.replayed(2, 2.0, "b2") == Step()
+    assert made.replayed(3, 3.0, "b3") == Step(batches=("b3",))
+    assert made.replay_ended() == Step(replay_from=3)
+    assert made.replayed(3, 3.0, "b3") == Step()
+    assert made.replay_ended().reset, "this one brought nothing: batch 4 is lost"
+    assert (made.counts.lost, made.state) == (3, SourceState.INCOMPLETE)
+
+
 def test_what_comes_during_a_replay_waits_for_its_end() -> None:
     made = after(0, 1, 2)
     made.reconnected()
