@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 CODE := core controlplane operator router simulator webui cli host sandbox migrations tests benchmarks scripts
 
-.PHONY: help up down test test-cluster check lint types layers guard generate unit coverage integration browser sandbox clean
+.PHONY: help up down test test-cluster test-vllm check lint types layers guard generate unit coverage integration browser sandbox clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,6 +21,10 @@ test: .venv/ready ## set everything up and pass every test
 test-cluster: .venv/ready ## the operator's tests against the cluster that KUBECONFIG=<file> names; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
 	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/contract/crds $(ARGS)
+
+test-vllm: .venv/ready ## a router before two real vLLM engines on this machine's processor: 6 GB of downloads, 4 GB of memory
+	@scripts/ensure-vllm.sh
+	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
 
 unit: .venv/ready ## pure and single-process tests, in parallel
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)

@@ -1,4 +1,4 @@
-"""Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
+"""Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on.
 
 A batch is an array `[stamp, events, rank]`; the newest sources make it a map. An event is a map with its name under
 `type`, of older engines an array that begins with the name, where defaults at the end are left out. What an engine

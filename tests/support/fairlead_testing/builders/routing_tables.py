@@ -34,6 +34,7 @@ def routing_table(
     parameters: dict[str, Any] | None = None,
     early_rejection: EarlyRejectionFacts | None = None,
     pass_client_credentials: bool = False,
+    engine_type: str = "simulated",
     roles: Iterable[Role] = (),
 ) -> RoutingTable:
     """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default."""
@@ -47,7 +48,7 @@ def routing_table(
         generation=1,
         model=model,
         engine=EngineFacts(
-            type="simulated",
+            type=engine_type,
             port=8000,
             block_tokens=block_tokens,
             block_bytes=4 * block_tokens,
