@@ -7,6 +7,7 @@ from dataclasses import replace
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.admission.gates import build_gate
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
@@ -62,7 +63,8 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
         accepting = state.loads[instance].is_candidate(now)
         for tracked in state.queues[instance].in_order(now):
             allowed = () if restricts is None else restricts.placements(tracked.request)
-            if not accepting or (allowed and instance not in allowed):
+            needless = tracked.reason is DecisionReason.DECODE_ONLY and accepting  # the policy chooses here again
+            if not accepting or needless or (allowed and instance not in allowed):
                 found.append(tracked)
             elif allowed:
                 tracked.alternate = next((other for other in allowed if other != instance), None)
