@@ -18,9 +18,10 @@ down: .venv/ready ## stop what `make up` started
 test: .venv/ready ## set everything up and pass every test
 	@$(MAKE) --no-print-directory unit integration browser sandbox
 
-test-cluster: .venv/ready ## the operator's tests against the cluster that KUBECONFIG=<file> names; never one that matters
+test-cluster: .venv/ready ## the operator's and the acceptance tests on the cluster that KUBECONFIG=<file> names; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
 	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/contract/crds $(ARGS)
+	FAIRLEAD_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/e2e/sandbox $(ARGS)
 
 test-vllm: .venv/ready ## a router before two real vLLM engines on this machine's processor: 6 GB of downloads, 4 GB of memory
 	@scripts/ensure-vllm.sh

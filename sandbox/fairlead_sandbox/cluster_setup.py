@@ -1,4 +1,4 @@
-"""Fills the sandbox's Kubernetes API at start.
+"""Fills the Kubernetes API at start, the sandbox's own or a cluster's.
 
 Applies Fairlead's resource definitions, and creates the demo pool if there is none yet.
 """
@@ -20,6 +20,8 @@ from fairlead_sandbox.state_directory import StateDirectory, write_private
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{POOL_NAMESPACE}/inferencepools"
 FIELD_MANAGER = "fairlead-sandbox"
+ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
+"""Who else uses the Kubernetes API; the sandbox's own writes a kubeconfig for each."""
 ESTABLISH_SECONDS = 20.0
 POOL_READY_SECONDS = 60.0
 
@@ -27,17 +29,25 @@ POOL_READY_SECONDS = 60.0
 class ClusterSetup:
     """The steps that set up the cluster of one state directory; each step may be repeated."""
 
-    def __init__(self, directory: StateDirectory, *, engine_port: int) -> None:
+    def __init__(self, directory: StateDirectory, *, engine_port: int, cluster: Path | None = None) -> None:
         self._directory = directory
         self._engine_port = engine_port
+        self._cluster = cluster
+        """The kubeconfig of a cluster that is used in place of the sandbox's own Kubernetes API."""
 
     async def publish_kubeconfig(self) -> None:
-        """Copy the admin's kubeconfig to the place where people look for it."""
-        source = self._directory.kubernetes / "kubeconfig"
+        """Copy the admin's kubeconfig to the place where people look for it, and a cluster's for every process."""
+        folder = self._directory.kubernetes
+        source = self._cluster or folder / "kubeconfig"
+        copies = [self._directory.kubeconfig]
+        if self._cluster is not None:
+            copies += [folder / "kubeconfig", *(folder / f"kubeconfig-{account}" for account in ACCOUNTS)]
         try:
-            write_private(self._directory.kubeconfig, source.read_text(encoding="utf-8"))
+            text = source.read_text(encoding="utf-8")
+            for path in copies:
+                write_private(path, text)
         except OSError as problem:
-            raise SandboxError(f"{source}: the Kubernetes API wrote no kubeconfig ({problem.strerror})") from None
+            raise SandboxError(f"{source}: there is no kubeconfig to be read ({problem.strerror})") from None
 
     async def apply_definitions(self) -> None:
         """Apply every definition in `crds/` and wait until it is established."""

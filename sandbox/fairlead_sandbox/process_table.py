@@ -27,7 +27,7 @@ FIRST_METRICS_PORT = 9000
 class SandboxPlan:
     """The choices from which the process table is made; its steps are given as functions.
 
-    `postgres` None means that the database at `database_url` is the user's.
+    `postgres` None means that the database at `database_url` is the user's; without `own_kubernetes` so is the cluster.
     """
 
     directory: StateDirectory
@@ -36,6 +36,7 @@ class SandboxPlan:
     tokens: SecretTokens
     database_url: str
     postgres: PostgresServer | None
+    own_kubernetes: bool
     node_grace_seconds: float
     demo: bool
     load: bool
@@ -84,9 +85,10 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
     nodes: list[Node] = []
     if plan.postgres is not None:
         nodes.append(_postgres(plan.postgres))
+    if plan.own_kubernetes:
+        nodes.append(_kubernetes_api(plan))
     nodes += [
-        _kubernetes_api(plan),
-        Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",)),
+        Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",) if plan.own_kubernetes else ()),
         Step(name="definitions", run=plan.apply_definitions, needs=("kubeconfig",)),
         _kubelet(plan),
         _api(plan),

@@ -14,7 +14,7 @@ OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """With an empty `database_url`, the sandbox runs its own Postgres."""
+    """The sandbox runs its own Postgres and Kubernetes API where `database_url` and `kubeconfig` are empty."""
 
     database_url: str = field(
         default="",
@@ -25,6 +25,16 @@ class SandboxSettings:
             "a Postgres of yours to use",
             "its contents outlive the sandbox",
             default_shown="one of its own",
+        ),
+    )
+    kubeconfig: str = field(
+        default="",
+        metadata=variable(
+            "FAIRLEAD_KUBECONFIG",
+            Text("/home/me/cluster/kubeconfig", "path"),
+            "a cluster's kubeconfig, whose Kubernetes API is used; the sandbox joins it as a node",
+            "everything there is done as that user, an administrator with a token; its contents outlive the sandbox",
+            default_shown="an API of its own",
         ),
     )
     node_grace_seconds: float = field(

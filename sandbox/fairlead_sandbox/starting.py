@@ -16,6 +16,7 @@ from fairlead_sandbox.cluster_setup import ClusterSetup
 from fairlead_sandbox.ending import sweep
 from fairlead_sandbox.errors import AlreadyRunning, SandboxError, StartFailed
 from fairlead_sandbox.identities import MARK, identity_of
+from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.log_streams import Console
 from fairlead_sandbox.ports import HOST, PortClaims, claim_ports, first_free
 from fairlead_sandbox.postgres import check_external, embedded_server
@@ -153,7 +154,8 @@ class SandboxRun:
         settings = read(SandboxSettings, self._environment)
         external = settings.database_url
         postgres = None if external else embedded_server(data=directory.postgres_data, socket_directory=directory.socket_directory)
-        setup = ClusterSetup(directory, engine_port=ports["engine"])
+        cluster = Path(settings.kubeconfig) if settings.kubeconfig else None
+        setup = ClusterSetup(directory, engine_port=ports["engine"], cluster=cluster)
         plan = SandboxPlan(
             directory=directory,
             ports=ports,
@@ -161,6 +163,7 @@ class SandboxRun:
             tokens=load_or_create(directory.secrets),
             database_url=postgres.url if postgres else await check_external(external),
             postgres=postgres,
+            own_kubernetes=cluster is None,
             node_grace_seconds=settings.node_grace_seconds,
             demo=options.demo,
             load=options.load,
@@ -169,7 +172,8 @@ class SandboxRun:
             apply_demo=setup.apply_demo,
         )
         gateways = dict(zip(router_names(options.routers), plan.router_urls, strict=True))
-        kubernetes = {"kubernetes-api": f"https://{HOST}:{ports['kubernetes-api']}"}
+        own = f"https://{HOST}:{ports['kubernetes-api']}"
+        kubernetes = {"kubernetes-api": own if cluster is None else read_kubeconfig(cluster).server}
         self._note = replace(self._note, ports=ports, urls={"api": plan.api_url, **gateways, **kubernetes, **plan.metrics_urls})
         self._save()
         return plan

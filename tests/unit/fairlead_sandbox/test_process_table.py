@@ -17,7 +17,7 @@ async def nothing() -> None:
     return None
 
 
-def a_plan(*, routers: int = 2, embedded: bool = True, demo: bool = True, load: bool = True) -> SandboxPlan:
+def a_plan(*, routers: int = 2, embedded: bool = True, own_kubernetes: bool = True, demo: bool = True, load: bool = True) -> SandboxPlan:
     server = PostgresServer(
         binaries=Path("/pg/bin"),
         data=Path("/s/postgres"),
@@ -31,6 +31,7 @@ def a_plan(*, routers: int = 2, embedded: bool = True, demo: bool = True, load: 
         routers=routers,
         tokens=TOKENS,
         database_url=server.url,
+        own_kubernetes=own_kubernetes,
         postgres=server if embedded else None,
         node_grace_seconds=7.5,
         demo=demo,
@@ -80,6 +81,11 @@ def test_everything_is_in_the_table_once_and_in_an_order_that_exists() -> None:
 
 def test_a_database_of_ones_own_replaces_the_embedded_one() -> None:
     assert "postgres" not in names(a_plan(embedded=False))
+
+
+def test_a_cluster_replaces_the_sandboxs_kubernetes_api_and_nothing_waits_for_one() -> None:
+    assert "kubernetes-api" not in names(a_plan(own_kubernetes=False))
+    assert names(a_plan(own_kubernetes=False)).index("kubeconfig") < names(a_plan(own_kubernetes=False)).index("kubelet")
 
 
 def test_a_sandbox_without_demo_has_neither_pool_nor_load() -> None:

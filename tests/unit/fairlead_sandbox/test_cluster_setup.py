@@ -1,0 +1,37 @@
+"""Where the processes of a sandbox find their kubeconfigs."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead_sandbox.cluster_setup import ClusterSetup
+from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.state_directory import StateDirectory
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> StateDirectory:
+    made = StateDirectory(root=tmp_path / "state")
+    made.kubernetes.mkdir(parents=True)
+    return made
+
+
+async def test_people_find_the_admins_kubeconfig_of_the_sandboxs_own_api(directory: StateDirectory) -> None:
+    (directory.kubernetes / "kubeconfig").write_text("own", encoding="utf-8")
+    await ClusterSetup(directory, engine_port=8000).publish_kubeconfig()
+    assert directory.kubeconfig.read_text(encoding="utf-8") == "own"
+    assert {path.name for path in directory.kubernetes.iterdir()} == {"kubeconfig"}
+
+
+async def test_a_clusters_kubeconfig_is_everybodys_and_nobody_elses_to_read(directory: StateDirectory, tmp_path: Path) -> None:
+    (tmp_path / "cluster").write_text("theirs", encoding="utf-8")
+    await ClusterSetup(directory, engine_port=8000, cluster=tmp_path / "cluster").publish_kubeconfig()
+    written = {path.name: path for path in (directory.kubeconfig, *directory.kubernetes.iterdir())}
+    assert set(written) == {"kubeconfig", "kubeconfig-kubelet", "kubeconfig-fairlead-api", "kubeconfig-fairlead-operator"}
+    assert {path.read_text(encoding="utf-8") for path in written.values()} == {"theirs"}
+    assert {path.stat().st_mode & 0o777 for path in written.values()} == {0o600}
+
+
+async def test_a_kubeconfig_that_is_not_there_is_named(directory: StateDirectory, tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match=f"{tmp_path}/nowhere: there is no kubeconfig to be read"):
+        await ClusterSetup(directory, engine_port=8000, cluster=tmp_path / "nowhere").publish_kubeconfig()
