@@ -135,7 +135,8 @@ def test_kubectl_applies_shows_and_scales_a_pool(sandbox: RunningSandbox, tmp_pa
     sandbox.until_ready("by-kubectl", 2)
     assert "ScalingUp" in kubectl("describe", "fpool", "by-kubectl")
     pod = kubectl("get", "pods", "-l", "fairlead.dev/pool=by-kubectl", "-o", "name").splitlines()[0]
-    assert kubectl("logs", pod)
+    if sandbox.has_own_kubernetes:  # a cluster's API would ask the kubelet, which serves no logs
+        assert kubectl("logs", pod)
     sandbox.delete_pool("by-kubectl")
 
 

@@ -80,6 +80,11 @@ class RunningSandbox:
         return tuple(url for name, url in sorted(self.note.urls.items()) if name.startswith("router"))
 
     @property
+    def has_own_kubernetes(self) -> bool:
+        """Whether its Kubernetes API is the sandbox's, not a cluster's (FAIRLEAD_KUBECONFIG)."""
+        return any(process.name == "kubernetes-api" for process in self.note.processes)
+
+    @property
     def metrics_pages(self) -> tuple[str, ...]:
         """The routers' metrics pages, in the order of `routers`."""
         return tuple(url for name, url in sorted(self.note.urls.items()) if name.startswith("metrics-of-router"))
