@@ -16,7 +16,8 @@ down: .venv/ready ## stop what `make up` started
 	@$(BIN)/fairlead down
 
 test: .venv/ready ## set everything up and pass every test
-	@$(MAKE) --no-print-directory unit integration browser sandbox
+	@$(MAKE) --no-print-directory unit browser
+	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
 test-cluster: .venv/ready ## the operator's and the acceptance tests on the cluster that KUBECONFIG=<file> names; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
@@ -35,7 +36,7 @@ coverage: .venv/ready ## which lines and branches those tests reach; sorted, the
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile tests/integration $(ARGS)
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh

