@@ -83,20 +83,18 @@ def reasons(figures: ModelFigures) -> list[tuple[str, int]]:
 
 
 def curves(models: Sequence[PredictorModel]) -> list[Curve]:
-    """Error, drift and the heuristic's share over the models shown; nothing for fewer than two."""
+    """Error, drift and the heuristic's share over the models, where any knows them; nothing for fewer than two."""
     if len(models) < 2:
         return []
     figures = [one.figures for one in reversed(models)]
     shares = [share_by_model(one) for one in figures]
-    return [
-        _curve(
-            "Error of predictions", "mean of the last requests before each model", [one.error_seconds for one in figures], formats.seconds
-        ),
-        _curve("Drift", "features from the training's, in deviations", [one.drift for one in figures], deviations),
-        _curve(
-            "By the heuristic", "share of choices until each model", [None if one is None else 1 - one for one in shares], formats.share
-        ),
-    ]
+    error, heuristic = [one.error_seconds for one in figures], [None if one is None else 1 - one for one in shares]
+    found = (
+        ("Error of predictions", "mean of the last requests before each model", error, formats.seconds),
+        ("Drift", "features from the training's, in deviations", [one.drift for one in figures], deviations),
+        ("By the heuristic", "share of choices until each model", heuristic, formats.share),
+    )
+    return [_curve(*one) for one in found if any(value is not None for value in one[2])]
 
 
 def deviations(drift: float | None) -> str:
