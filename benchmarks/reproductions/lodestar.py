@@ -139,7 +139,7 @@ def k_filter(runs: Runs) -> str:
 def two_pools(runs: Runs) -> str:
     """The replay where work changes and comes back."""
     rows = [
-        (words, *_times(runs[CHANGING, one]), percent(mean_of(runs[CHANGING, one], "error")))
+        (words, *_times(runs[CHANGING, one]), percent(mean_of(runs[CHANGING, one], "error")) if one.policy == LEARNT else "–")
         for words, one in (("the heuristic", H), *POOLS)
     ]
     return f"""### Newest samples and replay
