@@ -53,6 +53,7 @@ class VllmEngine:
             "endpoint": f"tcp://*:{self.events_port}",
             "replay_endpoint": f"tcp://*:{self.replay_port}",
             "topic": f"kv@{self.name}@{MODEL}",
+            "buffer_steps": 200_000,  # so that all of a session can be asked for again
         }
         command = [
             str(self.tools / "vllm/bin/vllm"), "serve", str(self.tools / "tiny-qwen"), "--served-model-name", MODEL,
