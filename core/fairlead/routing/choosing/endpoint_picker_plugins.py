@@ -69,6 +69,7 @@ _SESSIONS = {
 _BLOCKS = "blocks are as the engines' KV events tell them, else spec.routing.blockTokens"
 _EVENTS = "routers find each engine's KV events by GET /kv_event_sources"
 _MEMORY = "the index holds what the engines say they hold, or what spec.engine.kvCacheTokens leaves room for"
+_NO_GUESSES = "a block counts from its event on, and none is guessed before"
 _TOKENS = "routers ask the pool's own engines to tokenize"
 
 PLUGIN_TYPES: Mapping[str, PluginType] = {
@@ -90,8 +91,8 @@ PLUGIN_TYPES: Mapping[str, PluginType] = {
             "tokenProcessorConfig": _BLOCKS,
             "indexerConfig": _MEMORY,
             "kvEventsConfig": _EVENTS,
-            "speculativeIndexing": "own history counts where events cannot know yet",
-            "speculativeTTL": "own history counts where events cannot know yet",
+            "speculativeIndexing": _NO_GUESSES,
+            "speculativeTTL": _NO_GUESSES,
         },
     ),
     "no-hit-lru-scorer": PluginType(
@@ -131,8 +132,8 @@ PLUGIN_TYPES: Mapping[str, PluginType] = {
             "tokenProcessorConfig": _BLOCKS,
             "indexerConfig": _MEMORY,
             "kvEventsConfig": _EVENTS,
-            "speculativeIndexing": "own history counts where events cannot know yet",
-            "speculativeTTL": "own history counts where events cannot know yet",
+            "speculativeIndexing": _NO_GUESSES,
+            "speculativeTTL": _NO_GUESSES,
         },
     ),
     "inflight-load-producer": PluginType(
