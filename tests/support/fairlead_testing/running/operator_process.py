@@ -56,6 +56,15 @@ def install_definitions(client: KubernetesClient) -> None:
         eventually(lambda path=served: client.session.get(client.server + path, timeout=PATIENCE_SECONDS).ok, "the CRD is served")  # type: ignore[misc]
 
 
+def remove_ours(client: KubernetesClient) -> None:
+    """Delete every pool and role of the namespace, whoever waits for it: the next tests use the same names."""
+    for kind in (POOLS, ROLES):
+        for item in client.call("GET", kind)["items"]:
+            path = f"{kind}/{item['metadata']['name']}"
+            client.merge(path, {"metadata": {"finalizers": None}})
+            client.session.delete(client.server + path, timeout=PATIENCE_SECONDS)
+
+
 @contextmanager
 def running_kubernetes_api(folder: Path) -> Iterator[str]:
     """A Kubernetes API with our CRDs; yields the path of a kubeconfig: the one named by the
@@ -63,8 +72,12 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
     """
     given = os.environ.get(KUBECONFIG_VARIABLE)
     if given:
-        install_definitions(KubernetesClient.of(given))
-        yield given
+        client = KubernetesClient.of(given)
+        install_definitions(client)
+        try:
+            yield given
+        finally:
+            remove_ours(client)
         return
     kubeconfig = folder / "kubeconfig"
     command = [
