@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 FEW = 8
 """Up to so many bits are cheaper one by one."""
+KEPT_MASKS = 64
+"""So many masks of more bits are remembered with their places: what many hold comes again and again."""
 
 SlotVector = npt.NDArray[np.int64]
 
@@ -25,14 +27,31 @@ def slots_of(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def write_at_slots(values: SlotVector, places: SlotVector, rows: Iterable[tuple[int, int]]) -> None:
-    """For each (mask, value) write the value at the place of every slot of the mask; `places` has one entry a slot."""
-    for mask, value in rows:
-        left = mask
-        if left.bit_count() > FEW:
-            values[places[bits_of(left, len(places))]] = value
-            continue
-        while left:
-            lowest = left & -left
-            values[places[lowest.bit_length() - 1]] = value
-            left ^= lowest
+class SlotPlaces:
+    """Where slots stand in a vector: `places` has one entry a slot."""
+
+    def __init__(self, places: SlotVector) -> None:
+        self._places = places
+        self._one_by_one: list[int] = places.tolist()
+        self._kept: dict[int, SlotVector] = {}
+
+    def write(self, values: SlotVector, rows: Iterable[tuple[int, int]]) -> None:
+        """For each (mask, value) in turn write the value at the place of every slot of the mask."""
+        places = self._one_by_one
+        for mask, value in rows:
+            left = mask
+            if left.bit_count() > FEW:
+                values[self._of_many(left)] = value
+                continue
+            while left:
+                lowest = left & -left
+                values[places[lowest.bit_length() - 1]] = value
+                left ^= lowest
+
+    def _of_many(self, mask: int) -> SlotVector:
+        found = self._kept.get(mask)
+        if found is None:
+            if len(self._kept) >= KEPT_MASKS:
+                self._kept.clear()
+            found = self._kept[mask] = self._places[bits_of(mask, len(self._places))]
+        return found

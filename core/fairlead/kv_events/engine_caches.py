@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead.kv_events.block_index import BlockIndex, Source
-from fairlead.slot_masks import SlotVector, write_at_slots
+from fairlead.slot_masks import SlotPlaces, SlotVector
 
 
 class KnownPrompt(Protocol):
@@ -33,7 +33,7 @@ class _Layout:
     instances: Sequence[str]
     version: tuple[int, int]
     """Of the index's slots and of who is heard."""
-    rows_of_slots: SlotVector
+    rows_of_slots: SlotPlaces
     """Slot → row. An instance has a row for each of its ranks; one row more takes what is none of theirs."""
     rows: int
     first_rows: SlotVector
@@ -119,7 +119,7 @@ class EngineCaches:
             return remembered
         layout = self._layout_of(instances)
         depths = np.zeros(layout.rows + 1, dtype=np.int64)
-        write_at_slots(depths, layout.rows_of_slots, self.index.match_slots(keys))
+        layout.rows_of_slots.write(depths, self.index.match_slots(keys))
         blocks = depths[:-1]
         if layout.ranks is not None:
             blocks = np.add.reduceat(blocks, layout.first_rows) // layout.ranks
@@ -150,7 +150,7 @@ class EngineCaches:
         return _Layout(
             instances=instances,
             version=version,
-            rows_of_slots=rows_of_slots,
+            rows_of_slots=SlotPlaces(rows_of_slots),
             rows=rows,
             first_rows=first_rows,
             ranks=ranks if ranks.max(initial=1) > 1 else None,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.slot_masks import bits_of, slots_of, write_at_slots
+from fairlead.slot_masks import KEPT_MASKS, SlotPlaces, bits_of, slots_of
 
 BITS = st.sets(st.integers(0, 600))
 
@@ -23,5 +23,14 @@ def test_values_are_written_at_the_places_of_the_slots(first: set[int], second: 
     """Few bits and many go different ways."""
     values = np.zeros(601, dtype=np.int64)
     places = np.arange(600, -1, -1)
-    write_at_slots(values, places, [(mask_of(first), 7), (mask_of(second - first), 9)])
+    SlotPlaces(places).write(values, [(mask_of(first), 7), (mask_of(second - first), 9)])
     assert values.tolist() == [7 if 600 - at in first else 9 if 600 - at in second else 0 for at in range(601)]
+
+
+def test_of_more_masks_than_are_remembered_each_is_written_where_it_belongs() -> None:
+    places = SlotPlaces(np.arange(600, -1, -1))
+    for first in (*range(KEPT_MASKS + 9), 0):
+        values = np.zeros(601, dtype=np.int64)
+        places.write(values, [(mask_of(set(range(first, first + 20))), 7), (mask_of({first}), 9)])
+        assert np.flatnonzero(values).tolist() == list(range(600 - first - 19, 600 - first + 1))
+        assert (values[600 - first], values[600 - first - 1]) == (9, 7), "the later one counts"

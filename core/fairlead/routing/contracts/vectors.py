@@ -45,7 +45,9 @@ class PoolVectors:
     under_way_seconds: FloatVector
     """How long that one should take in all."""
     decode_share: FloatVector
-    """Of each instance's time, what its decodes need to meet the TPOT target (0-1); 0 where that is not known."""
+    """Of each instance's time, what its decodes need to meet the TPOT target (0 to less than 1); 0 where not known."""
+    resting: FloatVector
+    """Seconds of rest that this asks for beside each second of prefill."""
     rested_since: FloatVector
     """When the last prefill there was over (Unix seconds); minus infinity when none was seen."""
     kv_usage: FloatVector
@@ -73,9 +75,9 @@ class PoolVectors:
         """
         empty = bytes(8 * len(loads))
         counts = tuple(array("q", empty) for _ in range(6))
-        measures = tuple(array("d", empty) for _ in range(8))
+        measures = tuple(array("d", empty) for _ in range(9))
         pending, pending_microseconds, decode_tokens, requests, queued, waiting = (np.frombuffer(count, dtype=np.int64) for count in counts)
-        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, rested_since = (
+        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, resting, rested_since = (
             np.frombuffer(measure, dtype=np.float64) for measure in measures
         )
         vectors = PoolVectors(
@@ -93,6 +95,7 @@ class PoolVectors:
             under_way_since=under_way_since,
             under_way_seconds=under_way_seconds,
             decode_share=decode_share,
+            resting=resting,
             rested_since=rested_since,
             share_of=share_of,
             kv_capacity_tokens=kv_capacity_tokens,
@@ -105,13 +108,19 @@ class PoolVectors:
 
     def done_seconds(self, now: float) -> FloatVector:
         """Of the predicted time of each prefill under way, what is over."""
-        return np.minimum(np.maximum(now - self.under_way_since, 0.0), self.under_way_seconds)
+        done: FloatVector = now - self.under_way_since
+        np.maximum(done, 0.0, out=done)
+        return np.minimum(done, self.under_way_seconds, out=done)
+
+    def ahead_seconds(self, now: float) -> FloatVector:
+        """Of what a new request would wait for, what is left."""
+        return self.wait_seconds - self.done_seconds(now)
 
     def refresh(self, index: int) -> None:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
         pending, pending_microseconds, decode_tokens, requests, queued, queue = self.counts
-        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, rested_since = self.measures
+        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, resting, rested_since = self.measures
         waiting, prefilling = load.waiting, load.prefilling
         queue[index] = waiting
         pace[index] = load.prefill_pace
@@ -120,7 +129,8 @@ class PoolVectors:
         pending_microseconds[index] = load.pending_prefill_microseconds
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
         under_way_since[index], under_way_seconds[index] = load.under_way
-        decode_share[index] = self.share_of(load)
+        decode_share[index] = share = self.share_of(load)
+        resting[index] = share / (1 - share)
         rested_since[index] = -inf if load.last_first_token_at is None else load.last_first_token_at
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding
@@ -138,7 +148,7 @@ def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
 
 def lowest(costs: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
     """Indexes of the `count` lowest costs, best first; ties go by the tie vectors in turn, then by index."""
-    order = np.lexsort((*reversed(ties), costs)) if ties else np.argsort(costs, kind="stable")
+    order = np.lexsort((*reversed(ties), costs)) if ties else costs.argsort(kind="stable")
     first: list[int] = order[:count].tolist()
     return first
 

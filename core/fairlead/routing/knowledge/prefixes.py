@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from xxhash import xxh3_64_intdigest
 
+from fairlead.slot_masks import FEW
+
 
 def block_hashes(text: bytes, block_bytes: int) -> tuple[int, ...]:
     """Chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has none.
@@ -122,8 +124,10 @@ class PrefixIndex:
         return found
 
     def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block;
-        each slot is in one mask.
+        """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block.
+
+        For a slot in several masks the last one counts: where many hold no more, the mask also has those that do, which
+        is the same for every prompt that begins so.
         """
         found: list[tuple[int, int]] = []
         holders = self._holders
@@ -137,7 +141,8 @@ class PrefixIndex:
             still = holders.get(block, 0) & alive
             if still != alive:
                 if depth:
-                    found.append((alive & ~still, depth))
+                    gone = alive & ~still
+                    found.append((gone if gone.bit_count() <= FEW else alive, depth))
                 alive = still
             if not alive:
                 return found

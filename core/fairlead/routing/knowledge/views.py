@@ -18,7 +18,7 @@ from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
-from fairlead.slot_masks import write_at_slots
+from fairlead.slot_masks import SlotPlaces
 from fairlead.tables import RoutingTable
 
 
@@ -50,7 +50,7 @@ class LiveView:
         self._vectors: PoolVectors | None = None
         self._ids: tuple[str, ...] = ()
         self._places: dict[str, int] = {}
-        self._places_of_slots: IntVector = np.zeros(0, dtype=np.int64)
+        self._places_of_slots = SlotPlaces(np.zeros(0, dtype=np.int64))
         self._slots_version = -1
         self.prefixes = prefixes
         self.caches = caches
@@ -140,11 +140,11 @@ class LiveView:
         prefixes = self.prefixes
         if self._slots_version != prefixes.slots_version:
             self._place_slots()
-        count = len(self._ids)
-        blocks = np.zeros(count + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
-        write_at_slots(blocks, self._places_of_slots, prefixes.match_masks(request.blocks))
-        remembered = np.minimum(blocks[:count] * self.table.engine.block_tokens, max(0, request.prompt_tokens - 1))
-        return self.caches.hit_vector(request, self._ids, remembered)
+        block_tokens, most = self.table.engine.block_tokens, max(0, request.prompt_tokens - 1)
+        rows = [(mask, min(depth * block_tokens, most)) for mask, depth in prefixes.match_masks(request.blocks)]
+        remembered = np.zeros(len(self._ids) + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
+        self._places_of_slots.write(remembered, rows)
+        return self.caches.hit_vector(request, self._ids, remembered[:-1])
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         vectors = self.vectors()
@@ -175,7 +175,8 @@ class LiveView:
     def _place_slots(self) -> None:
         slots = self.prefixes.slots()
         nowhere = len(self._places)
-        self._places_of_slots = np.full(max(slots.values(), default=-1) + 1, nowhere, dtype=np.int64)
+        places = np.full(max(slots.values(), default=-1) + 1, nowhere, dtype=np.int64)
         for instance, slot in slots.items():
-            self._places_of_slots[slot] = self._places.get(instance, nowhere)
+            places[slot] = self._places.get(instance, nowhere)
+        self._places_of_slots = SlotPlaces(places)
         self._slots_version = self.prefixes.slots_version

@@ -115,10 +115,11 @@ class Fairlead:
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         vectors = view.vectors()
         home = None if request.session is None else view.binding(request.session)
-        fetched = self._fetching(request, home, view)
+        fetched = self._fetching(request, home, view, vectors)
         slowness = slownesses(vectors.lasting_pace)
-        prefill = fetched.seconds * slowness
-        wait, rest = waits(prefill, slowness, vectors, now)
+        prefill = fetched.seconds if slowness is None else fetched.seconds * slowness
+        ahead = vectors.ahead_seconds(now)
+        wait, rest = waits(prefill, ahead, slowness, vectors, now)
         load = view.pool_load()
         affinity = self.affinity(load)
         costs = affinity * prefill
@@ -127,7 +128,7 @@ class Fairlead:
         costs += self._parameters.kv_seconds * vectors.kv_usage
         limit = IN_TIME * view.table.slo.ttft_seconds
         # While there is time, rests give way to deadlines.
-        ttft = prefill + ((vectors.wait_seconds - vectors.done_seconds(now)) * slowness if load < FULL else wait + rest)
+        ttft = prefill + (wait + rest if load >= FULL else ahead if slowness is None else ahead * slowness)
         order, cheapest = in_time_first(costs, ttft, vectors.decode_tokens, limit)
         best = order[0]
         instance = vectors.loads[best].entry.id
@@ -156,11 +157,10 @@ class Fairlead:
             ttft_seconds=float(ttft[best]),
         )
 
-    def _fetching(self, request: RoutingRequest, home: Binding | None, view: PoolView) -> "_Prefills":
+    def _fetching(self, request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors) -> "_Prefills":
         """What the prefill takes on each instance, with the longest prefix fetched where that is allowed and
         worth it.
         """
-        vectors = view.vectors()
         loads = vectors.loads
         hits = view.hit_vector(request)
         holder = int(hits.argmax())
@@ -181,20 +181,31 @@ class Fairlead:
         return most if load >= 1 else min(most, 1 / (1 - load))
 
 
-def slownesses(paces: FloatVector) -> FloatVector:
-    """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance."""
-    relative = paces / (float(np.add.reduce(paces)) / len(paces))
+def slownesses(paces: FloatVector) -> FloatVector | None:
+    """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance, and None where
+    it may be for all.
+    """
+    mean = float(np.add.reduce(paces)) / len(paces)
+    if float(np.maximum.reduce(paces)) / mean - 1 <= CHANCE and 1 - float(np.minimum.reduce(paces)) / mean <= CHANCE:
+        return None
+    relative = paces / mean
     return np.where(np.abs(relative - 1) > CHANCE, relative, 1.0)
 
 
-def waits(prefill: FloatVector, slowness: FloatVector, vectors: PoolVectors, now: float) -> tuple[FloatVector, FloatVector]:
-    """Seconds until all that is ahead is computed, with the rests between, and then until the engine has rested for a
-    prefill of so long. An instance of slowness 2 takes twice as long as the mean of the pool.
+def waits(
+    prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
+) -> tuple[FloatVector, FloatVector]:
+    """Seconds until all that is ahead (by the pool's speed) is computed, with the rests between, and then until the
+    engine has rested for a prefill of so long. An instance of slowness 2 takes twice as long as the mean of the pool.
     """
-    resting = vectors.decode_share / (1 - vectors.decode_share)
-    ahead = vectors.wait_seconds - vectors.done_seconds(now)
-    rested = np.where(ahead > 0, 0.0, now - vectors.rested_since)
-    return ahead * (1 + resting) * slowness, np.maximum(prefill * resting - rested, 0.0)
+    resting = vectors.resting
+    wait = ahead * resting
+    wait += ahead
+    if slowness is not None:
+        wait *= slowness
+    rest = prefill * resting
+    np.subtract(rest, now - vectors.rested_since, out=rest, where=ahead <= 0)
+    return wait, np.maximum(rest, 0.0, out=rest)
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:

@@ -88,7 +88,7 @@ def test_on_a_full_pool_it_is_worth_eight_seconds_of_waiting() -> None:
 def test_what_decodes_on_an_instance_makes_waits_there_longer() -> None:
     """Decodes that need half of i0's time double what is ahead there; after that the engine rests 1.28 s more."""
     vectors = PoolVectors.of([busy("i0", 1.0), busy("i1", 1.0)], 1000, lambda load: 0.5 if load.entry.id == "i0" else 0.0)
-    wait, rest = waits(np.array([1.28, 1.28]), np.ones(2), vectors, 0.0)
+    wait, rest = waits(np.array([1.28, 1.28]), vectors.ahead_seconds(0.0), None, vectors, 0.0)
     assert (wait.tolist(), rest.tolist()) == ([2.0, 1.0], [1.28, 0.0])
 
 
@@ -96,7 +96,7 @@ def test_an_idle_engine_rests_from_its_last_prefill_on() -> None:
     load = busy("i0")
     load.last_first_token_at = 10.0
     vectors = PoolVectors.of([load], 1000, lambda load: 0.5)
-    rests = [float(waits(np.array([2.0]), np.ones(1), vectors, now)[1][0]) for now in (10.0, 11.5, 13.0)]
+    rests = [float(waits(np.array([2.0]), vectors.ahead_seconds(now), None, vectors, now)[1][0]) for now in (10.0, 11.5, 13.0)]
     assert rests == [2.0, 0.5, 0.0]
 
 
@@ -116,7 +116,7 @@ def test_an_instance_that_was_seen_to_be_slower_than_the_others_counts_as_much_l
 def test_a_prefill_under_way_is_waited_for_as_long_as_it_still_takes() -> None:
     load = busy("i0", 3.0)
     load.in_flight["r"] = (0.0, 3_000_000)
-    assert waits(np.array([1.0]), np.ones(1), PoolVectors.of([load], 1000), 2.0)[0].tolist() == [1.0]
+    assert PoolVectors.of([load], 1000).ahead_seconds(2.0).tolist() == [1.0]
 
 
 def test_a_short_prefix_does_not_gather_sessions_on_a_full_instance() -> None:
