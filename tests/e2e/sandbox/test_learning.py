@@ -1,0 +1,130 @@
+"""A pool that learns, live: its model places requests, and neither a killed trainer nor a damaged model costs one."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from threading import Event
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from fairlead.reports.predictors import ModelFigures, TrainedModel
+from fairlead.tables import PoolKey
+from fairlead_client.internal import SystemApi
+from fairlead_client.outcomes import Taken
+from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_testing.builders.sandbox_pools import pool
+from fairlead_testing.running.sandbox import RunningSandbox, until
+from fairlead_testing.waiting import PATIENCE_SECONDS
+from fairlead_testing.worlds.learnt_models import damaged, sum_of
+
+POOL = PoolKey(namespace="default", name="learner")
+LEARNING = {"first_samples": 100, "round_samples": 100, "hidden_units": 16}
+CLIENTS = 6
+
+
+def test_a_pool_that_learns_loses_no_request_to_its_trainer_or_to_a_damaged_model(sandbox: RunningSandbox) -> None:
+    routing = {"policy": "lodestar", "parameters": LEARNING, "warming": {"duration": "250ms"}}
+    sandbox.apply_pool(pool("learner", replicas=3, routing=routing)).raise_for_status()
+    sandbox.until_ready("learner", 3)
+
+    with load(sandbox):
+        until(lambda: choices(sandbox, 0, "model") and choices(sandbox, 1, "model"), "choices of both routers by their models")
+        before = figure(sandbox, 0, "models")
+        os.kill(trainer_of(sandbox, "router-0"), signal.SIGKILL)
+        until(lambda: figure(sandbox, 0, "trainers_lost") == 1, "the loss of the trainer is counted")
+        until(lambda: figure(sandbox, 0, "models") > before, "models of the next trainer")
+        assert figure(sandbox, 0, "models_refused") == 0
+    learnt = [one for one in sandbox.everything("/v1/decisions", pool=str(POOL)) if one["reason"] == "learned-ttft"]
+    assert {one["policy"] for one in learnt} == {"lodestar"}
+
+    sandbox.kill("router-0")
+    until(lambda: figure(sandbox, 0, "models") == 1, "a router that was restarted begins with the newest stored model")
+    asyncio.run(store_damaged_model(sandbox))  # nothing is trained at rest, so this is the newest
+    sandbox.kill("router-1")
+    until(lambda: figure(sandbox, 1, "models_refused", fault="corrupt"), "the damaged model is refused")
+    assert figure(sandbox, 1, "models") == 0
+    with load(sandbox):
+        until(lambda: choices(sandbox, 1, "cold-start"), "choices by the heuristic")
+        until(lambda: choices(sandbox, 1, "model"), "choices by a model that this router trained")
+        assert choices(sandbox, 0, "model"), "the other router has its model still"
+    sandbox.delete_pool("learner")
+
+
+@contextmanager
+def load(sandbox: RunningSandbox) -> Iterator[None]:
+    """Streamed requests by several clients, one by one each, while it is open; fails unless each is served."""
+    ended = Event()
+    outcomes: Counter[str] = Counter()
+    deadline = time.monotonic() + 3 * PATIENCE_SECONDS
+
+    def client(number: int) -> None:
+        router = sandbox.routers[number % 2]
+        for turn in count():
+            if ended.is_set() or time.monotonic() > deadline:
+                return
+            prompt = f"conversation {number} " * 200 + f"turn {turn} " * (10 + 90 * (turn % 5))
+            outcomes[asked(router, {"model": str(POOL), "prompt": prompt, "max_tokens": 4, "stream": True})] += 1
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        running = [clients.submit(client, number) for number in range(CLIENTS)]
+        try:
+            yield
+        finally:
+            ended.set()
+        for one in running:
+            one.result()
+    assert set(outcomes) == {"served"}, outcomes
+
+
+def asked(router: str, body: dict[str, object]) -> str:
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{router}/v1/completions", json.dumps(body).encode(), headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+            return "served" if answer.read().rstrip().endswith(b"data: [DONE]") else "cut short"
+    except OSError as error:
+        return repr(error)
+
+
+def choices(sandbox: RunningSandbox, router: int, by: str) -> float:
+    return figure(sandbox, router, "choices", by=by)
+
+
+def figure(sandbox: RunningSandbox, router: int, what: str, **labels: str) -> float:
+    """A counter of learning in that router; 0 while there is none."""
+    name = f"fairlead_router_{what}_total" if what == "trainers_lost" else f"fairlead_router_learning_{what}_total"
+    try:
+        page = httpx.get(sandbox.metrics_pages[router], timeout=PATIENCE_SECONDS, trust_env=False).text
+    except httpx.HTTPError:
+        return 0.0
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
+
+
+def trainer_of(sandbox: RunningSandbox, router: str) -> int:
+    parent = str(sandbox.pid(router))
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+            if b"fairlead_router.training.child" in command and (folder / "stat").read_text().rpartition(")")[2].split()[1] == parent:
+                return int(folder.name)
+        except OSError:
+            continue  # it ended meanwhile
+    raise AssertionError(f"{router} has no trainer")
+
+
+async def store_damaged_model(sandbox: RunningSandbox) -> None:
+    figures = ModelFigures(router="router-0", round=99, samples_seen=1000, trained_on=800)
+    model = TrainedModel(id="f" * 32, pool=POOL, at=time.time(), figures=figures, content=damaged(sum_of("prefill_tokens")))
+    async with SystemApi(sandbox.url("api"), load_or_create(sandbox.state.secrets).router) as api:
+        assert isinstance(await api.post_model(model), Taken)
