@@ -14,6 +14,10 @@ class BindingReason(StrEnum):
     `instance-lost` its instance is gone or failing · `ring-change` its place on the ring changed because instances
     came or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat ·
     `operator` a person moved it.
+
+    Two are of requests alone, which go back to where their session is, since a move of it that was decided was not
+    made: `no-room` its new host had no room for its context any more · `session-moved` it had moved with another
+    request meanwhile.
     """
 
     COLD = "cold"
@@ -24,6 +28,8 @@ class BindingReason(StrEnum):
     INSTANCE_LOST = "instance-lost"
     RING_CHANGE = "ring-change"
     PREFIX_KEY = "prefix-key"
+    NO_ROOM = "no-room"
+    SESSION_MOVED = "session-moved"
     OPERATOR = "operator"
 
 

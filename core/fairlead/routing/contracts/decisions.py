@@ -29,6 +29,10 @@ class Decision:
     """The session `bind` is about, when the policy keeps bindings for requests that name none; None = the request's
     own.
     """
+    room_tokens: int | None = None
+    """Not None: the session moves only when the request is sent, if `instance` then has so many KV tokens free. If it
+    has not, the request goes back to the session's home, and nothing has moved.
+    """
     overloaded: tuple[str, ...] = ()
     """Instances whose queues the policy asks to be rebalanced because of what it saw."""
     decode: str | None = None

@@ -67,6 +67,16 @@ class InstanceLoad:
         since, seconds = self.under_way
         return min(max(now - since, 0.0), seconds)
 
+    def free_kv_tokens(self, capacity_tokens: int) -> int:
+        """Of `capacity_tokens`, the KV tokens not referenced by running requests. Cached blocks that are not referenced
+        can be evicted, and count as free.
+
+        What is used is the larger of what the engine's metrics say and what this router knows to be running there.
+        """
+        known = self.decode_tokens + self.dispatched_prefill_tokens
+        measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)
+        return capacity_tokens - max(known, measured)
+
     def is_candidate(self, now: float) -> bool:
         """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill
         what someone will decode.

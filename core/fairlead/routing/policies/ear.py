@@ -1,7 +1,8 @@
 """EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room
 for it, with a cooldown.
 
-Where engines can fetch KV blocks from each other, a session that migrates takes its context along.
+Where engines can fetch KV blocks from each other, a session that migrates takes its context along. It migrates when the
+request that carries it is sent, if its new host has room for it then too; else the request goes back to the old one.
 """
 
 from collections.abc import Sequence
@@ -88,6 +89,7 @@ class Ear:
             weigh=weigh,
             bind=BindingReason.HOT_MIGRATION if moved else None,
             session=session,
+            room_tokens=room_tokens(request, home) if moved else None,
             transfer_from=None if ttft is None else host.entry.id,
             ttft_seconds=ttft,
         )
@@ -124,7 +126,7 @@ class Ear:
             rule,
             instances,
             lambda load: load.pending_prefill_tokens,
-            lambda load: {"sessions": float(load.sessions), "free_kv_tokens": float(free_kv_tokens(load, capacity))},
+            lambda load: {"sessions": float(load.sessions), "free_kv_tokens": float(load.free_kv_tokens(capacity))},
             limits=limits,
             passed_over=passed_over,
         )()
@@ -151,7 +153,7 @@ class Ear:
             return None
         if home.migrated_at is not None and now - home.migrated_at < self._parameters.cooldown_seconds:
             return None
-        needed = max(home.context_tokens, request.prompt_tokens)
+        needed = room_tokens(request, home)
         best: InstanceLoad | None = None
         best_rank: tuple[int, int, str] | None = None
         cool_only = self._parameters.cool_target
@@ -162,7 +164,7 @@ class Ear:
                 continue
             if best_rank is not None and pending > best_rank[0]:
                 continue
-            free = free_kv_tokens(load, table.engine.kv_cache_tokens)
+            free = load.free_kv_tokens(table.engine.kv_cache_tokens)
             rank = (pending, -free, load.entry.id)
             if free < needed or (best_rank is not None and rank >= best_rank):
                 continue
@@ -193,20 +195,15 @@ class Ear:
         return (target.pending_prefill_tokens + carried + request.prompt_tokens - saved) / engine.prefill_tokens_per_second
 
 
+def room_tokens(request: RoutingRequest, home: Binding) -> int:
+    """KV tokens that a session needs on a new host: its last turn's context, or the prompt that carries it on."""
+    return max(home.context_tokens, request.prompt_tokens)
+
+
 def prefix_session(request: RoutingRequest) -> str:
     """The session of a request that names none: the prefix of its first two blocks, or what there is."""
     known = request.blocks[:2]
     return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
-
-
-def free_kv_tokens(load: InstanceLoad, capacity_tokens: int) -> int:
-    """KV tokens not referenced by running requests (cached but unreferenced blocks can be evicted and count as free).
-
-    The larger of what the engine's metrics say is used and what this router knows to be running there.
-    """
-    known = load.decode_tokens + load.dispatched_prefill_tokens
-    measured = 0 if load.kv_usage is None else int(load.kv_usage * capacity_tokens)
-    return capacity_tokens - max(known, measured)
 
 
 ENTRY = PolicyEntry(

@@ -16,6 +16,7 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.queues.pending_moves import PendingMove
 
 
 class Stage(Enum):
@@ -67,6 +68,8 @@ class TrackedRequest:
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
     """Of those that it was sent to, to prefill or to decode, the ones that refused the connection."""
+    move: PendingMove | None = None
+    """The move of its session that waits for it to be sent."""
     left: str = ""
     """The instance it had to leave, until it has got another."""
     migrations: list[str] = field(default_factory=list)

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from fairlead.instances import REACHABLE, Role
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
 
@@ -14,15 +15,19 @@ from fairlead.routing.scheduling.state import SchedulerState
 class Dispatching:
     """Takes requests from queues and says where they go."""
 
-    def __init__(self, state: SchedulerState) -> None:
+    def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
+        self._moving = moving
         self._unseen_prefills: list[tuple[float, str, str]] = []
         """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first
         token the caller cannot see.
         """
 
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
-        """Send what the instance's window and circuit allow, in the order of its queue."""
+        """Send what the instance's window and circuit allow, in the order of its queue.
+
+        A session that was to move with a request moves now, or the request goes back to the session's home.
+        """
         state = self._state
         queue = state.queues.get(instance)
         if queue is None:
@@ -44,6 +49,8 @@ class Dispatching:
             tracked = queue.take_in_time(now) if beside else queue.take(now)
             if tracked is None:
                 break
+            if tracked.move is not None and not self._moving.move_or_go_back(tracked, tracked.move, now):
+                continue
             sent.append(self.dispatch(tracked, now))
         if not queue:
             del state.queues[instance]

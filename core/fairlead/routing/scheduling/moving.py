@@ -6,11 +6,16 @@ from typing import TypedDict
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MigrationRecord, ReRouteRecord
-from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.building import QueuesInOrder
+from fairlead.routing.queues.pending_moves import PendingMove
+from fairlead.routing.scheduling.prefill_decode import hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import PoolKey
+
+Ttfts = tuple[float | None, float]
+"""Predicted for staying (None where nothing could be) and for moving."""
 
 
 class MoveFacts(TypedDict):
@@ -36,7 +41,15 @@ class Moving:
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
 
-    def bind(self, tracked: TrackedRequest, session: str | None, instance: str, reason: BindingReason, now: float) -> bool:
+    def bind(
+        self,
+        tracked: TrackedRequest,
+        session: str | None,
+        instance: str,
+        reason: BindingReason,
+        now: float,
+        ttfts: Ttfts | None = None,
+    ) -> bool:
         """Make `instance` the home of the request's session if the policy keeps homes; True when an
         earlier home was left for it.
         """
@@ -56,8 +69,60 @@ class Moving:
         left = previous.instance not in state.loads or previous.instance in state.departed
         # what a cache held that is gone is not in view any more; of a request's other attempts nothing was held
         left_tokens = previous.context_tokens if left and not tracked.tried else None
-        self._record_migration(change, tracked, session, previous.instance, instance, reason, now, left_tokens=left_tokens)
+        self._record_migration(change, tracked, session, previous.instance, instance, reason, now, ttfts, left_tokens)
         return True
+
+    def bind_when_sent(self, tracked: TrackedRequest, session: str, instance: str, decision: Decision, now: float) -> None:
+        """The session of a request that is to wait for `instance` leaves its home for it when the request is sent; see
+        `move_or_go_back`.
+        """
+        state, request = self._state, tracked.request
+        home = state.bindings.get(session)
+        assert home is not None
+        assert home.instance is not None
+        assert decision.room_tokens is not None
+        tracked.session = session
+        self.touch_session(session, now)
+        own = decision.ttft_seconds if instance == decision.instance else None
+        tracked.move = PendingMove(
+            source=home.instance,
+            reason=decision.bind or BindingReason.SLO,
+            room_tokens=decision.room_tokens,
+            decided_at=now,
+            source_ttft_seconds=self._ttft_seconds(tracked, home.instance),
+            target_ttft_seconds=state.view.predicted_ttft_seconds(request, instance) if own is None else own,
+        )
+
+    def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
+        """The request, already taken from its queue, is about to be sent: its session moves now. False if it did not,
+        and the request waits at the session's home again.
+
+        It goes back when there is no room any more or the session moved meanwhile, unless that home does not serve.
+        """
+        state, session, target = self._state, tracked.session, tracked.instance
+        tracked.move = None
+        home = None if session is None else state.bindings.get(session)
+        host = None if home is None or home.instance is None else state.loads.get(home.instance)
+        if session is None or home is None or home.instance is None or host is None or not host.is_candidate(now):
+            reason = move.reason if home is None or home.instance is None else state.reason_to_leave(home.instance)
+            self.bind(tracked, session, target, reason, now)
+            return True
+        moved_on = home.instance != move.source or (home.migrated_at is not None and home.migrated_at > move.decided_at)
+        has_room = state.loads[target].free_kv_tokens(state.table.engine.kv_cache_tokens) >= move.room_tokens
+        if home.instance == target or (has_room and not moved_on):
+            hit_or_fetched_tokens(tracked, target, state.loads, state.view)
+            ttfts = None if moved_on else (move.source_ttft_seconds, move.target_ttft_seconds)
+            self.bind(tracked, session, target, move.reason, now, ttfts)
+            return True
+        state.accounting.unplace(tracked)
+        tracked.transfer_from = None
+        tracked.learn = None
+        tracked.reason = DecisionReason.SESSION_BOUND
+        reason = BindingReason.SESSION_MOVED if moved_on else BindingReason.NO_ROOM
+        self.record_reroute(tracked, target, home.instance, reason, now)
+        self.touch_session(session, now)
+        state.enqueue(tracked, home.instance, now)
+        return False
 
     def leaves_home(self, session: str | None, instance: str) -> bool:
         """Whether binding the session to `instance` would move its home."""
@@ -95,7 +160,7 @@ class Moving:
         target: str,
         reason: BindingReason,
         now: float,
-        ttfts: tuple[float, float] | None = None,
+        ttfts: Ttfts | None = None,
     ) -> None:
         """Write down that a request left `source` for `target` and no session's home went with it."""
         facts = self._move_facts(self._state.recorder.new_id(), tracked, source, target, reason, now, ttfts)
@@ -114,7 +179,7 @@ class Moving:
         else:
             self.record_reroute(tracked, source, target, reason, now, ttfts)
         state.leave_queue(tracked)
-        tracked.transfer_from = None
+        tracked.transfer_from = tracked.move = None
         tracked.alternate = source
         tracked.reason = DecisionReason.HOTSPOT_MIGRATED
         state.enqueue(tracked, target, now)
@@ -128,7 +193,7 @@ class Moving:
         target: str,
         reason: BindingReason,
         now: float,
-        ttfts: tuple[float, float] | None = None,
+        ttfts: Ttfts | None = None,
         left_tokens: int | None = None,
     ) -> None:
         facts = self._move_facts(change, tracked, source, target, reason, now, ttfts, left_tokens)
@@ -142,15 +207,13 @@ class Moving:
         target: str,
         reason: BindingReason,
         now: float,
-        ttfts: tuple[float, float] | None,
+        ttfts: Ttfts | None,
         left_tokens: int | None = None,
     ) -> MoveFacts:
         request, view = tracked.request, self._state.view
         if ttfts is None:
-            source_ttft = view.predicted_ttft_seconds(request, source) if source in self._state.loads else None
-            target_ttft = view.predicted_ttft_seconds(request, target)
-        else:
-            source_ttft, target_ttft = ttfts
+            ttfts = self._ttft_seconds(tracked, source), view.predicted_ttft_seconds(request, target)
+        source_ttft, target_ttft = ttfts
         held = view.hit_tokens(request, source) if left_tokens is None else min(left_tokens, request.prompt_tokens - 1)
         lacking = max(0, held - view.hit_tokens(request, target))
         fetched = tracked.transfer_from == source
@@ -168,3 +231,8 @@ class Moving:
             tokens_moved=lacking if fetched else 0,
             tokens_recomputed=0 if fetched else lacking,
         )
+
+    def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:
+        """Predicted for staying; None where nobody can say, since the instance is gone."""
+        state = self._state
+        return state.view.predicted_ttft_seconds(tracked.request, source) if source in state.loads else None

@@ -30,14 +30,11 @@ class Outcomes:
         """
         state = self._state
         outcomes: list[Outcome] = []
-        if state.touched:
-            touched = sorted(state.touched)
-            state.touched.clear()
-            for instance in touched:
-                outcomes += self._dispatching.dispatch_ready(instance, now)
+        self._send_touched(outcomes, now)
         for instance in instances:
             if instance in state.queues:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
+        self._send_touched(outcomes, now)  # requests may have gone back to their sessions' homes
         while state.late.to_refuse:
             tracked = state.late.to_refuse.pop()
             if tracked.late:
@@ -46,6 +43,14 @@ class Outcomes:
             outcomes += self._refusals
             self._refusals = []
         return tuple(outcomes)
+
+    def _send_touched(self, outcomes: list[Outcome], now: float) -> None:
+        state = self._state
+        while state.touched:
+            touched = sorted(state.touched)
+            state.touched.clear()
+            for instance in touched:
+                outcomes += self._dispatching.dispatch_ready(instance, now)
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
         """End a request that will not be served, and tell it with the next `take`."""

@@ -85,7 +85,12 @@ class Placing:
         tracked.transfer_from = decision.transfer_from if chosen else None
         tracked.learn = decision.learn if chosen else None
         tracked.waiting_since = now
-        moved = self._moving.bind(tracked, session, instance, decision.bind or BindingReason.SLO, now)
+        tracked.move = None
+        moved = False
+        if decision.room_tokens is not None and moves and session is not None:
+            self._moving.bind_when_sent(tracked, session, instance, decision, now)
+        else:
+            moved = self._moving.bind(tracked, session, instance, decision.bind or BindingReason.SLO, now)
         if tracked.left:
             if not moved and tracked.left != instance:
                 self._moving.record_reroute(tracked, tracked.left, instance, state.reason_to_leave(tracked.left), now)

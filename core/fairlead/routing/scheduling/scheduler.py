@@ -69,7 +69,7 @@ class PoolScheduler:
         self._state = state = SchedulerState(table, policy, parameters, recorder, settings)
         self._moving = moving = Moving(state)
         self._placing = Placing(state, moving)
-        self._dispatching = Dispatching(state)
+        self._dispatching = Dispatching(state, moving)
         self._outcomes = Outcomes(state, self._dispatching)
         self._waiting = Waiting(state, self._placing, self._outcomes)
         self._circuits = Circuits(state, self._waiting)

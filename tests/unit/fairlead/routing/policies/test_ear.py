@@ -9,7 +9,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.policies.ear import Ear, EarParameters, free_kv_tokens, prefix_session
+from fairlead.routing.policies.ear import Ear, EarParameters, prefix_session
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, request, table
 
@@ -171,9 +171,9 @@ def test_a_request_without_a_session_is_bound_by_its_first_two_blocks() -> None:
 
 def test_free_kv_is_what_neither_the_engine_nor_this_router_knows_to_be_used() -> None:
     busy = InstanceLoad(entry=entry("A"), decode_tokens=30_000, dispatched_prefill_tokens=10_000)
-    assert free_kv_tokens(busy, CAPACITY) == 60_000
+    assert busy.free_kv_tokens(CAPACITY) == 60_000
     busy.kv_usage = 0.75
-    assert free_kv_tokens(busy, CAPACITY) == 25_000
+    assert busy.free_kv_tokens(CAPACITY) == 25_000
 
 
 @settings(max_examples=30, deadline=None)
