@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,15 @@ from fairlead_testing.running.operator_process import OperatorProcess, Stage, ev
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 
+def is_ready(node: dict[str, Any]) -> bool:
+    """Not a node whose kubelet is gone, as a sandbox that joined the cluster leaves it."""
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"].get("conditions", ()))
+
+
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_kubernetes_api(tmp_path_factory.mktemp("kubernetes")) as path:
-        nodes = [node["metadata"]["name"] for node in KubernetesClient.of(path).call("GET", "/api/v1/nodes")["items"]]
+        nodes = [node["metadata"]["name"] for node in KubernetesClient.of(path).call("GET", "/api/v1/nodes")["items"] if is_ready(node)]
         if nodes:
             pytest.skip(f"the cluster has nodes ({', '.join(nodes[:3])}), whose kubelets would run the pods pretended here")
         yield path
