@@ -17,7 +17,16 @@ from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec,
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, verbatim, whole
 from fairlead.schemas.writing import written
-from fairlead.tables import EarlyRejectionFacts, EngineFacts, EngineSpecFacts, HoldingFacts, RoutingFacts, SessionFacts, SloFacts
+from fairlead.tables import (
+    AFTER_PREFILL,
+    EarlyRejectionFacts,
+    EngineFacts,
+    EngineSpecFacts,
+    HoldingFacts,
+    RoutingFacts,
+    SessionFacts,
+    SloFacts,
+)
 
 Facts = TypeVar("Facts")
 
@@ -30,6 +39,9 @@ MAX_NAME = 52
 """Longest pool name: pod names and label values (at most 63 characters) are built from it."""
 
 MAX_REPLICAS = 4096
+NEEDS_PREFILL_ROLE = (
+    "earlyRejection.mode AfterPrefill needs the roles prefill and decode; declare them in roles, or write Load or Predicted"
+)
 
 POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -258,6 +270,20 @@ class PoolSpec:
             field="roles",
             message="roles[].template is required unless engine.type is simulated",
         ),
+        Rule(
+            cel="self.earlyRejection.mode != 'AfterPrefill' || self.roles.exists(role, role.name == 'prefill')",
+            holds=lambda spec: spec.early_rejection.mode != AFTER_PREFILL or len(spec.roles) == 2,
+            field="earlyRejection",
+            message=NEEDS_PREFILL_ROLE,
+        ),
+        Rule(
+            cel="!has(self.scaling.schedules) || self.roles.exists(role, role.name == 'prefill') || "
+            "self.scaling.schedules.all(schedule, !has(schedule.earlyRejection) || !has(schedule.earlyRejection.mode) || "
+            "schedule.earlyRejection.mode != 'AfterPrefill')",
+            holds=lambda spec: len(spec.roles) == 2 or not list(_scheduled_after_prefill(spec)),
+            fault=lambda spec: next(_scheduled_after_prefill(spec)),
+            message=f"scaling.schedules[].{NEEDS_PREFILL_ROLE}",
+        ),
         ZERO_TOGETHER,
         RATIO_NEEDS_ROLES,
         Rule(
@@ -359,6 +385,15 @@ def _scheduled_ratios(spec: PoolSpec) -> Iterator[tuple[str, object]]:
         (f"scaling.schedules[{place}].ratio", written(schedule.ratio))
         for place, schedule in enumerate(spec.scaling.schedules)
         if schedule.ratio is not None
+    )
+
+
+def _scheduled_after_prefill(spec: PoolSpec) -> Iterator[tuple[str, object]]:
+    """Path and value of each schedule's section earlyRejection that refuses after the prefill."""
+    return (
+        (f"scaling.schedules[{place}].earlyRejection", written(schedule.early_rejection))
+        for place, schedule in enumerate(spec.scaling.schedules)
+        if schedule.early_rejection is not None and schedule.early_rejection.mode == AFTER_PREFILL
     )
 
 

@@ -180,20 +180,22 @@ class SloFacts:
     percentile: float = number("Share of requests, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
 
 
-EARLY_REJECTION_MODES = ("Disabled", "Load", "Predicted")
+AFTER_PREFILL = "AfterPrefill"
+EARLY_REJECTION_MODES = ("Disabled", "Load", "Predicted", AFTER_PREFILL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
-    """`spec.earlyRejection`: refuses at arrival a request that cannot be served in time.
+    """`spec.earlyRejection`: refuses a request that cannot be served in time.
 
-    A load is a predicted latency divided by its SLO; a request is refused when its load exceeds `headroom`. The
-    simulator also knows the mode `AfterPrefill`; see `fairlead.routing.admission.gates`.
+    A load is a predicted latency divided by its SLO; a request is refused when its load exceeds `headroom`. See
+    `fairlead.routing.admission.gates`.
     """
 
     mode: str = text(
         "Disabled: refuse nothing early; Load: refuse a request when every instance is predicted to miss slo.ttft, or every decoding instance "
-        "slo.tpot as it is loaded now; Predicted: the same for slo.ttft, and slo.tpot as the pool will be loaded when the request begins to decode. "
+        "slo.tpot as it is loaded now; Predicted: the same for slo.ttft, and slo.tpot as the pool will be loaded when the request begins to decode; "
+        "AfterPrefill, with the roles prefill and decode: at arrival for slo.ttft only, and for slo.tpot once the prompt is computed, in vain. "
         "How long decode steps take is learnt from finished requests.",
         "Disabled",
         enum=EARLY_REJECTION_MODES,

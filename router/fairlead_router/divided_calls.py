@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
-from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.calls import Call
 from fairlead_router.dialects import Dialect
 from fairlead_router.dividing import blocks_of, decode_leg, prefill_leg
@@ -31,23 +31,26 @@ class DividedCall:
         self._blocks: bytes | None = None
         self.instance = ""
 
-    async def begin(self, dispatch: Dispatch) -> UpstreamConnection:
+    async def begin(self, dispatch: Dispatch) -> UpstreamConnection | Refusal:
         """Let one instance compute the prompt and the other one begin its answer, for which this waits.
 
-        The answer is the prefill instance's if that refused the request as its client made it. Raises UpstreamFailure,
-        and BadRequest when the document is nested too deeply to be written.
+        The answer is the prefill instance's if that refused the request as its client made it, and the scheduler's
+        refusal if its decode instance can no longer take it. Raises UpstreamFailure, and BadRequest when the document
+        is nested too deeply to be written.
         """
         pool, ticket = self._pool, self._ticket
         assert dispatch.decode is not None
         assert dispatch.decode_address is not None
         self.instance = dispatch.instance
         if self._prefilled_on == dispatch.instance:
-            pool.prefilled(ticket, ticket.dispatched_at)
+            refused = pool.prefilled(ticket, ticket.dispatched_at)
         else:
             refusal = await self._prefill(dispatch)
             if refusal is not None:
                 return refusal
-            pool.prefilled(ticket, self._now())
+            refused = pool.prefilled(ticket, self._now())
+        if refused is not None:
+            return refused
         self.instance = dispatch.decode
         leg = None if self._blocks is None else decode_leg(self._call, self._blocks)
         sent_at = self._now()

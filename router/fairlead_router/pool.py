@@ -230,10 +230,22 @@ class Pool:
         self._deliver(results, now)
         return ticket
 
-    def prefilled(self, ticket: Ticket, now: float) -> None:
-        """The prompt is computed on the prefill instance; the answer is still to come from the decode instance."""
-        if not ticket.ended:
-            self._deliver(self.scheduler.prefilled(ticket.request.id, now), now)
+    def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
+        """The prompt is computed on the prefill instance; the answer is still to come from the decode instance, unless
+        the request is refused now, which ends the ticket.
+        """
+        if ticket.ended:
+            return None
+        refusal: Refusal | None = None
+        others: list[Dispatch | Refusal] = []
+        for result in self.scheduler.prefilled(ticket.request.id, now):
+            if isinstance(result, Refusal) and result.request.id == ticket.request.id:
+                ticket.verdict = refusal = result
+                self._refuse(ticket, result)
+            else:
+                others.append(result)
+        self._deliver(others, now)
+        return refusal
 
     def first_token(self, ticket: Ticket, now: float) -> None:
         """The engine began to stream; only the first call counts."""

@@ -95,20 +95,23 @@ class Proxy:
             if verdict is None:
                 verdict = await ticket.decided()
             while isinstance(verdict, Dispatch):
-                instance = verdict.instance
+                dispatch, instance = verdict, verdict.instance
                 try:
-                    if verdict.decode is None:
-                        connection = await self._sender.begin(call, instance, verdict.address, credentials=pool.pass_credentials)
+                    if dispatch.decode is None:
+                        connection = await self._sender.begin(call, instance, dispatch.address, credentials=pool.pass_credentials)
                     else:
                         divided = divided or DividedCall(call, pool, ticket, self._sender, self._now)
-                        connection = await divided.begin(verdict)
-                        instance = divided.instance
+                        begun = await divided.begin(dispatch)
+                        if isinstance(begun, Refusal):
+                            verdict = begun
+                            continue
+                        connection, instance = begun, divided.instance
                 except UpstreamFailure as failure:
-                    if verdict.decode is not None and divided is not None:
+                    if dispatch.decode is not None and divided is not None:
                         instance = divided.instance
                     verdict = self._retry(call, pool, ticket, instance, failure)
                     continue
-                exchange = Exchange(call, client, pool, ticket, verdict, instance, connection)
+                exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection)
                 if call.stream and connection.status < 400:
                     await self._stream(exchange)
                     return None

@@ -11,6 +11,8 @@ class RejectionReason(StrEnum):
 
     PREDICTED_TTFT = "rejected-predicted-ttft"
     DECODE_OVERLOADED = "rejected-decode-overloaded"
+    AFTER_PREFILL = "rejected-after-prefill"
+    """As DECODE_OVERLOADED, but found when the prompt was computed already, in vain."""
     QUEUE_FULL = "rejected-queue-full"
     QUEUE_TIMEOUT = "rejected-ttl-expired"
     NO_INSTANCES = "rejected-no-endpoints"
@@ -20,7 +22,7 @@ class RejectionReason(StrEnum):
 
 
 FOR_PREFILL = frozenset({RejectionReason.PREDICTED_TTFT, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT})
-FOR_DECODE = frozenset({RejectionReason.DECODE_OVERLOADED})
+FOR_DECODE = frozenset({RejectionReason.DECODE_OVERLOADED, RejectionReason.AFTER_PREFILL})
 """Refused for want of instances that prefill, and of instances that decode. The other reasons are of neither."""
 
 

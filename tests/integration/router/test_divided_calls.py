@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from fairlead.instances import InstanceState, Role
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.tables import EarlyRejectionFacts, ModelledFacts
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 ROLES = (Role.PREFILL, Role.PREFILL, Role.DECODE, Role.DECODE)
@@ -201,3 +203,30 @@ async def test_decisions_name_both_instances(world: World) -> None:
     await until(lambda: any(report.decisions for report in world.api.state.reports.values()))
     records = [one for report in world.api.state.reports.values() for one in report.decisions]
     assert [(one.chosen, one.decode) for one in records] == [(answer.headers["x-fairlead-instance"], answer.headers["x-fairlead-decode"])]
+
+
+async def test_what_its_decode_instance_can_no_longer_take_is_refused_after_its_prefill(world: World) -> None:
+    slow = ModelledFacts(decode_base_seconds=0.2)
+    rejection = EarlyRejectionFacts(mode="AfterPrefill")
+    running, engines = await split(world, early_rejection=rejection, modelled=slow)
+    decoding = [asyncio.create_task(running.ask(stream=True, script=f"silent@i{one}", text=f"{one}")) for one in (2, 3)]
+    await until(lambda: bool(engines[2].seen and engines[3].seen))
+    for streamed in (True, False):
+        answer = await running.ask(stream=streamed, text=f"late {streamed}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rejected-after-prefill")
+        assert int(answer.headers["retry-after"]) >= 1
+    assert (len(legs(engines)), len(legs(engines, 2))) == (4, 2), "computed, and not sent on"
+    assert running.pool.counters.refused == {"rejected-after-prefill": 2}
+    for task in decoding:
+        task.cancel()
+    await asyncio.gather(*decoding, return_exceptions=True)
+    await until(lambda: running.busy() == 0)
+    await until(lambda: bool(world.api.state.reports) and sum(one.count for one in rejections(world)) == 2)
+    assert {(one.reason, one.status) for one in rejections(world)} == {(RejectionReason.AFTER_PREFILL, 429)}
+    assert (await running.ask(stream=True)).status_code == 200
+    await until(lambda: running.busy() == 0)
+    at_rest(running)
+
+
+def rejections(world: World) -> list[RejectionRecord]:
+    return [one for report in world.api.state.reports.values() for one in report.rejections]

@@ -69,6 +69,8 @@ def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
 
 BALANCED = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mode": "Auto"}}
 """A schedule for a pool of prefill and decode."""
+WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejection": {"mode": "AfterPrefill"}}
+"""Another."""
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,12 @@ BALANCED = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mo
         ({"model": "m", "earlyRejection": {"mode": "Off"}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
         ({"model": "m", "earlyRejection": {"mode": False}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
         ({"model": "m", "scaling": {"schedules": [BALANCED]}}, "spec.scaling.schedules[0].ratio", "needs the roles prefill and decode"),
+        ({"model": "m", "earlyRejection": {"mode": "AfterPrefill"}}, "spec.earlyRejection", "needs the roles prefill and decode"),
+        (
+            {"model": "m", "scaling": {"schedules": [WASTEFUL]}},
+            "spec.scaling.schedules[0].earlyRejection",
+            "needs the roles prefill and decode",
+        ),
         ({"model": "m", "engine": {"passClientCredentials": "yes"}}, "spec.engine.passClientCredentials", "true or false"),
     ],
 )

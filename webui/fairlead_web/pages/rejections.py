@@ -26,6 +26,7 @@ class RejectionsPage(Context):
 REASONS = {
     RejectionReason.PREDICTED_TTFT: "First token predicted too late",
     RejectionReason.DECODE_OVERLOADED: "Decode predicted too slow",
+    RejectionReason.AFTER_PREFILL: "Decode too slow, after a prefill in vain",
     RejectionReason.QUEUE_FULL: "Queue full",
     RejectionReason.QUEUE_TIMEOUT: "Waited too long in the queue",
     RejectionReason.NO_INSTANCES: "No instance serving",

@@ -5,6 +5,7 @@ from fairlead.reports.rejections import RejectionReason
 _ADVICE = {
     RejectionReason.PREDICTED_TTFT: "Every instance would miss the TTFT target. Add instances, raise slo.ttft, or raise earlyRejection.headroom.",
     RejectionReason.DECODE_OVERLOADED: "Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom.",
+    RejectionReason.AFTER_PREFILL: "Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load: it refuses at arrival.",
     RejectionReason.QUEUE_FULL: "Router queues are full. Add instances, or raise routing.prefillsInFlight.",
     RejectionReason.QUEUE_TIMEOUT: "Requests waited too long in the router's queue. Add instances, or turn on earlyRejection to refuse them at once.",
     RejectionReason.NO_INSTANCES: "No instance accepts requests. Look at the pool's instances and conditions.",

@@ -3,8 +3,8 @@
     Disabled     refuses nothing
     Load         at arrival: no instance meets the TTFT SLO, or none the TPOT SLO as loaded now
     Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
-    AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's
-    baseline; simulator only)
+    AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done, and wasted, before its
+    decode instance gets it (Mooncake's baseline)
 
 A load above `headroom` is refused. How long decode steps take is said by modelled facts, which a real pool has none of,
 else learnt from finished requests while a gate weighs decoding; until then decode loads are 0.
@@ -45,7 +45,9 @@ class Gate(Protocol):
         """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        """A refusal of what has just been prefilled and would now decode there."""
+        """A refusal of what has just been prefilled and would now be sent on to decode there. The load expected of the
+        instance may have changed.
+        """
 
 
 class DisabledGate:
@@ -93,13 +95,15 @@ class PredictedGate(DisabledGate):
 class AfterPrefillGate(DisabledGate):
     """Mooncake's baseline: what decoding cannot take is noticed only after its prefill."""
 
+    weighs_decode = True
+
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
         return late_first_token(request, ttft_seconds, view)
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        if not decodes_on.decoding or not view.table.engine.modelled.decode_known:
+        if not decodes_on.decoding:
             return None
-        return crowded_decode(request, decode_load(decodes_on, view), view)
+        return crowded_decode(request, decode_load(decodes_on, view), view, reason=RejectionReason.AFTER_PREFILL)
 
 
 _GATES: dict[str, Callable[[], Gate]] = {
@@ -142,7 +146,13 @@ def someone_idles(view: PoolView) -> bool:
     return any(not (load.decoding or load.prefilling or load.waiting or load.incoming) for load in view.decode_candidates())
 
 
-def crowded_decode(request: RoutingRequest, load: float, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal | None:
+def crowded_decode(
+    request: RoutingRequest,
+    load: float,
+    view: PoolView,
+    decode_seconds: float = DECODE_SECONDS,
+    reason: RejectionReason = RejectionReason.DECODE_OVERLOADED,
+) -> Refusal | None:
     """A refusal when the decode load exceeds the limit, else None.
 
     Enough has left to be below it after that share of a decode's time.
@@ -153,7 +163,7 @@ def crowded_decode(request: RoutingRequest, load: float, view: PoolView, decode_
     step = load * view.table.slo.tpot_seconds
     return contended(
         request,
-        RejectionReason.DECODE_OVERLOADED,
+        reason,
         retry_after_seconds=decode_seconds * (1 - limit / load),
         message=f"decoding at {step:.3f} s per token exceeds {limit * view.table.slo.tpot_seconds:.3f} s in pool {view.table.pool}",
     )

@@ -104,7 +104,8 @@ class Scheduler(Protocol):
 
     def prefilled(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """The prompt is computed on `Dispatch.instance`; the request goes on at `Dispatch.decode`, which has no token
-        yet. For callers that see the two apart; until the first token, `retry` is possible.
+        yet. For callers that see the two apart; until the first token, `retry` is possible. Under early rejection mode
+        AfterPrefill the answer may refuse the request.
         """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

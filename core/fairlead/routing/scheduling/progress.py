@@ -59,16 +59,18 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
-        """Prefilling → decoding; False when the request is refused because of what decodes already."""
-        state = self._state
+        """Prefilling → decoding; False when the request is refused because of what decodes already.
+
+        Where one instance does both, nobody is asked: it decodes on in the same step.
+        """
+        state, decode = self._state, tracked.decode
         self._circuits.worked(tracked.instance)
-        refusal = state.gate.after_prefill(tracked.request, state.loads[tracked.decodes_on], state.view, now)
-        if refusal is not None:
-            self._outcomes.refuse(tracked, refusal, now)
-            return False
+        refusal = None if decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)
-        return True
+        if refusal is not None:
+            self._outcomes.refuse(tracked, refusal, now)
+        return refusal is None
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """So many tokens of its answer have come so far; what was counted already is not counted again."""

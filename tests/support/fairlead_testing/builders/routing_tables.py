@@ -8,6 +8,7 @@ from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
     InstanceEntry,
+    ModelledFacts,
     PoolKey,
     RoutingFacts,
     RoutingTable,
@@ -36,6 +37,7 @@ def routing_table(
     pass_client_credentials: bool = False,
     engine_type: str = "simulated",
     roles: Iterable[Role] = (),
+    modelled: ModelledFacts | None = None,
 ) -> RoutingTable:
     """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default."""
     addresses = tuple(addresses)
@@ -54,6 +56,7 @@ def routing_table(
             block_bytes=4 * block_tokens,
             prefill_tokens_per_second=prefill_tokens_per_second,
             pass_client_credentials=pass_client_credentials,
+            modelled=modelled or ModelledFacts(),
         ),
         routing=RoutingFacts(policy=policy, parameters=parameters or {}, prefills_in_flight=prefills_in_flight),
         session=SessionFacts(),

@@ -171,11 +171,36 @@ def test_the_baseline_refuses_after_the_prefill_and_counts_nothing_any_more() ->
     scheduler, at_arrival, after = outcome_of_the_fourth("AfterPrefill")
     assert at_arrival is None
     assert after is not None
-    assert (after.reason, after.retry_after_seconds >= 1) == (RejectionReason.DECODE_OVERLOADED, True)
+    assert (after.reason, after.retry_after_seconds >= 1) == (RejectionReason.AFTER_PREFILL, True)
     assert scheduler.discrepancies() == ()
     assert sum(one.in_flight for one in scheduler.in_flight()) == 3
     assert scheduler.complete("r3", 3.0, 5, None) == ()
     assert sum(len(one.ttft_seconds) for one in scheduler.take_records(9.0, final=True).loads) == 3
+
+
+def test_what_was_computed_in_vain_stays_cached_where_it_was() -> None:
+    blocks = (1, 2, 3)
+    scheduler = split_scheduler("AfterPrefill")
+    for number in range(3):
+        scheduler.submit(request(f"r{number}"), 0.0)
+        scheduler.prefilled(f"r{number}", 1.0)
+    scheduler.submit(request("r3", 1_600, blocks=blocks), 1.0)
+    assert refusals(scheduler.prefilled("r3", 2.0))
+    for number in range(3):
+        scheduler.first_token(f"r{number}", 2.5)
+        scheduler.complete(f"r{number}", 3.0, 5, None)
+    (again,) = dispatches(scheduler.submit(request("r4", 1_600, blocks=blocks), 4.0))
+    assert again.hit_tokens == 3 * 512
+    counted = scheduler.take_records(9.0, final=True).rejections
+    assert [(one.reason, one.count, one.status) for one in counted] == [(RejectionReason.AFTER_PREFILL, 1, 429)]
+
+
+def test_an_instance_of_both_roles_is_not_asked_again() -> None:
+    pool = table(1, window=0, rejection=EarlyRejectionFacts(mode="AfterPrefill"), decode_base_seconds=0.2)
+    scheduler = PoolScheduler(pool, "router-0", 1)
+    for number in range(3):
+        scheduler.submit(request(f"r{number}"), 0.0)
+    assert not any(refusals(scheduler.first_token(f"r{number}", 1.0)) for number in range(3))
 
 
 def test_early_rejection_refuses_the_same_request_before_its_prefill() -> None:
@@ -233,6 +258,17 @@ def test_decode_times_the_table_does_not_tell_are_learnt_under_prediction() -> N
     scheduler.first_token("first", LATER)
     (refusal,) = refusals(scheduler.submit(request("second", at=LATER), LATER))
     assert refusal.reason is RejectionReason.DECODE_OVERLOADED
+
+
+def test_the_baseline_learns_decode_times_that_the_table_does_not_tell() -> None:
+    split = [entry("p", role=Role.PREFILL), entry("d", role=Role.DECODE)]
+    scheduler = learner(0.2, mode="AfterPrefill", instances=split)  # twice the SLO
+    for name in ("first", "second"):
+        assert dispatches(scheduler.submit(request(name, at=LATER), LATER)), "nobody is refused at arrival for decodes"
+    assert scheduler.prefilled("first", LATER + 1) == (), "an idle instance takes one whatever was learnt"
+    (refusal,) = refusals(scheduler.prefilled("second", LATER + 1))
+    assert (refusal.reason, refusal.status) == (RejectionReason.AFTER_PREFILL, 429)
+    assert scheduler.discrepancies() == ()
 
 
 @pytest.mark.parametrize("mode", ["Load", "Predicted"])

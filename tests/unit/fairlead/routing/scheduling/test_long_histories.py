@@ -266,7 +266,13 @@ class History:
             assert rejection.retry_after_seconds >= 1
 
 
-CONTENDED = {RejectionReason.PREDICTED_TTFT, RejectionReason.DECODE_OVERLOADED, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT}
+CONTENDED = {
+    RejectionReason.PREDICTED_TTFT,
+    RejectionReason.DECODE_OVERLOADED,
+    RejectionReason.AFTER_PREFILL,
+    RejectionReason.QUEUE_FULL,
+    RejectionReason.QUEUE_TIMEOUT,
+}
 
 
 @cache
