@@ -171,12 +171,22 @@ def test_a_shorter_prefill_that_comes_during_a_rest_goes_first_and_sooner() -> N
 
 
 def test_while_the_pool_has_time_nobody_becomes_late_for_a_rest_and_beyond_it_rests_are_kept() -> None:
-    """Due at 5.9, and 4.8 s long: it would rest until 3.06."""
+    """Due at 5.9, and 3.4 s long: it would rest until 2.46, and a quarter of the target, 1.22 s, is left to 1.28."""
     for calm, sent in ((True, "urgent"), (False, None)):
-        waiting = resting(calm, ("urgent", 4.8))
-        assert waiting.take(1.04) is None
-        assert waiting.take(1.06) == sent
+        waiting = resting(calm, ("urgent", 3.4))
+        assert waiting.take(1.22) is None
+        assert waiting.take(1.23) == sent, "at the last look before"
         assert waiting.late == []
+
+
+def test_a_rest_ends_early_when_those_in_line_would_be_in_time_only_just() -> None:
+    """Two of 2.2 s. The second would be done half a second before it is due, which is less than a quarter of the
+    target.
+    """
+    waiting = resting(True, ("first", 2.2))
+    assert waiting.take(1.45) is None, "alone it rests until 1.94"
+    waiting.add("second", 2.2, at=1.45)
+    assert waiting.take(1.45) == "first"
 
 
 def test_late_requests_keep_rests_unless_the_pool_is_calm() -> None:
