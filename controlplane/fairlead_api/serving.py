@@ -58,7 +58,7 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
     """
     if settings.auth_mode == "none" and not place.host.startswith(_LOOPBACK):
         raise InvalidInput("FAIRLEAD_AUTH_MODE", "none", f"listen on 127.0.0.1 instead of --host {place.host}, or write bootstrap")
-    _await_database(settings.database_url, place.wait_for_database)
+    await_database(settings.database_url, place.wait_for_database)
     if settings.migrate:
         upgrade(settings.database_url)
     listener = bind("--host/--port", place.host, place.port)
@@ -80,7 +80,8 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
         sys.exit(1)
 
 
-def _await_database(url: str, seconds: float) -> None:
+def await_database(url: str, seconds: float) -> None:
+    """Return once the database takes a connection. Raises DatabaseAway after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -17,6 +17,8 @@ MOST_DAYS = 36_500
 """Longest retention: a hundred years, which counts as for ever."""
 
 DATABASE_SCHEME = "postgresql+psycopg://"
+_OTHER_SCHEMES = ("postgresql://", "postgres://")
+"""The schemes that libpq knows, which secrets of Postgres operators and providers have."""
 
 
 DATABASE_URL = variable(
@@ -31,6 +33,7 @@ class DatabaseSettings:
     """The settings that migrations need."""
 
     url: str = field(repr=False, metadata=DATABASE_URL)
+    logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
 
 class BootstrapToken(NamedTuple):
@@ -141,6 +144,8 @@ def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
 
 
 def _database_url(text: str) -> str:
+    for scheme in _OTHER_SCHEMES:
+        text = DATABASE_SCHEME + text.removeprefix(scheme) if text.startswith(scheme) else text
     if not text.startswith(DATABASE_SCHEME):
         head, at, tail = text.rpartition("@")
         shown = f"…@{tail}" if at and ":" in head else text  # never the password: this is printed

@@ -1,0 +1,34 @@
+"""Brings the database's schema up to date and ends: `python -m fairlead_api.migrating`, before newer processes start.
+
+The control API does the same at its start unless FAIRLEAD_MIGRATE=0.
+"""
+
+from collections.abc import Mapping
+
+import click
+
+from fairlead_api.serving import await_database
+from fairlead_api.settings import DatabaseSettings
+from fairlead_api.store.upgrading import heads, upgrade
+from fairlead_process.environment import read
+from fairlead_process.starting import begin, one_line_errors
+
+
+def read_settings(environment: Mapping[str, str]) -> DatabaseSettings:
+    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    return read(DatabaseSettings, environment)
+
+
+@click.command()
+@click.option("--wait-for-database", default=60.0, show_default=True, help="Seconds to wait for the database.")
+def main(wait_for_database: float) -> None:
+    """Migrate the database. Safe to repeat; waits while another process does so."""
+    with one_line_errors("migrations"):
+        settings = begin(read_settings)
+        await_database(settings.url, wait_for_database)
+        upgrade(settings.url)
+        click.echo(f"the database is at {heads()}")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m fairlead_api.migrating")
