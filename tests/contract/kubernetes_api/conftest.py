@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from fairlead_sandbox.kubernetes_api.serving.server import RunningServer, running_server
+from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
+from fairlead_testing.running.kubernetes_api import serving
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 WIDGETS = {
@@ -96,31 +94,6 @@ WIDGETS = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with serving(tmp_path_factory.mktemp("kubernetes")) as found:
         yield found
-
-
-@contextmanager
-def serving(state: Path, *, node_grace_seconds: float = 10.0) -> Iterator[RunningServer]:
-    """Run a server on a thread of its own."""
-    ready = threading.Event()
-    found: list[RunningServer] = []
-    stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    async def serve() -> None:
-        stop = asyncio.Event()
-        async with running_server(state, node_grace_seconds=node_grace_seconds) as running:
-            found.append(running)
-            stops.append((asyncio.get_running_loop(), stop))
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
-    thread.start()
-    assert ready.wait(PATIENCE_SECONDS), "the server did not come up"
-    yield found[0]
-    loop, stop = stops[0]
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive(), "the server did not stop"
 
 
 def client_of(server: RunningServer) -> httpx.Client:

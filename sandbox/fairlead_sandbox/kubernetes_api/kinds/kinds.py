@@ -120,6 +120,12 @@ _SELECTABLE: Mapping[str, tuple[str, ...]] = {
 }
 _SCALE = ScalePaths(spec_replicas=".spec.replicas", status_replicas=".status.replicas", selector=".spec.selector")
 
+_FURTHER: Mapping[str, tuple[str, ...]] = {
+    "pods": ("binding", "eviction", "log"),
+    "namespaces": ("finalize",),
+    "serviceaccounts": ("token",),
+}
+
 # group, version, kind, plural, namespaced, short names, categories, flags.
 # Flags: s = status subresource, g = generation, x = scale subresource, c = create only.
 _TABLE: tuple[tuple[str, str, str, str, bool, str, str, str], ...] = (
@@ -137,11 +143,13 @@ _TABLE: tuple[tuple[str, str, str, str, bool, str, str, str], ...] = (
     ("apps", "v1", "StatefulSet", "statefulsets", True, "sts", "all", "sgx"),
     ("apps", "v1", "DaemonSet", "daemonsets", True, "ds", "all", "sg"),
     ("apps", "v1", "ControllerRevision", "controllerrevisions", True, "", "", ""),
+    ("batch", "v1", "Job", "jobs", True, "", "all", "sg"),
     ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, "pdb", "", "sg"),
     ("coordination.k8s.io", "v1", "Lease", "leases", True, "", "", ""),
     ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, "", "", "g"),
     ("events.k8s.io", "v1", "Event", "events", True, "ev", "", ""),
     ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, "netpol", "", "g"),
+    ("networking.k8s.io", "v1", "Ingress", "ingresses", True, "ing", "", "sg"),
     ("rbac.authorization.k8s.io", "v1", "Role", "roles", True, "", "", ""),
     ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", True, "", "", ""),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, "", "", ""),
@@ -182,7 +190,7 @@ def _builtin(group: str, version: str, kind: str, plural: str, namespaced: bool,
         scale=_SCALE if "x" in flags else None,
         selectable_fields=_SELECTABLE.get(plural, ()) if not (kind == "Event" and group) else (),
         verbs=CREATE_ONLY if "c" in flags else ALL_VERBS,
-        subresources={"pods": ("binding", "eviction", "log"), "namespaces": ("finalize",)}.get(plural, ()),
+        subresources=_FURTHER.get(plural, ()),
         stored_in="events" if kind == "Event" else "",
         storage_version=version,
     )

@@ -35,6 +35,7 @@ ROOTS = (
     "V1StatefulSet",
     "V1DaemonSet",
     "V1ControllerRevision",
+    "V1Job",
     "V1Node",
     "V1Role",
     "V1RoleBinding",
@@ -47,6 +48,7 @@ ROOTS = (
     "V1TokenReview",
     "V1PriorityClass",
     "V1NetworkPolicy",
+    "V1Ingress",
     "V1CustomResourceDefinition",
     "V1Scale",
     "V1DeleteOptions",
@@ -99,7 +101,7 @@ QUANTITIES = {"limits", "requests", "capacity", "allocatable", "overhead", "size
 NUMBERS_OR_NAMES = {"port", "targetPort", "minAvailable", "maxUnavailable", "maxSurge"}
 """Fields that the models call `object` and the API calls IntOrString."""
 
-_MODEL = re.compile(r"^([A-Z][a-z]+)?V1([A-Z].*)$")
+_MODEL = re.compile(r"^([A-Z][a-z]+)?V(1(?:alpha\d+|beta\d+)?)([A-Z].*)$")
 _LIST = re.compile(r"^List\[(.+)\]$")
 _MAP = re.compile(r"^Dict\[str, (.+)\]$")
 _SCALARS: dict[str, dict[str, Any]] = {
@@ -116,8 +118,8 @@ _SCALARS: dict[str, dict[str, Any]] = {
 def definition_name(model: str) -> str:
     """`V1Pod` → `io.k8s.api.v1.Pod`; the two Event kinds keep their groups apart."""
     if found := _MODEL.match(model):
-        return f"io.k8s.api.{found[1].lower() + '.' if found[1] else ''}v1.{found[2]}"
-    raise ValueError(f"model {model!r} is not of version 1; teach definition_name its name")
+        return f"io.k8s.api.{found[1].lower() + '.' if found[1] else ''}v{found[2]}.{found[3]}"
+    raise ValueError(f"model {model!r} has another kind of name; teach definition_name its name")
 
 
 def build_schemas() -> dict[str, Any]:

@@ -28,12 +28,17 @@ _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One account; all are allowed everything."""
+    """One account.
+
+    Those of the sandbox's own are allowed everything, so that nothing in it waits for a role; `obeys_rbac` are service
+    accounts, which may do what roles grant them.
+    """
 
     name: str
     username: str
     groups: tuple[str, ...]
     token: str
+    obeys_rbac: bool = False
 
     def as_user(self) -> Object:
         return {"username": self.username, "uid": self.name, "groups": list(self.groups)}

@@ -25,6 +25,7 @@ _FURTHER: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "binding": ("", "v1", "Binding", ("create",)),
     "finalize": ("", "v1", "Namespace", ("update",)),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
 }
 
 

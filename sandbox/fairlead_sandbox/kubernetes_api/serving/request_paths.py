@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aiohttp import web
+
 from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.kinds.registry import Registry
 from fairlead_sandbox.kubernetes_api.objects.errors import NotFound
+from fairlead_sandbox.kubernetes_api.serving.exchanges import is_true
+from fairlead_sandbox.kubernetes_api.serving.rbac import Wish
 
 NO_SUCH_RESOURCE = "the server could not find the requested resource"
 
@@ -49,3 +53,27 @@ def _split(parts: list[str]) -> tuple[str, str, list[str]]:
     if parts[:1] == ["apis"] and len(parts) > 2:
         return parts[1], parts[2], parts[3:]
     raise NotFound(NO_SUCH_RESOURCE)
+
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_APPLY = "application/apply-patch"
+
+
+def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wish]:
+    """What the request needs rights for: applying an object that is not there also needs the right to create it."""
+    verbs = [_VERBS.get(request.method, "get")]
+    if verbs == ["get"]:
+        watches = is_true(request.query.get("watch"))
+        verbs = ["watch" if watches else "get" if target.name else "list"]
+    if verbs == ["delete"] and not target.name:
+        verbs = ["deletecollection"]
+    if not exists and target.name and not target.subresource and (request.method == "PUT" or request.content_type.startswith(_APPLY)):
+        verbs.append("create")
+    resource = f"{target.kind.plural}/{target.subresource}" if target.subresource else target.kind.plural
+    name = target.name
+    return [Wish(verb=verb, group=target.kind.group, resource=resource, namespace=_namespace(target), name=name) for verb in verbs]
+
+
+def _namespace(target: Target) -> str:
+    """A Namespace is judged within itself, as the real server does."""
+    return target.name if target.kind.plural == "namespaces" and not target.kind.group else target.namespace

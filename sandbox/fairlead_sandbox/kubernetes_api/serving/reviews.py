@@ -1,45 +1,69 @@
-"""Answers access and token reviews: who the caller is, what it may do, and whose a token is.
-
-Every account may do everything.
-"""
+"""Answers access and token reviews: who the caller is, what it may do, and whose a token is."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.errors import Invalid, required_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object
 from fairlead_sandbox.kubernetes_api.serving.accounts import Account, Accounts
+from fairlead_sandbox.kubernetes_api.serving.rbac import Rbac, Wish
 
-REASON = "every sandbox account is allowed everything"
+REASON = "every account of the sandbox's own is allowed everything"
 
 
-def answer_review(kind: ResourceKind, review: Object, caller: Account, accounts: Accounts) -> Object:
+def answer_review(
+    kind: ResourceKind, review: Object, caller: Account, accounts: Accounts, authenticate: Callable[[str], Account | None], rbac: Rbac
+) -> Object:
     """Return the review with its status filled in. Raises Invalid when it asks nothing."""
     spec = review.get("spec", {})
     match kind.kind:
         case "SelfSubjectAccessReview":
             _require_question(kind, spec)
-            status: Object = {"allowed": True, "reason": REASON}
+            status: Object = _verdict(rbac, caller, spec)
         case "SubjectAccessReview":
             _require_question(kind, spec)
-            known = spec.get("user") in {account.username for account in accounts.all()}
-            status = {"allowed": known, "reason": REASON if known else f"no account has the username {spec.get('user')!r}"}
+            asked = _account_named(str(spec.get("user", "")), tuple(spec.get("groups") or ()), accounts)
+            status = _verdict(rbac, asked, spec)
         case "SelfSubjectRulesReview":
-            status = {
-                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-                "incomplete": False,
-            }
+            everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+            rules = list(rbac.rules(caller, spec.get("namespace", ""))) if caller.obeys_rbac else [everything]
+            beyond = [] if caller.obeys_rbac else [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+            status = {"resourceRules": rules, "nonResourceRules": beyond, "incomplete": False}
         case "SelfSubjectReview":
             status = {"userInfo": caller.as_user()}
         case _:
-            account = accounts.authenticate(spec.get("token", ""))
+            account = authenticate(spec.get("token", ""))
             status = {"authenticated": False, "error": "the token belongs to no account"}
             if account is not None:
                 status = {"authenticated": True, "user": account.as_user()}
                 if audiences := spec.get("audiences"):
                     status["audiences"] = audiences
     return {**review, "status": status}
+
+
+def _account_named(username: str, groups: tuple[str, ...], accounts: Accounts) -> Account:
+    """One of the sandbox's own accounts by its username, else somebody whom only roles can allow anything."""
+    found = next((account for account in accounts.all() if account.username == username), None)
+    return found or Account(name="", username=username, groups=groups, token="", obeys_rbac=True)
+
+
+def _verdict(rbac: Rbac, account: Account, spec: Object) -> Object:
+    if not account.obeys_rbac:
+        return {"allowed": True, "reason": REASON}
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        return {"allowed": False}
+    resource = "/".join(filter(None, (asked.get("resource", ""), asked.get("subresource", ""))))
+    wish = Wish(
+        verb=asked.get("verb", ""),
+        group=asked.get("group", ""),
+        resource=resource,
+        namespace=asked.get("namespace", ""),
+        name=asked.get("name", ""),
+    )
+    return {"allowed": rbac.allows(account, wish)}
 
 
 def _require_question(kind: ResourceKind, spec: Object) -> None:

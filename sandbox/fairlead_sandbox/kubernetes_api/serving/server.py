@@ -32,8 +32,10 @@ from fairlead_sandbox.kubernetes_api.serving.exchanges import answer, error_answ
 from fairlead_sandbox.kubernetes_api.serving.logs import LogSource, file_log_source
 from fairlead_sandbox.kubernetes_api.serving.openapi import OpenApi
 from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
-from fairlead_sandbox.kubernetes_api.serving.request_paths import NO_SUCH_RESOURCE, resource_target
+from fairlead_sandbox.kubernetes_api.serving.rbac import Rbac
+from fairlead_sandbox.kubernetes_api.serving.request_paths import NO_SUCH_RESOURCE, Target, resource_target, wishes_of
 from fairlead_sandbox.kubernetes_api.serving.reviews import answer_review
+from fairlead_sandbox.kubernetes_api.serving.service_accounts import ServiceAccountTokens
 from fairlead_sandbox.kubernetes_api.serving.subresources import Subresources
 from fairlead_sandbox.kubernetes_api.storing.store import EventType, Store, StoredChange
 from fairlead_sandbox.kubernetes_api.writing.admitting import decode_object
@@ -69,10 +71,12 @@ class KubernetesApi:
             self.registry.define(stored.object)
         self.resources = Resources(self.store, self.registry, clock, randomness or random.SystemRandom())
         self.accounts = accounts
+        self.service_accounts = ServiceAccountTokens(state_dir / "service-account.key", self.store, clock)
+        self.rbac = Rbac(self.store)
         self.openapi = OpenApi(self.registry)
         self.endpoints = Endpoints(self.resources)
         source = log_source or file_log_source(state_dir / "logs", self._is_running)
-        self.subresources = Subresources(self.resources, self.endpoints, source)
+        self.subresources = Subresources(self.resources, self.endpoints, source, self.service_accounts)
         self.garbage = GarbageCollector(self.resources)
         self.disruption = DisruptionController(self.resources)
         self.lost_nodes = LostNodes(self.resources, node_grace_seconds)
@@ -94,6 +98,14 @@ class KubernetesApi:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.store.close()
+
+    def authenticate(self, token: str) -> Account | None:
+        """The account of a token: one of the server's own, or a service account."""
+        return self.accounts.authenticate(token) or self.service_accounts.authenticate(token)
+
+    def has(self, target: Target) -> bool:
+        """Whether the object that a URL names exists."""
+        return self.store.get(target.kind.storage, target.namespace, target.name) is not None
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         """Record the end of a background job; it is a bug, which the health endpoints report from then on."""
@@ -155,7 +167,7 @@ def _guard(api: KubernetesApi) -> Middleware:
             if request.path in _OPEN_PATHS:
                 return web.Response(text=api.failure or "ok", status=500 if api.failure else 200)
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-            account = api.accounts.authenticate(token.strip()) if scheme.lower() == "bearer" else None
+            account = api.authenticate(token.strip()) if scheme.lower() == "bearer" else None
             if account is None:
                 raise Unauthorized("Unauthorized")
             request[_ACCOUNT] = account
@@ -176,13 +188,17 @@ def _guard(api: KubernetesApi) -> Middleware:
 def _dispatcher(api: KubernetesApi) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def dispatch(request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"
+        account = request[_ACCOUNT]
         described = _describe(api, request, path)
         if described is not None:
+            api.rbac.require_description(account, path, request.method)
             if request.method not in {"GET", "HEAD"}:
                 raise not_allowed(request)
             return described
         target = resource_target(api.registry, path)
-        account = request[_ACCOUNT]
+        if account.obeys_rbac:
+            for wish in wishes_of(request, target, exists=api.has(target)):
+                api.rbac.require(account, wish)
         if target.subresource:
             return await api.subresources.serve(request, target, account)
         if target.name:
@@ -198,7 +214,8 @@ async def _review(api: KubernetesApi, request: web.Request, account: Account) ->
     kind = resource_target(api.registry, request.path).kind
     options = write_options(request, account.username)
     decoded = decode_object(kind, await read_body(request), options.field_validation)
-    return answer(answer_review(kind, decoded.object, account, api.accounts), status=201, warnings=decoded.warnings)
+    answered = answer_review(kind, decoded.object, account, api.accounts, api.authenticate, api.rbac)
+    return answer(answered, status=201, warnings=decoded.warnings)
 
 
 def _describe(api: KubernetesApi, request: web.Request, path: str) -> web.Response | None:

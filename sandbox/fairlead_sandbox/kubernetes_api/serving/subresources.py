@@ -1,4 +1,4 @@
-"""Subresources with special rules: scale, a pod's binding, eviction and log, and a namespace's finalize."""
+"""Subresources with special rules: scale, a pod's binding, eviction and log, a namespace's finalize, tokens."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fairlead_sandbox.kubernetes_api.serving.endpoints import Endpoints, not_all
 from fairlead_sandbox.kubernetes_api.serving.exchanges import answer, dry_run, is_true, raw_answer, read_body, write_options
 from fairlead_sandbox.kubernetes_api.serving.logs import LogSource
 from fairlead_sandbox.kubernetes_api.serving.request_paths import NO_SUCH_RESOURCE, Target
+from fairlead_sandbox.kubernetes_api.serving.service_accounts import ServiceAccountTokens
 from fairlead_sandbox.kubernetes_api.storing.representations import scale_of, set_replicas, to_external
 from fairlead_sandbox.kubernetes_api.writing.resources import SCALE, Resources, conflict
 
@@ -25,8 +26,9 @@ _UNSUPPORTED_LOG_OPTIONS = ("previous", "timestamps", "sinceSeconds", "sinceTime
 class Subresources:
     """Hands `…/<name>/<subresource>` to its handler."""
 
-    def __init__(self, resources: Resources, endpoints: Endpoints, log_source: LogSource) -> None:
+    def __init__(self, resources: Resources, endpoints: Endpoints, log_source: LogSource, service_accounts: ServiceAccountTokens) -> None:
         self._resources = resources
+        self._service_accounts = service_accounts
         self._endpoints = endpoints
         self._log_source = log_source
 
@@ -51,6 +53,8 @@ class Subresources:
                     return await self._bind(request, target)
                 case "finalize":
                     return await self._finalize(request, target)
+                case "token":
+                    return await self._token(request, target)
         if name in _STREAMING:
             raise NotImplementedHere(f"{kind.plural}/{name} is not supported by the sandbox; read logs, or use a real cluster")
         raise NotFound(NO_SUCH_RESOURCE)
@@ -127,6 +131,12 @@ class Subresources:
         if metadata.get("deletionTimestamp") and not finalizers and not metadata.get("finalizers"):
             return raw_answer(store.remove(target.kind.storage, "", target.name, item).body)
         return raw_answer(store.put(target.kind.storage, "", target.name, item).body)
+
+    async def _token(self, request: web.Request, target: Target) -> web.Response:
+        if request.method != "POST":
+            raise not_allowed(request)
+        stored = self._resources.require(target.kind, target.namespace, target.name)
+        return answer(self._service_accounts.answer(stored, await read_body(request) or {}), status=201)
 
     async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
         if request.method != "GET":

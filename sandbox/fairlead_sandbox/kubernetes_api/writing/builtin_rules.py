@@ -10,7 +10,7 @@ from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_valu
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
 from fairlead_sandbox.kubernetes_api.writing.pods import default_pod, initial_status, pod_faults
 from fairlead_sandbox.kubernetes_api.writing.services import default_service, service_faults
-from fairlead_sandbox.kubernetes_api.writing.workloads import default_workload, workload_faults
+from fairlead_sandbox.kubernetes_api.writing.workloads import default_job, default_workload, job_faults, workload_faults
 
 Siblings = Callable[[], Collection[Object]]
 """Returns the other objects of the same kind; called only by the kinds that need them."""
@@ -37,7 +37,7 @@ def first_status(item: Object) -> Object | None:
             return {"phase": "Active"}
         case "Service":
             return {"loadBalancer": {}}
-        case "Deployment" | "DaemonSet":
+        case "Deployment" | "DaemonSet" | "Job":
             return {}
         case "ReplicaSet" | "StatefulSet":
             return {"replicas": 0}
@@ -155,6 +155,7 @@ _DEFAULTS: Mapping[str, Callable[[Object], None]] = {
     "ReplicaSet": default_workload,
     "StatefulSet": default_workload,
     "DaemonSet": default_workload,
+    "Job": default_job,
     "Namespace": _default_namespace,
     "Secret": _default_secret,
     "PriorityClass": _default_priority_class,
@@ -169,6 +170,7 @@ _CHECKS: Mapping[str, Callable[[Object, Object | None], list[Cause]]] = {
     "ReplicaSet": workload_faults,
     "StatefulSet": workload_faults,
     "DaemonSet": workload_faults,
+    "Job": job_faults,
     "ControllerRevision": _revision_faults,
     "Service": service_faults,
     "ConfigMap": _data_faults,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fairlead_sandbox.kubernetes_api.objects.errors import Cause, duplicate_value, forbidden_value, not_supported, required_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
 
@@ -89,7 +91,8 @@ def qos_class(pod: Object) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def pod_spec_faults(spec: Object, path: str) -> list[Cause]:
+def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = ()) -> list[Cause]:
+    """Faults of a pod's spec at `path`. `further_volumes` come from elsewhere, such as a StatefulSet's claims."""
     causes: list[Cause] = []
     if not spec.get("containers"):
         causes.append(required_value(f"{path}.containers"))
@@ -106,7 +109,7 @@ def pod_spec_faults(spec: Object, path: str) -> list[Cause]:
                 causes.append(required_value(f"{at}.image"))
             if container.get("imagePullPolicy", "Always") not in _PULL_POLICIES:
                 causes.append(not_supported(f"{at}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES))
-    volumes = {volume.get("name") for volume in spec.get("volumes", ())}
+    volumes = {volume.get("name") for volume in spec.get("volumes", ())} | set(further_volumes)
     for index, container in enumerate(spec.get("containers", ())):
         for position, mount in enumerate(container.get("volumeMounts", ())):
             if mount.get("name") not in volumes:

@@ -1,12 +1,13 @@
-"""Deployments, ReplicaSets, StatefulSets and DaemonSets: defaults and checks. No controller acts on them here."""
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs: defaults and checks. No controller acts on them here."""
 
 from __future__ import annotations
 
-from fairlead_sandbox.kubernetes_api.objects.errors import Cause, invalid_value, required_value
+from fairlead_sandbox.kubernetes_api.objects.errors import Cause, invalid_value, not_supported, required_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
 from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
 from fairlead_sandbox.kubernetes_api.writing.pods import default_pod_spec, pod_spec_faults
 
+_ENDING_POLICIES = ("OnFailure", "Never")
 _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 
@@ -50,7 +51,27 @@ def workload_faults(item: Object, old: Object | None) -> list[Cause]:
     elif not selector_of_object(selector).matches(at_path(template, "metadata", "labels")):
         labels = at_path(template, "metadata", "labels", default={})
         causes.append(invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
-    causes += pod_spec_faults(template.get("spec", {}), "spec.template.spec")
+    claimed = [claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", ())]
+    causes += pod_spec_faults(template.get("spec", {}), "spec.template.spec", claimed)
     if old is not None and at_path(old, "spec", "selector") != selector:
         causes.append(invalid_value("spec.selector", selector, "field is immutable"))
+    return causes
+
+
+def default_job(item: Object) -> None:
+    spec = item.setdefault("spec", {})
+    for name, value in (("completions", 1), ("parallelism", 1), ("backoffLimit", 6), ("completionMode", "NonIndexed"), ("suspend", False)):
+        spec.setdefault(name, value)
+    if isinstance(pod_spec := at_path(spec, "template", "spec"), dict):
+        default_pod_spec(pod_spec)
+
+
+def job_faults(item: Object, old: Object | None) -> list[Cause]:
+    spec = item.get("spec", {})
+    pod_spec = at_path(spec, "template", "spec", default={})
+    causes = pod_spec_faults(pod_spec, "spec.template.spec")
+    if (policy := pod_spec.get("restartPolicy")) not in _ENDING_POLICIES:
+        causes.append(not_supported("spec.template.spec.restartPolicy", policy, _ENDING_POLICIES))
+    if old is not None and at_path(old, "spec", "template") != spec.get("template"):
+        causes.append(invalid_value("spec.template", spec.get("template"), "field is immutable"))
     return causes
