@@ -21,6 +21,7 @@ test: .venv/ready ## set everything up and pass every test
 
 test-cluster: .venv/ready ## the operator's and the acceptance tests on the cluster that KUBECONFIG=<file> names; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
+	@scripts/ensure-helm.sh
 	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/contract/crds $(ARGS)
 	FAIRLEAD_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/e2e/sandbox $(ARGS)
 
@@ -36,6 +37,7 @@ coverage: .venv/ready ## which lines and branches those tests reach; sorted, the
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
+	@scripts/ensure-helm.sh
 	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
@@ -62,9 +64,10 @@ layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
 guard: ## no module beside the packages: operator/*.py would break the interpreter itself
 	@! ls {core,controlplane,operator,router,simulator,webui,cli,host,sandbox}/*.py 2>/dev/null
 
-generate: .venv/ready ## write the generated files: CRDs, OpenAPI, settings
+generate: .venv/ready ## write the generated files: CRDs, OpenAPI, settings, the chart's copies
 	$(BIN)/python scripts/generate_crds.py
 	$(BIN)/python scripts/generate_settings.py
+	$(BIN)/python scripts/generate_chart.py
 	$(BIN)/python -m fairlead_api.openapi docs/openapi.json
 
 clean: ## remove the environment and the sandbox's state

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from fairlead_testing.fakes.system_api import running_fake_system_api
+from fairlead_testing.running.chart import apply_rights, rights_of
+from fairlead_testing.running.helm import helm_is_installed
+from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
@@ -25,11 +28,24 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield path
 
 
+@pytest.fixture(scope="session")
+def operators_kubeconfig(kubeconfig: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The operator's own: by it, it is the chart's service account and has the chart's rights, and no others.
+
+    The administrator's where Helm's library, which renders them, cannot be installed.
+    """
+    if not helm_is_installed():
+        return kubeconfig
+    folder = tmp_path_factory.mktemp("rights")
+    apply_rights(KubernetesClient.of(kubeconfig), rights_of("operator", folder))
+    return str(service_account_kubeconfig(kubeconfig, "default", "test-fairlead-operator", folder))
+
+
 @pytest.fixture
-def stage(kubeconfig: str, tmp_path: Path) -> Iterator[Stage]:
+def stage(kubeconfig: str, operators_kubeconfig: str, tmp_path: Path) -> Iterator[Stage]:
     client = KubernetesClient.of(kubeconfig)
     with running_fake_system_api() as api, running_pod_phases(client) as phases:
-        operator = OperatorProcess(kubeconfig=kubeconfig, api_url=api.url, log=tmp_path / "operator.log")
+        operator = OperatorProcess(kubeconfig=operators_kubeconfig, api_url=api.url, log=tmp_path / "operator.log")
         operator.start()
         stage = Stage(client=client, api=api, phases=phases, operator=operator)
         try:

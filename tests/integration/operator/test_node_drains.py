@@ -28,7 +28,9 @@ def node(stage: Stage) -> Iterator[str]:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
-def test_kubectl_drains_a_node_and_the_instances_it_evicts_are_drained_and_replaced(stage: Stage, node: str, tmp_path: Path) -> None:
+def test_kubectl_drains_a_node_and_the_instances_it_evicts_are_drained_and_replaced(
+    stage: Stage, node: str, kubeconfig: str, tmp_path: Path
+) -> None:
     stage.apply("housed", replicas=3, routing={"warming": {"duration": "0s"}})
     stage.settle("housed", 3)
     *leaving, staying = sorted(stage.names("housed"))
@@ -44,7 +46,7 @@ def test_kubectl_drains_a_node_and_the_instances_it_evicts_are_drained_and_repla
         pods = [pod for pod in stage.pods("housed") if not pod["metadata"].get("deletionTimestamp")]
         return sum(1 for pod in pods if (pod.get("status") or {}).get("podIP"))
 
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": stage.operator.kubeconfig}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": kubeconfig}
     with (tmp_path / "kubectl.log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen([str(KUBECTL), "drain", node, "--timeout=240s"], env=environment, stdout=log, stderr=subprocess.STDOUT)
         fewest = 3

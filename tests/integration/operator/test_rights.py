@@ -1,12 +1,12 @@
-"""The rights of the manifests in deploy/ are those the operator and the control API ask for, no fewer and no more; and
-the operator starts when the API comes back.
+"""The rights that the chart gives operator and control API are those they ask for, no fewer and no more; and the
+operator starts when the API comes back.
 """
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
@@ -16,10 +16,13 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_testing.fakes.system_api import running_fake_system_api
-from fairlead_testing.running.operator_process import ROLES, ROOT, OperatorProcess, Stage, eventually, health
+from fairlead_testing.running.chart import rights_of
+from fairlead_testing.running.helm import Document
+from fairlead_testing.running.operator_process import ROLES, OperatorProcess, Stage, eventually, health
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from fairlead_testing.worlds.chart_values import EXTERNAL, merged
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -29,10 +32,9 @@ PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
-def granted(manifest: str = "operator-rbac.yaml") -> set[Right]:
-    """All rights of all roles in the manifest."""
-    documents = yaml.safe_load_all((ROOT / "deploy" / manifest).read_text(encoding="utf-8"))
-    rules = [rule for document in documents if document["kind"] in {"Role", "ClusterRole"} for rule in document["rules"]]
+def granted(rights: list[Document]) -> set[Right]:
+    """All rights of all roles."""
+    rules = [rule for document in rights if document["kind"] in {"Role", "ClusterRole"} for rule in document["rules"]]
     return {
         (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
     }
@@ -114,20 +116,22 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
         eventually(lambda one=one: stage.pool(one) is None, "the pool is gone")  # type: ignore[misc]
 
 
-def test_the_operator_asks_for_exactly_the_rights_of_the_manifest(proxied: tuple[Stage, RecordingProxy]) -> None:
+def test_the_operator_asks_for_exactly_the_rights_that_it_has(proxied: tuple[Stage, RecordingProxy], tmp_path: Path) -> None:
     stage, proxy = proxied
+    rights = granted(rights_of("operator", tmp_path))
     stage.client.session.delete(f"{stage.client.server}{LEASES}/fairlead-operator", timeout=PATIENCE_SECONDS)
     proxy.start()
     stage.operator.start()
     live_a_whole_life(stage, "righteous")
-    assert proxy.asked == granted() - {FINALIZERS}
+    assert proxy.asked == rights - {FINALIZERS}
     assert PoolIdentity(namespace="n", name="p", uid="u").owner_reference()["blockOwnerDeletion"] is True, (
         "what the finalizers right is for"
     )
-    assert FINALIZERS in granted()
+    assert FINALIZERS in rights
 
 
-async def test_the_control_api_asks_for_exactly_the_rights_of_its_manifest(kubeconfig: str, tmp_path: Path) -> None:
+async def test_the_control_api_asks_for_exactly_the_rights_that_it_has(kubeconfig: str, tmp_path: Path) -> None:
+    rights = await asyncio.to_thread(rights_of, "api", tmp_path)
     with recording_proxy(KubernetesClient.of(kubeconfig), tmp_path) as proxy:
         proxy.start()
         cluster = KubernetesCluster(str(proxy.kubeconfig))
@@ -139,18 +143,21 @@ async def test_the_control_api_asks_for_exactly_the_rights_of_its_manifest(kubec
                 await cluster.patch(target, {}, "1", {}, dry_run=True)
         assert await cluster.revisions(PoolKey(namespace="default", name="nobody")) == []
         await cluster.close()
-        assert proxy.asked == granted("control-api-rbac.yaml")
+        assert proxy.asked == granted(rights)
 
 
-def test_limited_to_a_namespace_it_asks_for_nothing_outside_and_begins_at_once(proxied: tuple[Stage, RecordingProxy]) -> None:
+def test_limited_to_a_namespace_it_asks_for_exactly_the_rights_there_and_begins_at_once(
+    proxied: tuple[Stage, RecordingProxy], tmp_path: Path
+) -> None:
     stage, proxy = proxied
+    limited = rights_of("operator", tmp_path, values=merged(EXTERNAL, {"operator": {"watchNamespaces": ["default"]}}))
+    assert {document["kind"] for document in limited} == {"ServiceAccount", "Role", "RoleBinding"}
     proxy.start()
     stage.operator.settings["FAIRLEAD_WATCH_NAMESPACES"] = "default"
     stage.operator.start()
     live_a_whole_life(stage, "limited")
-    assert proxy.asked - {("coordination.k8s.io", "leases", "create")} == {
-        right for right in granted() if right[:2] != DEFINITIONS and right not in {FINALIZERS, ("coordination.k8s.io", "leases", "create")}
-    }
+    taken = {("coordination.k8s.io", "leases", "create")}  # only the first time
+    assert proxy.asked - taken == granted(limited) - {FINALIZERS} - taken
 
 
 def test_without_the_right_to_list_definitions_it_works_and_says_so_once(proxied: tuple[Stage, RecordingProxy]) -> None:

@@ -30,7 +30,7 @@ def test_the_page_is_what_the_settings_say() -> None:
 
 def test_every_variable_named_anywhere_in_code_or_documents_exists() -> None:
     known = names(*SETTINGS) | OF_COMMANDS
-    folders = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "docs", "deploy")
+    folders = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "docs", "helm")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".yaml", ".html"}]
     files += [ROOT / "README.md"]
     named = {

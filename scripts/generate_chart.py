@@ -1,0 +1,96 @@
+"""Write the chart's copies of what has its home elsewhere: the CRDs of `crds/`, and in values.schema.json the variables
+of each process's `settings`. `--check` writes nothing and says what is out of date.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairlead_host.settings import HostSettings
+from fairlead_operator.settings import OperatorSettings
+from fairlead_process.environment import Variable, variables
+from fairlead_process.kinds import Choice, Number, Switch, Whole
+from fairlead_process.logs import LogSettings
+from fairlead_process.starting import FaultSettings
+from fairlead_router.settings import RouterSettings
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "helm" / "fairlead"
+
+PROCESSES: dict[str, type[Any]] = {"router": RouterSettings, "api": HostSettings, "operator": OperatorSettings}
+
+SET_BY_THE_CHART = {
+    "router": {
+        "FAIRLEAD_API_URL", "FAIRLEAD_API_TOKEN", "FAIRLEAD_ROUTER_ID", "FAIRLEAD_SPOOL_DIR", "FAIRLEAD_SHUTDOWN_SECONDS",
+        "FAIRLEAD_GATEWAY_KEYS", "FAIRLEAD_GATEWAY_KEYS_FILE",
+    },
+    "api": {
+        "FAIRLEAD_DATABASE_URL", "FAIRLEAD_BOOTSTRAP_TOKENS", "FAIRLEAD_MIGRATE", "FAIRLEAD_WEB", "FAIRLEAD_PUBLIC_URL",
+        "FAIRLEAD_AUTH_MODE", "KUBECONFIG",
+    },
+    "operator": {
+        "FAIRLEAD_API_URL", "FAIRLEAD_API_TOKEN", "FAIRLEAD_OPERATOR_IDENTITY", "FAIRLEAD_OPERATOR_LEASE_NAMESPACE",
+        "FAIRLEAD_OPERATOR_HEALTH_HOST", "FAIRLEAD_OPERATOR_HEALTH_PORT", "FAIRLEAD_WATCH_NAMESPACES", "FAIRLEAD_ENGINE_IMAGE",
+        "KUBECONFIG",
+    },
+}  # fmt: skip
+"""Variables that follow from other values, or that have no use in a pod."""
+
+
+def settings_schema(process: str) -> dict[str, Any]:
+    """JSON Schema of a process's `settings`: further variables and their values."""
+    everywhere = {found.name for found, _ in variables(LogSettings)}
+    found = [one for settings in (PROCESSES[process], FaultSettings) for one, _ in variables(settings)]
+    properties = {one.name: _value_schema(one) for one in found if one.name not in everywhere | SET_BY_THE_CHART[process]}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _value_schema(found: Variable) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": found.meaning}
+    match found.kind:
+        case Switch():
+            return described | {"enum": ["0", "1", 0, 1]}
+        case Choice():
+            return described | {"enum": list(found.kind.words)}
+        case Whole():
+            return described | {"type": "integer", "minimum": found.kind.least} | _most(found.kind.most)
+        case Number():
+            least = {"exclusiveMinimum" if found.kind.above else "minimum": found.kind.least}
+            return described | {"type": "number"} | least | _most(found.kind.most)
+    return described | {"type": "string", "minLength": 1}
+
+
+def _most(most: float | None) -> dict[str, Any]:
+    return {} if most is None else {"maximum": most}
+
+
+def rendered() -> dict[Path, str]:
+    """File → content, for every generated file."""
+    files = {CHART / "files" / "crds" / path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "crds").glob("*.yaml"))}
+    schema = CHART / "values.schema.json"
+    document = json.loads(schema.read_text(encoding="utf-8"))
+    for process in PROCESSES:
+        document["$defs"][f"{process}Settings"] = settings_schema(process)
+    return {**files, schema: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}
+
+
+def main() -> int:
+    """Exit code 1 when `--check` finds a difference."""
+    wanted = rendered()
+    gone = set((CHART / "files" / "crds").glob("*")) - set(wanted)
+    stale = [path for path, content in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != content]
+    if "--check" in sys.argv[1:]:
+        for path in [*stale, *gone]:
+            print(f"{path.relative_to(ROOT)} is out of date; run make generate")
+        return int(bool(stale or gone))
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path], encoding="utf-8")
+    for path in gone:
+        path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Each process takes its command and its environment as the chart renders them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from fairlead_api import migrating
+from fairlead_api.settings import DatabaseSettings, parse_bootstrap_tokens
+from fairlead_cli.subcommands import SUBCOMMANDS
+from fairlead_host.settings import HostSettings
+from fairlead_host.settings import read_settings as read_host_settings
+from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.settings import read_settings as read_operator_settings
+from fairlead_process.environment import names, unread
+from fairlead_process.starting import FaultSettings
+from fairlead_router.settings import RouterSettings
+from fairlead_router.settings import read_settings as read_router_settings
+from fairlead_sandbox.kubelet.expansion import expand
+from fairlead_testing.running.chart import Render
+from fairlead_testing.running.helm import Document, Release
+from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, merged
+
+SECRET = "a-secret-of-at-least-16-characters"
+URL = "postgresql://app:p%40ss@db-rw.data:5432/app"
+READERS: dict[str, tuple[Callable[[Mapping[str, str]], Any], type[Any]]] = {
+    "router": (read_router_settings, RouterSettings),
+    "api": (read_host_settings, HostSettings),
+    "operator": (read_operator_settings, OperatorSettings),
+    "migrations": (migrating.read_settings, DatabaseSettings),
+}
+
+
+def container(release: Release, process: str) -> Document:
+    """The only container of a process's pods."""
+    for document in release.every():
+        if document["metadata"]["name"] == f"test-fairlead-{process}" and document["kind"] in {"Deployment", "StatefulSet", "Job"}:
+            (only,) = document["spec"]["template"]["spec"]["containers"]
+            found: Document = only
+            return found
+    raise AssertionError(f"no workload of {process}")
+
+
+def environment(found: Document, folder: Path) -> dict[str, str]:
+    """The variables as a kubelet would set them. Paths of volumes are in `folder`."""
+    variables: dict[str, str] = {}
+    for one in found["env"]:
+        assert one["name"] not in variables, f"{one['name']} is set twice"
+        source = one.get("valueFrom", {})
+        if "secretKeyRef" in source:
+            value = URL if one["name"] == "FAIRLEAD_DATABASE_URL" else SECRET
+        elif "fieldRef" in source:
+            value = {"metadata.name": f"test-fairlead-{found['name']}-0", "metadata.namespace": "rendering"}[
+                source["fieldRef"]["fieldPath"]
+            ]
+        else:
+            value = expand(one["value"], variables)
+        if value.startswith("/"):
+            assert any(value.startswith(mount["mountPath"]) for mount in found["volumeMounts"]), f"{value} is on no volume"
+            value = str(folder / value.lstrip("/"))
+        variables[one["name"]] = value
+    return variables
+
+
+def settings_of(release: Release, process: str, folder: Path) -> Any:
+    """The process's own reading of what the chart sets; every variable is one that it has."""
+    keys = folder / "etc/fairlead/gateway-keys/keys"
+    keys.parent.mkdir(parents=True, exist_ok=True)
+    keys.write_text(f"{SECRET}\n", encoding="utf-8")
+    reader, known = READERS[process]
+    variables = environment(container(release, process), folder)
+    assert unread(variables, names(known, FaultSettings)) == {}
+    return reader(variables)
+
+
+@pytest.fixture(scope="module")
+def external(render: Render) -> Release:
+    return render(EXTERNAL)
+
+
+def test_the_router_keeps_its_name_and_its_spool_and_asks_for_keys(external: Release, tmp_path: Path) -> None:
+    settings = settings_of(external, "router", tmp_path)
+    assert settings.api_url == "http://test-fairlead-api:8080"
+    assert settings.router_id == "test-fairlead-router-0"
+    assert settings.gateway_keys == (SECRET,)
+    assert settings.spool_dir == tmp_path / "var/spool/fairlead"
+    assert settings.logs.format == "json"
+
+
+def test_without_keys_required_the_router_asks_for_none(render: Render, tmp_path: Path) -> None:
+    release = render(merged(EXTERNAL, {"gatewayKeys": {"required": False}}))
+    assert settings_of(release, "router", tmp_path).gateway_keys == ()
+
+
+def test_the_api_knows_the_tokens_of_the_others_and_leaves_migrations_to_the_job(external: Release, tmp_path: Path) -> None:
+    settings = settings_of(external, "api", tmp_path)
+    assert {(token.role, token.name) for token in settings.api.bootstrap_tokens} == {
+        ("system-operator", "operator"),
+        ("system-router", "test-fairlead-router"),
+        ("viewer", "metrics"),
+        ("admin", "admin"),
+    }
+    assert settings.api.database_url == URL.replace("postgresql://", "postgresql+psycopg://")
+    assert not settings.api.migrate
+    assert settings_of(external, "migrations", tmp_path).url == settings.api.database_url
+    assert settings.public_url == "http://localhost:8080"
+
+
+def test_the_routers_token_speaks_for_each_router(external: Release, tmp_path: Path) -> None:
+    router = environment(container(external, "router"), tmp_path)["FAIRLEAD_ROUTER_ID"]
+    tokens = parse_bootstrap_tokens(environment(container(external, "api"), tmp_path)["FAIRLEAD_BOOTSTRAP_TOKENS"])
+    (name,) = [token.name for token in tokens if token.role == "system-router"]
+    assert router.startswith(f"{name}-")
+
+
+def test_with_the_bundled_postgres_the_api_migrates_itself(render: Render, tmp_path: Path) -> None:
+    release = render(BUNDLED)
+    settings = settings_of(release, "api", tmp_path)
+    assert settings.api.migrate
+    assert settings.api.database_url == f"postgresql+psycopg://fairlead:{SECRET}@test-fairlead-postgres:5432/fairlead"
+    assert release.hooks == []
+
+
+def test_the_operator_holds_the_lease_by_its_pods_name_in_its_own_namespace(render: Render, tmp_path: Path) -> None:
+    release = render(merged(EXTERNAL, {"operator": {"watchNamespaces": ["rendering", "default"], "engineImage": "engine:1"}}))
+    settings = settings_of(release, "operator", tmp_path)
+    assert (settings.identity, settings.lease.namespace) == ("test-fairlead-operator-0", "rendering")
+    assert settings.namespaces == ("rendering", "default")
+    assert settings.engine_image == "engine:1"
+    assert settings.health_port == 8081
+
+
+OTHER_SETTINGS: dict[str, dict[str, Any]] = {
+    "router": {"FAIRLEAD_SPOOL_MAX_BYTES": 134217728, "FAIRLEAD_DECISION_SAMPLE_RATE": 0.25, "FAIRLEAD_TOTAL_TIMEOUT_SECONDS": 3600},
+    "api": {"FAIRLEAD_KEEP_HISTORY_DAYS": 36500, "FAIRLEAD_DEBUG": 1},
+    "operator": {"FAIRLEAD_OPERATOR_LEASE_SECONDS": 30, "FAIRLEAD_OPERATOR_RESYNC_SECONDS": 2.5},
+}
+
+
+def test_further_settings_reach_the_process_as_they_were_written(render: Render, tmp_path: Path) -> None:
+    release = render(merged(EVERYTHING, {process: {"settings": found} for process, found in OTHER_SETTINGS.items()}))
+    router, api, operator = (settings_of(release, process, tmp_path) for process in ("router", "api", "operator"))
+    assert (router.spool_max_bytes, router.decision_sample_rate, router.timeouts.total) == (134217728, 0.25, 3600)
+    assert api.api.retention.history_days == 36500
+    assert (operator.lease.seconds, operator.pace.settled) == (30, 2.5)
+    assert api.public_url == "https://ops.example.com/fairlead"
+
+
+@pytest.mark.parametrize("process", ["router", "api", "operator"])
+def test_the_command_is_one_that_fairlead_has(process: str, external: Release) -> None:
+    program, name, *options = container(external, process)["command"]
+    command = SUBCOMMANDS[name].load()
+    assert (program, name) == ("fairlead", process)
+    context = command.make_context(name, options)
+    assert context.params.get("host", "0.0.0.0") == "0.0.0.0"
+
+
+def test_the_migrations_command_is_one_that_the_api_has(external: Release) -> None:
+    python, flag, module, *options = container(external, "migrations")["command"]
+    assert (python, flag, module) == ("python", "-m", migrating.__name__)
+    assert isinstance(migrating.main, click.Command)
+    assert migrating.main.make_context(module, options).params == {"wait_for_database": 60.0}

@@ -1,0 +1,169 @@
+"""What the chart renders, by Helm itself: valid objects that fit each other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
+from fairlead_testing.running.chart import Render
+from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release
+from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, merged
+from fairlead_testing.worlds.pod_phases import KubernetesClient
+
+NAMESPACED = merged(EVERYTHING, {"operator": {"watchNamespaces": ["rendering", "default"]}})
+VARIANTS = {"bundled": BUNDLED, "external": EXTERNAL, "everything": EVERYTHING, "namespaced": NAMESPACED}
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def release(request: pytest.FixtureRequest, render: Render) -> Release:
+    return render(VARIANTS[request.param])
+
+
+def test_helm_finds_nothing_to_complain_about(server: RunningServer) -> None:
+    assert [message for message in Helm(server.kubeconfig, "default").lint() if message["Severity"] > 1] == []
+
+
+def test_every_object_is_valid_to_the_last_field(release: Release, server: RunningServer, client: KubernetesClient) -> None:
+    for document in release.every():
+        kind = server.api.registry.by_kind(document["apiVersion"], document["kind"])
+        assert kind is not None, document["kind"]
+        root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+        within = f"/namespaces/{document['metadata']['namespace']}" if kind.namespaced else ""
+        client.call("POST", f"{root}{within}/{kind.plural}?dryRun=All&fieldValidation=Strict", document)
+
+
+def pod_templates(release: Release) -> Iterator[tuple[Document, Document]]:
+    """Each workload with its pod's template."""
+    for document in release.every():
+        if document["kind"] in {"Deployment", "StatefulSet", "Job"}:
+            yield document, document["spec"]["template"]
+
+
+def selected(selector: Document, release: Release) -> list[str]:
+    """Names of the workloads whose pods have these labels."""
+    return [
+        workload["metadata"]["name"]
+        for workload, template in pod_templates(release)
+        if selector.items() <= template["metadata"]["labels"].items()
+    ]
+
+
+def test_what_selects_pods_finds_those_of_one_process(release: Release) -> None:
+    for document in release.every():
+        spec = document.get("spec", {})
+        match document["kind"]:
+            case "Service":
+                selector = spec["selector"]
+            case "PodDisruptionBudget" | "Deployment" | "StatefulSet":
+                selector = spec["selector"]["matchLabels"]
+            case "NetworkPolicy":
+                selector = spec["podSelector"]["matchLabels"]
+                for rule in spec.get("ingress", ()):
+                    for peer in rule.get("from", ()):
+                        if "podSelector" in peer:
+                            assert len(selected(peer["podSelector"]["matchLabels"], release)) == 1
+            case _:
+                continue
+        assert len(selected(selector, release)) == 1, document["metadata"]["name"]
+
+
+def test_ports_are_those_of_the_containers(release: Release) -> None:
+    ports = {
+        template["metadata"]["labels"]["app.kubernetes.io/component"]: {one["name"] for one in container.get("ports", ())}
+        for _, template in pod_templates(release)
+        for container in template["spec"]["containers"]
+    }
+    for document in release.every():
+        spec = document.get("spec", {})
+        if document["kind"] == "Service":
+            there = ports[spec["selector"]["app.kubernetes.io/component"]]
+            assert {port["targetPort"] for port in spec["ports"]} <= there
+        if document["kind"] == "NetworkPolicy":
+            there = ports[spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"]]
+            assert {port["port"] for rule in spec.get("ingress", ()) for port in rule["ports"]} <= there
+    for _, template in pod_templates(release):
+        there = ports[template["metadata"]["labels"]["app.kubernetes.io/component"]]
+        for container in template["spec"]["containers"]:
+            probes = [probe for name, probe in container.items() if name.endswith("Probe") and "httpGet" in probe]
+            assert {probe["httpGet"]["port"] for probe in probes} <= there
+
+
+def test_backends_and_scraped_services_exist(release: Release) -> None:
+    services = {one["metadata"]["name"]: one for one in release.every() if one["kind"] == "Service"}
+    for document in release.every():
+        match document["kind"]:
+            case "Ingress":
+                for rule in document["spec"]["rules"]:
+                    for path in rule["http"]["paths"]:
+                        backend = path["backend"]["service"]
+                        assert backend["port"]["name"] in {one["name"] for one in services[backend["name"]]["spec"]["ports"]}
+            case "HTTPRoute":
+                for rule in document["spec"]["rules"]:
+                    for backend in rule["backendRefs"]:
+                        assert backend["port"] in {one["port"] for one in services[backend["name"]]["spec"]["ports"]}
+            case "ServiceMonitor":
+                wanted = document["spec"]["selector"]["matchLabels"].items()
+                found = [one for one in services.values() if wanted <= one["metadata"]["labels"].items()]
+                assert len(found) == 1
+                named = {one["name"] for one in found[0]["spec"]["ports"]}
+                assert {one["port"] for one in document["spec"]["endpoints"]} <= named
+            case "StatefulSet":
+                assert services[document["spec"]["serviceName"]]["spec"]["clusterIP"] == "None"
+
+
+def test_no_pod_may_more_than_it_needs(release: Release) -> None:
+    for workload, template in pod_templates(release):
+        spec = template["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is (workload["metadata"]["name"].endswith(("-operator", "-api")))
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        claims = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", ())}
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert "memory" in container["resources"]["limits"]
+            for mount in container["volumeMounts"]:
+                writable = mount["name"] in claims or "emptyDir" in volumes[mount["name"]]
+                assert writable is not mount.get("readOnly", False)
+
+
+def test_objects_of_the_release_are_in_its_namespace_and_those_of_the_cluster_have_its_name(release: Release) -> None:
+    for document in release.every():
+        name = document["metadata"]["name"]
+        if document["kind"] == "CustomResourceDefinition":
+            assert document["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        elif document["kind"].startswith("Cluster"):
+            assert name.startswith("test-fairlead-")
+        else:
+            assert document["metadata"]["namespace"] in {"rendering", "default"}
+            assert name.startswith("test-fairlead-")
+
+
+def test_limited_to_namespaces_it_has_no_right_in_the_cluster(render: Render) -> None:
+    kinds = {document["kind"] for document in render(NAMESPACED).every()}
+    assert kinds & {"ClusterRole", "ClusterRoleBinding"} == set()
+    assert {"Role", "RoleBinding"} <= kinds
+
+
+WRONG: dict[str, tuple[Document, str]] = {
+    "no database": ({}, "name a Secret that holds the URL of a Postgres"),
+    "two databases": (merged(BUNDLED, EXTERNAL), "choose one of"),
+    "an unknown value": (BUNDLED | {"replicas": 3}, "replicas"),
+    "an unknown setting": (merged(BUNDLED, {"router": {"settings": {"FAIRLEAD_MAX_RETRYS": 3}}}), "FAIRLEAD_MAX_RETRYS"),
+    "a setting that the chart makes": (merged(BUNDLED, {"router": {"settings": {"FAIRLEAD_API_URL": "http://x"}}}), "FAIRLEAD_API_URL"),
+    "a setting out of bounds": (merged(BUNDLED, {"api": {"settings": {"FAIRLEAD_KEEP_EVENTS_DAYS": 0}}}), "FAIRLEAD_KEEP_EVENTS_DAYS"),
+    "an Ingress without an address": (merged(BUNDLED, {"api": {"ingress": {"enabled": True}}}), "api.publicUrl"),
+    "an Ingress of the routers without a host": (merged(BUNDLED, {"router": {"ingress": {"enabled": True}}}), "router.ingress.host"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "said"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_values_are_refused_with_what_is_wrong(values: dict[str, Any], said: str, render: Render) -> None:
+    with pytest.raises(HelmRefused, match=said):
+        render(values)

@@ -1,0 +1,171 @@
+"""Every value does something, is explained, and none is accepted beyond them."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from fairlead_testing.running.chart import Render
+from fairlead_testing.running.helm import CHART, Document, Release
+from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, merged
+
+SCHEMA: Document = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+DEFAULTS: Document = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+
+WITHOUT_CRDS = {"crds": {"install": False}}
+"""They are large, and but few values concern them."""
+
+OTHER: dict[str, Any] = {
+    "fullnameOverride": "another",
+    "imageRegistry": "registry.example.com",
+    "imagePullSecrets": ["registry"],
+    "podSecurityContext": {"runAsUser": 4711},
+    "containerSecurityContext": {"privileged": False},
+    "tokens.existingSecret": "our-tokens",
+    "gatewayKeys.existingSecret": "our-keys",
+    "gatewayKeys.key": "clients",
+    "database.existingSecret.name": "another",
+    "database.existingSecret.key": "url",
+    "operator.watchNamespaces": ["rendering"],
+    "operator.engineImage": "engine:1",
+    "api.publicUrl": "https://elsewhere.example.com",
+    "monitoring.serviceMonitors.interval": "5s",
+    "router.ingress.host": "elsewhere.example.com",
+    "router.httpRoute.hostnames": ["elsewhere.example.com"],
+}
+ENDINGS: dict[str, Any] = {
+    "image.repository": "other/image",
+    "image.tag": "9.9.9",
+    "image.digest": "sha256:" + "0" * 64,
+    "priorityClassName": "important",
+    "spreadOver": ["topology.kubernetes.io/zone"],
+    "className": "other",
+    "tlsSecret": "other",
+    "size": "7Gi",
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "parentRefs": [{"name": "other"}],
+    "routerClients": [],
+    "apiClients": [],
+    "monitoring": [],
+    "affinity": {"podAntiAffinity": {}},
+    "requests": {"cpu": "7"},
+    "limits": {"memory": "7Gi"},
+    "claims": [{"name": "gpu"}],
+}
+"""Another value for values of this name, wherever they are."""
+
+
+def leaves(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
+    """Path and schema of each value that is no group of others."""
+    if "$ref" in schema:
+        schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+    if schema.get("properties"):
+        for name, inner in schema["properties"].items():
+            yield from leaves(inner, f"{path}.{name}".lstrip("."))
+    else:
+        yield path, schema
+
+
+LEAVES = {path: schema for path, schema in leaves(SCHEMA) if path != "global" and ".settings." not in path}
+"""`global` is Helm's own; test_processes.py has the settings."""
+
+
+def at(path: str, values: Document) -> Any:
+    for name in path.split("."):
+        values = values.get(name, {}) if isinstance(values, dict) else {}
+    return values
+
+
+def nested(path: str, value: Any) -> Document:
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def another(path: str, schema: Document, present: Any) -> Any:
+    """A value that is not the present one."""
+    ending = next((ending for ending in ENDINGS if path == ending or path.endswith(f".{ending}")), None)
+    if path in OTHER:
+        return OTHER[path]
+    if ending is not None:
+        return ENDINGS[ending]
+    if schema.get("type") == "boolean":
+        return not present
+    if "enum" in schema:
+        return next(word for word in schema["enum"] if word != present)
+    if schema.get("type") in {"integer", "number"}:
+        return present + 1
+    if schema.get("type") == "object":
+        return {**(present if isinstance(present, dict) else {}), "example.com/new": "value"}
+    raise AssertionError(f"say another value of {path} in OTHER or ENDINGS")
+
+
+def without_secrets(release: Release) -> list[Document]:
+    """All objects and the notes; secrets are made anew each time, so their contents do not count."""
+    kept = [{**one, "data": sorted(one["data"])} if one["kind"] == "Secret" else one for one in release.every()]
+    return [*kept, {"notes": release.notes}]
+
+
+BASES: dict[str, list[Document]] = {}
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_value_changes_what_is_rendered(path: str, render: Render) -> None:
+    name = "crds" if path.startswith("crds.") else "bundled" if path.startswith("database.bundled") else "everything"
+    base = {
+        "crds": EVERYTHING,
+        "bundled": merged(BUNDLED, WITHOUT_CRDS),
+        "everything": merged(EVERYTHING, WITHOUT_CRDS),
+    }[name]
+    if path == "database.bundled.enabled":
+        changed = merged(base, {"database": {"bundled": {"enabled": False}, "existingSecret": {"name": "pg"}}})
+    else:
+        change = nested(path, another(path, LEAVES[path], at(path, merged(DEFAULTS, base))))
+        changed = merged(base, change)
+    if name not in BASES:
+        BASES[name] = without_secrets(render(base))
+    assert without_secrets(render(changed)) != BASES[name]
+
+
+def groups(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
+    """Path and schema of each group of values."""
+    if "$ref" in schema:
+        schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+    if "properties" in schema:
+        yield path, schema
+        for name, inner in schema["properties"].items():
+            yield from groups(inner, f"{path}.{name}".lstrip("."))
+
+
+def test_what_the_schema_knows_stands_in_the_values_and_nothing_else() -> None:
+    optional = {"global", "claims"}
+    for path, schema in groups(SCHEMA):
+        assert schema.get("additionalProperties") is False, path
+        if path.endswith(".settings"):
+            continue
+        shown = at(path, DEFAULTS) if path else DEFAULTS
+        assert set(schema["properties"]) - optional - set(shown) <= {"limits", "requests"}, path
+        assert set(shown) <= set(schema["properties"]), path
+
+
+OF_KUBERNETES = {
+    "runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile",
+    "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities", "requests", "limits",
+}  # fmt: skip
+"""Members of objects that Kubernetes explains."""
+
+
+def test_every_value_is_explained_where_its_name_first_stands() -> None:
+    explained: set[str] = set()
+    lines = (CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
+    for before, line in zip(["", *lines], lines, strict=False):
+        found = re.match(r" *([A-Za-z]+):( .*)?$", line)
+        if not found:
+            continue
+        name, is_group = found[1], not (found[2] or "").strip()
+        assert before.strip().startswith("#") or name in explained or is_group or name in OF_KUBERNETES, line
+        explained.add(name)

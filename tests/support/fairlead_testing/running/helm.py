@@ -1,0 +1,107 @@
+"""Helm itself: version 4's library, called in this process. scripts/ensure-helm.sh installs it."""
+
+import asyncio
+import base64
+import gzip
+import importlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from fairlead_testing.worlds.pod_phases import KubernetesClient
+
+ROOT = Path(__file__).resolve().parents[4]
+CHART = ROOT / "helm" / "fairlead"
+_LIBRARY = ROOT / ".venv-tools" / "helm"
+
+Document = dict[str, Any]
+
+
+class HelmRefused(Exception):
+    """Helm ended with an error; the text is Helm's."""
+
+
+def helm_is_installed() -> bool:
+    """Whether scripts/ensure-helm.sh could install it: there is none but for Linux on x86-64."""
+    return (_LIBRARY / "installed.txt").exists()
+
+
+def helm_library() -> ModuleType:
+    """The package, which is in a folder of its own; skips the test where it is not installed."""
+    if not helm_is_installed():
+        pytest.skip("Helm's library is not installed: run scripts/ensure-helm.sh (Linux on x86-64 only)")
+    if str(_LIBRARY) not in sys.path:
+        sys.path.append(str(_LIBRARY))
+    return importlib.import_module("helm_sdkpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release as Helm stored it: what it rendered, hooks apart."""
+
+    status: str
+    manifests: list[Document]
+    hooks: list[Document]
+    notes: str
+    version: int
+
+    def every(self) -> list[Document]:
+        return self.manifests + self.hooks
+
+
+class Helm:
+    """Helm with a kubeconfig and a namespace."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        self._library = helm_library()
+        self.namespace = namespace
+        self._configuration = self._library.Configuration(namespace=namespace, kubeconfig=str(kubeconfig))
+        self._client = KubernetesClient.of(str(kubeconfig))
+
+    def lint(self, chart: Path = CHART) -> list[Document]:
+        """The messages, each with `Severity` (1 = information, 2 = warning, 3 = error)."""
+        found: Document = self._run("Lint", str(chart))
+        return list(found["Messages"] or [])
+
+    def install(self, release: str, values: Document, chart: Path = CHART, **options: Any) -> None:
+        self._run("Install", release, str(chart), values=values, **({"wait": False} | options))
+
+    def upgrade(self, release: str, values: Document, chart: Path = CHART, **options: Any) -> None:
+        self._run("Upgrade", release, str(chart), values=values, **({"wait": False} | options))
+
+    def rollback(self, release: str, revision: int) -> None:
+        self._run("Rollback", release, revision=revision)
+
+    def uninstall(self, release: str) -> None:
+        self._run("Uninstall", release, wait=False)
+
+    def releases(self) -> list[Document]:
+        found: list[Document] = self._run("List", all=True) or []
+        return found
+
+    def _run(self, action: str, *arguments: Any, **options: Any) -> Any:
+        made = getattr(self._library, action)(self._configuration)
+        try:
+            return asyncio.run(made.run(*arguments, **options))
+        except self._library.HelmError as error:
+            raise HelmRefused(str(error)) from error
+
+
+def stored_release(client: KubernetesClient, namespace: str, release: str, version: int) -> Release | None:
+    """What Helm keeps of a release in a Secret; None when there is none."""
+    path = f"{client.server}/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{release}.v{version}"
+    answer = client.session.get(path, timeout=60)
+    if answer.status_code == 404:
+        return None
+    packed = base64.b64decode(base64.b64decode(answer.json()["data"]["release"]))
+    document = json.loads(gzip.decompress(packed))
+    hooks = [yaml.load(hook["manifest"], yaml.CSafeLoader) for hook in document.get("hooks") or []]
+    manifests = [one for one in yaml.load_all(document["manifest"], yaml.CSafeLoader) if one]
+    info = document["info"]
+    return Release(status=info["status"], manifests=manifests, hooks=hooks, notes=info.get("notes", ""), version=document["version"])

@@ -1,0 +1,76 @@
+"""The chart's files agree with the code: copies, version, and the metrics that its alerts and dashboard read."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.metrics import MetricWrapperBase
+
+from fairlead_api.telemetry import Telemetry
+from fairlead_router.metrics import RouterMetrics
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "helm" / "fairlead"
+FROM_SCRAPING = {"pod", "exported_job", "le"}
+"""Labels that Prometheus adds."""
+
+
+def test_the_charts_copies_are_what_their_homes_say() -> None:
+    checked = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "generate_chart.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_chart_installs_the_version_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == project["version"]
+
+
+def series() -> dict[str, set[str]]:
+    """Name of each time series that router and API can have → its labels."""
+    found: dict[str, set[str]] = {}
+    families: list[tuple[str, str | None, Any]] = [
+        (family.name, family.type, vars(family)["_labelnames"]) for family in RouterMetrics().collect()
+    ]
+    metrics = [metric for metric in vars(Telemetry()).values() if isinstance(metric, MetricWrapperBase)]
+    families += [(metric._name, metric._type, metric._labelnames) for metric in metrics]
+    for name, kind, labels in families:
+        endings = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}.get(kind or "", ("",))
+        found |= {name + ending: set(labels) for ending in endings}
+    return found
+
+
+def expressions() -> Iterator[str]:
+    rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text(encoding="utf-8"))
+    for group in rules["groups"]:
+        yield from (rule["expr"] for rule in group["rules"])
+    dashboard = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["query"]["query"]
+
+
+@pytest.mark.parametrize("expression", list(expressions()))
+def test_every_metric_and_label_that_is_read_exists(expression: str) -> None:
+    known = series()
+    named = re.findall(r"(fairlead_\w+)(?:\{([^}]*)\})?", expression)
+    assert named
+    labels: set[str] = set()
+    for name, matchers in named:
+        assert name in known, f"{name} is no metric of router or API"
+        labels |= known[name]
+        for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers):
+            assert label in known[name], f"{name} has no label {label}"
+    for grouped in re.findall(r"by \(([^)]*)\)", expression):
+        assert set(re.split(r",\s*", grouped)) <= labels | FROM_SCRAPING, expression
+    assert expression.count("(") == expression.count(")")
