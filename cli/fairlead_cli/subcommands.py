@@ -25,6 +25,12 @@ def _up() -> click.Command:
     return up
 
 
+def _serve() -> click.Command:
+    from fairlead_serve.commands import serve
+
+    return serve
+
+
 def _status() -> click.Command:
     from fairlead_sandbox.commands import status
 
@@ -111,6 +117,7 @@ def _engine() -> click.Command:
 
 SUBCOMMANDS: dict[str, Subcommand] = {
     "up": Subcommand(help="Start a whole Fairlead on this machine.", load=_up, extra="sandbox"),
+    "serve": Subcommand(help="Put Fairlead in front of engines that run already.", load=_serve, extra="sandbox"),
     "status": Subcommand(help="Show the sandbox's processes.", load=_status, extra="sandbox"),
     "logs": Subcommand(help="Print the logs of the sandbox's processes or pods.", load=_logs, extra="sandbox"),
     "login": Subcommand(help="Print a new one-time link to the dashboard.", load=_login, extra="sandbox"),

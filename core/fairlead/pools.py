@@ -121,7 +121,8 @@ class RoleSpec:
     )
     max_replicas: int = whole("Never more instances than this.", 64, maximum=MAX_REPLICAS)
     template: dict[str, Any] | None = verbatim(
-        "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. Optional for simulated engines.",
+        "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. Optional for simulated engines, and for a role "
+        "without instances (maxReplicas 0).",
         POD_TEMPLATE_SCHEMA,
     )
 
@@ -265,10 +266,12 @@ class PoolSpec:
             message="replicas must not be greater than roles[].maxReplicas; lower replicas or raise maxReplicas",
         ),
         Rule(
-            cel="self.engine.type == 'simulated' || self.roles.all(role, has(role.template))",
-            holds=lambda spec: spec.engine.type == "simulated" or all(role.template is not None for role in spec.roles),
+            cel="self.engine.type == 'simulated' || self.roles.all(role, has(role.template) || role.maxReplicas == 0)",
+            holds=lambda spec: (
+                spec.engine.type == "simulated" or all(role.template is not None or role.max_replicas == 0 for role in spec.roles)
+            ),
             field="roles",
-            message="roles[].template is required unless engine.type is simulated",
+            message="roles[].template is required unless engine.type is simulated or the role's maxReplicas is 0",
         ),
         Rule(
             cel="self.earlyRejection.mode != 'AfterPrefill' || self.roles.exists(role, role.name == 'prefill')",

@@ -74,16 +74,9 @@ class InstanceEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSpecFacts:
-    """The fields of `spec.engine` that routers obey, as they are written there."""
+class EngineFigures:
+    """The fields of `spec.engine` that say how routers reckon with an engine, whatever it is."""
 
-    type: str = text(
-        "Engine of the instances; cannot be changed later.",
-        "simulated",
-        enum=("simulated", "vllm"),
-        rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
-    )
-    port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
     bytes_per_token: int = whole(
         "Bytes of prompt text that routers take as one token, until they have learnt it from engines that tell their own counts.",
         4,
@@ -103,6 +96,19 @@ class EngineSpecFacts:
         "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
         False,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpecFacts(EngineFigures):
+    """The fields of `spec.engine` that routers obey, as they are written there."""
+
+    type: str = text(
+        "Engine of the instances; cannot be changed later.",
+        "simulated",
+        enum=("simulated", "vllm"),
+        rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
+    )
+    port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.app import create_api
+from fairlead_api.services.plans.objects import ClusterGateway
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
 
@@ -11,12 +12,13 @@ API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.js
 """Paths that the API answers; all others go to the web UI."""
 
 
-def create_app(settings: Settings, public_url: str) -> ASGIApp:
-    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts.
+def create_app(settings: Settings, public_url: str, cluster: ClusterGateway | None = None) -> ASGIApp:
+    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts. `cluster`
+    takes the place of the Kubernetes API.
 
     Raises InvalidInput for a `public_url` that nobody can open.
     """
-    api = create_api(settings)
+    api = create_api(settings, cluster=cluster)
     web = create_web_app(api_url="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
     return BesideWeb(api, web)
 

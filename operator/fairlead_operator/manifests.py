@@ -163,8 +163,12 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
     """Hash of everything in the spec that a running pod of the role depends on; another hash means
     the pod must be replaced.
 
-    The default engine image's version is left out, so that upgrading the operator alone restarts nothing.
+    The default engine image's version is left out, so that upgrading the operator alone restarts nothing. A role
+    without instances may have no template; its hash is that of none.
     """
+    has_template = spec.simulated is not None or any(item.template is not None for item in spec.roles if item.name is role)
+    if not has_template:
+        return hashlib.sha256(b"no template").hexdigest()[:12]
     canonical = json.dumps(_template(spec, role, "fairlead/engine"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 

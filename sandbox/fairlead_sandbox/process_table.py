@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from fairlead_host.settings import HostSettings
@@ -19,6 +19,7 @@ from fairlead_sandbox.secret_tokens import SecretTokens
 from fairlead_sandbox.state_directory import StateDirectory
 
 PREFERRED_PORTS = {"kubernetes-api": 6443, "api": 8080, "operator-health": 8090}
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a person may ask for it
 FIRST_ROUTER_PORT = 8000
 FIRST_METRICS_PORT = 9000
 
@@ -84,7 +85,7 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
     """All processes and steps of the plan."""
     nodes: list[Node] = []
     if plan.postgres is not None:
-        nodes.append(_postgres(plan.postgres))
+        nodes.append(postgres_process(plan.postgres))
     if plan.own_kubernetes:
         nodes.append(_kubernetes_api(plan))
     nodes += [
@@ -110,7 +111,8 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
-def _postgres(server: PostgresServer) -> ProcessSpec:
+def postgres_process(server: PostgresServer) -> ProcessSpec:
+    """An embedded server. Its socket is ready when it accepts connections."""
     return ProcessSpec(
         name="postgres",
         command=server.command(),
@@ -187,21 +189,39 @@ def _operator(plan: SandboxPlan) -> ProcessSpec:
 
 
 def _router(plan: SandboxPlan, name: str) -> ProcessSpec:
-    port = plan.ports[name]
+    return router_process(
+        name,
+        ports=plan.ports,
+        api_url=plan.api_url,
+        tokens=plan.tokens,
+        directory=plan.directory,
+    )
+
+
+def router_process(
+    name: str,
+    *,
+    ports: Mapping[str, int],
+    api_url: str,
+    tokens: SecretTokens,
+    directory: StateDirectory,
+    host: str = HOST,
+    needs: tuple[str, ...] = ("api",),
+) -> ProcessSpec:
+    """A gateway of this name on its ports; clients reach it at `host`, its metrics page on the loopback only."""
+    port = ports[name]
     return ProcessSpec(
         name=name,
-        command=python_module(
-            "fairlead_router.main", "--host", HOST, "--port", str(port), "--admin-port", str(plan.ports[metrics_of(name)])
-        ),
-        readiness=HttpAnswer(url=f"http://{HOST}:{port}/readyz"),
+        command=python_module("fairlead_router.main", "--host", host, "--port", str(port), "--admin-port", str(ports[metrics_of(name)])),
+        readiness=HttpAnswer(url=f"http://{HOST if host == EVERY_ADDRESS else host}:{port}/readyz"),
         reads=names(RouterSettings, FaultSettings),
         environment={
-            "FAIRLEAD_API_URL": plan.api_url,
-            "FAIRLEAD_API_TOKEN": plan.tokens.router,
+            "FAIRLEAD_API_URL": api_url,
+            "FAIRLEAD_API_TOKEN": tokens.router,
             "FAIRLEAD_ROUTER_ID": name,
-            "FAIRLEAD_SPOOL_DIR": str(plan.directory.spool / name),
+            "FAIRLEAD_SPOOL_DIR": str(directory.spool / name),
         },
-        needs=("api",),
+        needs=needs,
     )
 
 

@@ -210,11 +210,20 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
 }
 
 
-def change_forms(spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None) -> list[ChangeForm]:
-    """All forms of a pool; `wanted` are its instances wanted now, by role.
+OF_RUNNING_ENGINES = frozenset({PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING})
+"""What can be changed of a pool whose instances nobody here makes."""
+
+
+def change_forms(
+    spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None, *, makes_instances: bool = True
+) -> list[ChangeForm]:
+    """All forms of a pool; `wanted` are its instances wanted now, by role. A pool whose engines run already
+    (`makes_instances` false) has those forms only that need no instance made or ended.
 
     `typed` is the form that was refused, and `problem` why.
     """
+    if not makes_instances:
+        return [_section_form(kind, _SECTIONS[kind], spec, typed, problem) for kind in _SECTIONS if kind in OF_RUNNING_ENGINES]
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     made = [_scale_form(spec, role, wanted, typed, problem) for role in roles]
     several = len(roles) > 1

@@ -85,6 +85,11 @@ class Shell:
         """Words and `from` of the range presets."""
         return PRESETS
 
+    @property
+    def engines_file(self) -> str | None:
+        """The file with the addresses of the page's pool, whose engines run already; None for a pool of pods."""
+        return next((one.engines_file for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
+
     def may(self, role: AccessRole | str) -> bool:
         """Whether the signed-in person has at least `role`. Pages only mirror this; the API decides."""
         return self.identity is not None and self.identity.role.reaches(AccessRole(role))

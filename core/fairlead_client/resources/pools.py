@@ -27,7 +27,9 @@ class PoolSummary:
     `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
     changes with the generation, the routing table, the conditions, the numbers wanted and the instances' states, and
     with nothing else.
-    `owner` names the GitOps tool that owns the object, if any: then the pool is read-only here.
+    `owner` names the GitOps tool or the file that owns the pool, if any: then it is read-only here. `engines_file`
+    names the file with the addresses of a pool whose engines run already (`fairlead serve`): then no instance is made
+    or ended here. None = the instances are pods.
     """
 
     namespace: str
@@ -57,6 +59,7 @@ class PoolSummary:
     owner: str | None
     created_at: datetime
     lost_moves_per_hour: float = 0.0
+    engines_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,11 @@ WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejecti
         ({"model": "m", "roles": [{"name": "prefill"}, {"name": "decode", "replicas": 0}]}, "spec.roles[1].replicas", "from 1 to 4096"),
         ({"model": "m", "roles": [{"name": "prefill", "maxReplicas": 0}, {"name": "decode"}]}, "spec.roles[0].maxReplicas", "at least 1"),
         ({"model": "m", "engine": {"type": "sglang"}}, "spec.engine.type", "one of simulated, vllm"),
-        ({"model": "m", "engine": {"type": "vllm"}}, "spec.roles", "roles[].template is required unless engine.type is simulated"),
+        (
+            {"model": "m", "engine": {"type": "vllm"}},
+            "spec.roles",
+            "roles[].template is required unless engine.type is simulated or the role's maxReplicas is 0",
+        ),
         (
             {"model": "m", "engine": {"type": "vllm", "simulated": {}}, "roles": [{"name": "both", "template": TEMPLATE}]},
             "spec.engine.simulated",

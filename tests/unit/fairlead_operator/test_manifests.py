@@ -141,6 +141,11 @@ def test_the_hash_stays_with_everything_else(change: dict[str, Any]) -> None:
     assert spec_hash(simulated(**change), Role.BOTH) == spec_hash(simulated(), Role.BOTH)
 
 
+def test_a_role_that_has_no_instances_needs_no_template() -> None:
+    empty = parse_spec({"model": "m", "engine": {"type": "vllm"}, "replicas": 0, "roles": [{"name": "both", "maxReplicas": 0}]})
+    assert spec_hash(empty, Role.BOTH) != spec_hash(with_template(), Role.BOTH)
+
+
 def test_service_and_budget_select_the_pools_pods() -> None:
     assert service(IDENTITY, simulated())["spec"]["selector"] == {"fairlead.dev/pool": "chat"}
     budget = disruption_budget(IDENTITY, Role.DECODE, 4)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fairlead_sandbox.starting import process_environment
+from fairlead_sandbox.runs import process_environment
 from fairlead_sandbox.state_directory import StateDirectory
 
 DIRECTORY = StateDirectory(root=Path("/s"))

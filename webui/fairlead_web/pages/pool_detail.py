@@ -108,7 +108,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             mix=[(reason, amount / reasons.total()) for reason, amount in reasons.most_common(6)] if decisions else None,
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
-            forms=change_forms.change_forms(detail.spec, detail.desired, typed, problem),
+            forms=change_forms.change_forms(detail.spec, detail.desired, typed, problem, makes_instances=detail.pool.engines_file is None),
             rollout=rollout,
             revisions=[(one, changes_of(one.diff)) for one in rollout.revisions] if rollout else [],
             refusal=formats.told(problem.detail, problem.remedy) if problem and typed.get("kind") == PlanKind.ROLLBACK else None,
@@ -148,7 +148,8 @@ def ratio_of(detail: PoolDetail) -> str | None:
 def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
     """The pool's routing settings as words and values."""
     spec, pool = detail.spec, detail.pool
-    facts = [("Model", pool.model), ("Engine", pool.engine), ("Policy", pool.policy)]
+    engine = pool.engine if pool.engines_file is None else "runs already"
+    facts = [("Model", pool.model), ("Engine", engine), ("Policy", pool.policy)]
     facts += [(f"· {name}", str(value)) for name, value in sorted((_at(spec, "routing", "parameters", default={})).items())]
     facts += [
         ("Anchors per instance", str(_at(spec, "routing", "anchorsPerInstance", default=160))),

@@ -79,7 +79,9 @@ async def _index(visit: Visit, form: NewForm | None, status: int = 200) -> Respo
         visit.api.schedules(filters), visit.attempt("schedule runs", visit.api.schedule_runs({"pool": visit.param("pool"), "limit": 15}))
     )
     shell = await visit.shell("Schedules", "schedules", crumbs=(Crumb(words="Schedules"),), pool=visit.param("pool"))
-    form = form or await _new_form(visit, visit.param("pool") or next((f"{one.namespace}/{one.name}" for one in shell.pools), ""))
+    form = form or await _new_form(
+        visit, visit.param("pool") or next((f"{one.namespace}/{one.name}" for one in shell.pools if one.engines_file is None), "")
+    )
     page = SchedulesPage(shell=shell, listing=listing, runs=runs.items if runs else None, form=form)
     return visit.page(page, status)
 

@@ -52,6 +52,8 @@ class InstanceQuestion:
     mark: str
     is_set: bool
     instance: str
+    replaced: bool = True
+    """Whether another instance takes the place of one that is drained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +78,9 @@ def question_of(
 
     Raises InvalidInput for a spec that the operator would refuse.
     """
-    if target.kind is TargetKind.INSTANCE:
+    if target.kind.is_instance:
         [(mark, value)] = change.items()
-        return InstanceQuestion(mark=mark, is_set=value is not None, instance=target.name)
+        return InstanceQuestion(mark=mark, is_set=value is not None, instance=target.name, replaced=target.kind is not TargetKind.ENGINE)
     if target.kind is TargetKind.ROLE:
         return ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change["replicas"]))
     after = checked(part, change, policies)
@@ -133,7 +135,7 @@ class Effects:
     def _marked(self, use: PoolUse, question: InstanceQuestion) -> PlanEffect:
         if question.mark == CORDONED:
             return (cordon_effect if question.is_set else uncordon_effect)(use, question.instance, self._policies)
-        return (drain_effect if question.is_set else undrain_effect)(use, question.instance)
+        return (drain_effect if question.is_set else undrain_effect)(use, question.instance, replaced=question.replaced)
 
     async def _refused(self, pool: PoolKey, facts: TableFacts, now: datetime) -> Replay | None:
         limit = limit_seconds(facts)

@@ -15,16 +15,22 @@ POOL_LABEL = "fairlead.dev/pool"
 
 
 class TargetKind(StrEnum):
-    """The kind of object that a plan may change, by its Kubernetes name."""
+    """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already."""
 
     POOL = "InferencePool"
     ROLE = "InferencePoolRole"
     INSTANCE = "Pod"
+    ENGINE = "Engine"
 
     @property
     def path(self) -> tuple[str, ...]:
         """Where in the object plans change something: in the spec, or in an instance's annotations."""
-        return ("metadata", "annotations") if self is TargetKind.INSTANCE else ("spec",)
+        return ("metadata", "annotations") if self.is_instance else ("spec",)
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is one instance of a pool."""
+        return self in {TargetKind.INSTANCE, TargetKind.ENGINE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +72,7 @@ class ClusterObject:
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
         """What plans may change of it."""
-        return self.annotations if kind is TargetKind.INSTANCE else self.spec
+        return self.annotations if kind.is_instance else self.spec
 
 
 class ClusterGateway(Protocol):

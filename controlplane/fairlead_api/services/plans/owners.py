@@ -1,6 +1,9 @@
-"""Detects the GitOps tool that owns an object by its marks: such an object must be changed in Git. Pure."""
+"""Detects by an object's marks who owns it: a GitOps tool, in which case it must be changed in Git, or a file. Pure."""
 
 from collections.abc import Iterable, Mapping
+
+OWNER = "fairlead.dev/owner"
+"""The annotation that names the owner of a pool outright: the file that `fairlead serve` was given."""
 
 _MANAGERS = {
     "argocd-controller": "Argo CD",
@@ -16,6 +19,8 @@ def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers
 
     The name includes that of the tool's application where the mark has it.
     """
+    if annotations.get(OWNER):
+        return annotations[OWNER]
     tracking = annotations.get("argocd.argoproj.io/tracking-id") or labels.get("argocd.argoproj.io/instance")
     if tracking:
         return f"Argo CD ({tracking.partition(':')[0]})"

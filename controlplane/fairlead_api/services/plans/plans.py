@@ -22,6 +22,7 @@ from fairlead_api.services.errors import Conflict, NotFound, ServiceError
 from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch
 from fairlead_api.services.plans.effects import Effects, question_of
 from fairlead_api.services.plans.evidence import EvidenceReader
+from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.services.plans.merge_patches import holds, inverse, merged
 from fairlead_api.services.plans.objects import POOL_LABEL, ClusterGateway, ClusterObject, Target, TargetKind
@@ -94,12 +95,13 @@ class Plans:
     async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime) -> Plan:
         """Previews a change, after a dry run in which the API server accepted it.
 
-        Raises InvalidInput for a request that cannot be used or that changes nothing.
+        Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
         """
         check_shape(request)
         if request.instance is None:
             target = Target.of_pool(pool)
             found = await self._cluster.read(target)
+            check_possible(request.kind, found.annotations)
             if request.kind is PlanKind.ROLLBACK:
                 change = rollback_patch(request, found.spec, await self._cluster.revisions(pool))
             else:
@@ -114,6 +116,8 @@ class Plans:
             found = await self._cluster.read(target)
             if found.labels.get(POOL_LABEL) != pool.name:
                 raise NotFound("instance", request.instance)
+            if engines_file(found.annotations) is not None:
+                target = replace(target, kind=TargetKind.ENGINE)
             change = annotation_patch(request.kind)
         return await self._preview(pool, request.kind, target, found, change, caller, now)
 
@@ -185,7 +189,7 @@ class Plans:
     ) -> Plan:
         part = found.part(target.kind)
         question = question_of(kind, target, part, change, self._policies, found.status)
-        owner = owner_of(found.labels, found.annotations, found.managers) if target.kind is not TargetKind.INSTANCE else None
+        owner = owner_of(found.labels, found.annotations, found.managers) if not target.kind.is_instance else None
         after = merged(part, change) if owner else await self._tried(target, found, change)
         changes = diff(part, after, "/" + "/".join(target.kind.path))
         if not changes:
@@ -202,7 +206,9 @@ class Plans:
             diff=changes,
             effect=await self._effects.of(question, pool, now),
             owner=owner,
-            patch=yaml.safe_dump(_nested(change, target.kind.path), sort_keys=False, allow_unicode=True),
+            patch=yaml.safe_dump(
+                _nested(change, target.kind.path if engines_file(found.annotations) is None else ()), sort_keys=False, allow_unicode=True
+            ),
             undo_of=undo_of,
         )
         stored = StoredPlan(

@@ -1,0 +1,225 @@
+"""The states of engines that run already, computed from the file, from how they answer, and from what routers know.
+
+Pure: one call is one round. An engine passes through the same states as a pod, by the same rules
+(`fairlead.reconciling.states`); only its drain differs, since nobody here can end it: emptied on request it stays
+drained until that is taken back, and taken out of the file it leaves the pool once it is empty.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fairlead.draining import acknowledged, is_drained
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import InstanceReport, PoolEvent, PoolObservations
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, Warming
+from fairlead.reconciling.states import next_state
+from fairlead.reconciling.warming import weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedEngine:
+    """An engine as the file and the marks of people want it. `drained` says why it is to be emptied, if it is."""
+
+    name: str
+    address: str
+    weight: float = 1.0
+    cordoned: bool = False
+    drained: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How an engine answered last. `reason` is a word for the state, `words` a sentence; empty when all is well."""
+
+    ready: bool
+    reason: str = ""
+    words: str = ""
+
+
+UNASKED = Health(ready=False, reason="NotAskedYet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedEngine:
+    """An engine as it was told last. Times are Unix seconds. `leaving`: the file names it no more."""
+
+    name: str
+    uid: str
+    address: str
+    weight: float
+    state: InstanceState
+    reason: str
+    state_since: float
+    created_at: float
+    draining_since: float | None = None
+    leaving: bool = False
+
+    def observed(self, health: Health, cordoned: bool = False) -> ObservedInstance:
+        """The engine in the words of the planner of pods."""
+        lost = PodHealth.PENDING if self.state is InstanceState.STARTING else PodHealth.UNREACHABLE
+        return ObservedInstance(
+            id=self.name,
+            health=PodHealth.READY if health.ready else lost,
+            state=self.state,
+            state_since=self.state_since,
+            spec_hash="",
+            created_at=self.created_at,
+            draining_since=self.draining_since,
+            cordoned=cordoned,
+            health_reason=health.reason,
+        )
+
+    def report(self, share: float) -> InstanceReport:
+        """As the control API is told; `share` (0-1) of its weight is in force while it warms."""
+        return InstanceReport(
+            id=self.name,
+            pod_uid=self.uid,
+            address=self.address,
+            role=Role.BOTH,
+            state=self.state,
+            reason=self.reason,
+            weight=self.weight * share,
+            created_at=self.created_at,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """The engines after a round, and what happened in it."""
+
+    engines: tuple[ServedEngine, ...]
+    events: tuple[PoolEvent, ...]
+
+
+def next_round(
+    known: Sequence[ServedEngine],
+    wanted: Sequence[WantedEngine],
+    health: Mapping[str, Health],
+    observations: PoolObservations | None,
+    *,
+    warming: Warming,
+    drain_timeout_seconds: float,
+    uids: Mapping[str, str],
+    now: float,
+) -> Round:
+    """Bring the engines one step further. `uids` has the identity of each wanted address."""
+    events: list[PoolEvent] = []
+    by_name = {engine.name: engine for engine in known}
+    names = {one.name for one in wanted}
+    after: list[ServedEngine] = []
+    shares = warm_shares(known, warming, now)
+    for one in wanted:
+        before = by_name.get(one.name)
+        if before is None or before.address != one.address:
+            events.append(_event(now, "EngineAdded", f"{one.name} at {one.address} was added", one.name))
+            after.append(_fresh(one, uids[one.address], now))
+            continue
+        asked = replace(before, leaving=False, weight=one.weight)
+        moved = _wanted_step(asked, one, now) or _step(asked, health.get(one.name, UNASKED), one, observations, shares, now)
+        after.append(moved)
+        events += _told(before, moved, health.get(one.name, UNASKED), now)
+    for before in known:
+        if before.name in names:
+            continue
+        left, why = _leave(before, health.get(before.name, UNASKED), observations, drain_timeout_seconds, now)
+        if left is None:
+            events.append(_event(now, "EngineRemoved", f"{before.name} {why}", before.name))
+            continue
+        if not before.leaving:
+            events.append(_event(now, "EngineDraining", f"{before.name} was taken out of the file and is emptied", before.name))
+        after.append(left)
+    return Round(engines=tuple(after), events=tuple(events))
+
+
+def warm_shares(engines: Iterable[ServedEngine], warming: Warming, now: float) -> Mapping[str, float]:
+    """The share (0-1) of its weight for each engine that does not have all of it yet."""
+    role = DesiredRole(replicas=0, min_replicas=0, max_replicas=0, spec_hash="", drain_timeout_seconds=0.0, warming=warming)
+    return weights(DesiredPool(roles=(role,)), [engine.observed(Health(ready=True)) for engine in engines], now)
+
+
+def _fresh(one: WantedEngine, uid: str, now: float) -> ServedEngine:
+    return ServedEngine(
+        name=one.name,
+        uid=uid,
+        address=one.address,
+        weight=one.weight,
+        state=InstanceState.STARTING,
+        reason=UNASKED.reason,
+        state_since=now,
+        created_at=now,
+    )
+
+
+def _wanted_step(engine: ServedEngine, one: WantedEngine, now: float) -> ServedEngine | None:
+    """The step that a person's wish to drain it, or to end that, makes; None when it makes none."""
+    draining = engine.state is InstanceState.DRAINING
+    if one.drained and engine.draining_since is None:
+        marked = replace(engine, draining_since=now)
+        reachable = engine.state in {InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED}
+        return _moved(marked, InstanceState.DRAINING, one.drained, now) if reachable else marked
+    if one.drained and draining and engine.reason != one.drained:
+        return replace(engine, reason=one.drained)
+    if not one.drained and engine.draining_since is not None:
+        kept = replace(engine, draining_since=None)
+        return _moved(kept, InstanceState.WARMING, "DrainTakenBack", now) if draining else kept
+    return None
+
+
+def _step(
+    engine: ServedEngine,
+    health: Health,
+    one: WantedEngine,
+    observations: PoolObservations | None,
+    shares: Mapping[str, float],
+    now: float,
+) -> ServedEngine:
+    if engine.state is InstanceState.STARTING and not health.ready:
+        return replace(engine, reason=health.reason)
+    state, reason = next_state(
+        engine.observed(health, one.cordoned), in_every_table=acknowledged(observations, engine.name), warm=engine.name not in shares
+    )
+    if state is engine.state:
+        lost = state is InstanceState.LOST and health.reason
+        return replace(engine, reason=health.reason) if lost else engine
+    return _moved(engine, state, one.drained or reason if state is InstanceState.DRAINING else reason, now)
+
+
+def _leave(
+    engine: ServedEngine, health: Health, observations: PoolObservations | None, timeout_seconds: float, now: float
+) -> tuple[ServedEngine | None, str]:
+    """One step of an engine that the file names no more; None when it has left, and how."""
+    if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
+        return None, "was taken out of the file; it did not answer"
+    if engine.state is InstanceState.DRAINING and not health.ready:
+        return None, "left the pool; it answers no more"
+    if engine.state is not InstanceState.DRAINING or engine.draining_since is None:
+        return _moved(replace(engine, leaving=True, draining_since=now), InstanceState.DRAINING, "TakenOutOfFile", now), ""
+    if is_drained(observations, engine.name):
+        return None, "left the pool; it has no request any more"
+    if now - engine.draining_since >= timeout_seconds:
+        return None, f"left the pool with requests in flight, after the drain timeout of {timeout_seconds:g} s"
+    return replace(engine, leaving=True, reason="TakenOutOfFile"), ""
+
+
+def _moved(engine: ServedEngine, state: InstanceState, reason: str, now: float) -> ServedEngine:
+    return replace(engine, state=state, reason=str(reason), state_since=now)
+
+
+def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float) -> list[PoolEvent]:
+    """Events of what people want to hear of: an engine lost, back, drained on request, or taken back."""
+    if before.state is after.state:
+        return []
+    name = after.name
+    if after.state is InstanceState.LOST:
+        return [_event(now, "EngineLost", f"{name} left the routing table: {health.words or after.reason}", name)]
+    if before.state is InstanceState.LOST and after.state is InstanceState.WARMING:
+        return [_event(now, "EngineBack", f"{name} answers again", name)]
+    if after.state is InstanceState.DRAINING:
+        return [_event(now, "EngineDraining", f"{name} is emptied, as a person asked", name)]
+    if before.state is InstanceState.DRAINING:
+        return [_event(now, "DrainTakenBack", f"{name} takes requests again", name)]
+    return []
+
+
+def _event(now: float, reason: str, message: str, instance: str) -> PoolEvent:
+    return PoolEvent(at=now, reason=reason, message=message, instance=instance)

@@ -1,0 +1,116 @@
+"""The files as plans see them: in the place of the Kubernetes API, with the same preconditions.
+
+A change of the pool is written into our own file; a file that the user gave is never written, and its pool says that
+the file owns it. Marks on engines are kept beside it in either case.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.tables import PoolKey
+from fairlead_api.services.errors import Conflict, NotFound
+from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
+from fairlead_api.services.plans.merge_patches import merged
+from fairlead_api.services.plans.objects import POOL_LABEL, ClusterObject, Target, TargetKind
+from fairlead_api.services.pools.rollouts import StoredRevision
+from fairlead_serve.pool_files import NAMESPACE, PoolFile, digest, read_pool_file
+from fairlead_serve.pool_reports import FILE_MANAGER, annotations_of
+from fairlead_serve.state_files import Marks, Memory, StateFiles
+
+WRITABLE = frozenset({"routing", "slo", "earlyRejection", "drain", "engine"})
+
+
+class FileCluster:
+    """Implements `fairlead_api.services.plans.objects.ClusterGateway` over the files of one state directory."""
+
+    def __init__(self, files: StateFiles, policies: PolicyCatalogue) -> None:
+        self._files = files
+        self._policies = policies
+
+    async def read(self, target: Target) -> ClusterObject:
+        return self._read(target)
+
+    async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
+        return ()
+
+    async def patch(
+        self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool
+    ) -> ClusterObject:
+        with self._files.writing():
+            found = self._read(target)
+            if found.resource_version != resource_version:
+                raise Conflict("object-changed", f"{target} was changed meanwhile; make a new plan")
+            if target.kind.is_instance:
+                return self._mark(target, change, marks, dry_run)
+            return self._write(target, change, marks, dry_run)
+
+    def _write(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
+        memory, file = self._known(target)
+        after = read_pool_file(merged(file.document, {name: value for name, value in change.items() if name in WRITABLE}), self._policies)
+        if dry_run:
+            return self._pool(memory, after, self._files.read_marks(), "")
+        content = self._files.write_pool(after.document)
+        known = self._files.read_marks()
+        told = replace(known, pool=_without_nulls({**known.pool, **marks}), written=digest(content))
+        self._files.write_marks(told)
+        return self._pool(memory, after, told, content)
+
+    def _mark(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
+        known = self._files.read_marks()
+        after = _without_nulls({**known.engines.get(target.name, {}), **change, **marks})
+        told = replace(known, engines={name: one for name, one in {**known.engines, target.name: after}.items() if one})
+        if not dry_run:
+            self._files.write_marks(told)
+        return self._engine(target, told)
+
+    def _read(self, target: Target) -> ClusterObject:
+        """Raises NotFound."""
+        memory, file = self._known(target)
+        if target.kind is TargetKind.POOL:
+            return self._pool(memory, file, self._files.read_marks(), self._files.content())
+        return self._engine(target, self._files.read_marks())
+
+    def _known(self, target: Target) -> tuple[Memory, PoolFile]:
+        """The pool of the target. Raises NotFound for what is not in the file."""
+        memory = self._files.read_memory()
+        file = self._files.read_pool(self._policies)
+        missing = NotFound(target.kind.value, f"{target.namespace}/{target.name}")
+        if memory is None or target.namespace != NAMESPACE:
+            raise missing
+        names = {entry.id for entry in file.pool.engines} if target.kind.is_instance else {memory.name}
+        if target.kind is TargetKind.ROLE or target.name not in names:
+            raise missing
+        return memory, file
+
+    def _pool(self, memory: Memory, file: PoolFile, marks: Marks, content: str) -> ClusterObject:
+        spec = file.spec(memory.model)
+        return ClusterObject(
+            uid=memory.uid,
+            resource_version=digest(content),
+            generation=int(file.spec_digest(memory.model)[:12], 16),
+            spec=spec,
+            labels={},
+            annotations=annotations_of(self._files, marks),
+            managers=(FILE_MANAGER,),
+        )
+
+    def _engine(self, target: Target, marks: Marks) -> ClusterObject:
+        memory, file = self._known(target)
+        entry = next(entry for entry in file.pool.engines if entry.id == target.name)
+        own = marks.engines.get(target.name, {})
+        return ClusterObject(
+            uid=uuid.uuid5(uuid.UUID(memory.uid), f"{entry.id} {entry.address}").hex,
+            resource_version=digest(repr(sorted(own.items()))),
+            generation=0,
+            spec={},
+            labels={POOL_LABEL: memory.name},
+            annotations={**own, ENGINES_FILE: str(self._files.pool_file)},
+            managers=(),
+        )
+
+
+def _without_nulls(annotations: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in annotations.items() if value is not None}

@@ -1,0 +1,170 @@
+"""The file of a served pool: its schema, and the InferencePool's spec that follows from it. Pure.
+
+Sections have the names, defaults and bounds of the InferencePool's spec, because they are the same classes.
+"""
+
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import yaml
+
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.pools import MAX_NAME, DrainSpec, MetricsSpec, RoutingSpec, parse_spec
+from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
+from fairlead.schemas.reading import read
+from fairlead.schemas.shapes import REQUIRED, Rule, listing, nested, number, text, truth
+from fairlead.schemas.writing import written
+from fairlead.tables import EarlyRejectionFacts, EngineFigures, PoolKey, SloFacts
+from fairlead_api.services.plans.merge_patches import merged
+
+NAMESPACE = "default"
+DEFAULT_NAME = "engines"
+MOST_ENGINES = 1024
+FILE = "file"
+"""The path under which the schema reads the file; it is taken off again in every error."""
+NOT_OF_FILES = ("scaling", "ratio", "rollout")
+"""Sections of an InferencePool's spec that are about making instances."""
+
+
+def base_url(url: str) -> str:
+    """The engine's address as `http://host:port`. Raises ValueError that says what to write."""
+    remedy = "write http://HOST:PORT, such as http://10.0.0.7:8000"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(remedy) from None
+    if parts.scheme == "https":
+        raise ValueError(f"{remedy}; TLS to engines is not supported, put them on a network of their own")
+    if parts.scheme != "http" or not host or parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(remedy)
+    if parts.path.rstrip("/") not in {"", "/v1"}:
+        raise ValueError(f"{remedy}, without a path: the engine's API must begin at /v1")
+    return f"http://{f'[{host}]' if ':' in host else host}:{port or 80}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineEntry:
+    """One engine of the file."""
+
+    url: str = text("Address of the engine's OpenAI API, as http://HOST:PORT.", max_length=256, convert=base_url)
+    name: str | None = text(
+        "Name of the instance on pages and in metrics; host and port by default.",
+        None,
+        pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        max_length=63,
+    )
+    weight: float = number("Share of the keys it gets, beside engines of weight 1.", 1.0, minimum=0.01, maximum=100)
+    drain: bool = truth("Whether it is emptied and gets no new requests; it stays in the pool.", False)
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return self.url.removeprefix("http://")
+
+    @property
+    def id(self) -> str:
+        """The instance's name."""
+        return self.name or re.sub(r"[^a-z0-9.]+", "-", self.address.lower()).strip("-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedEngineSpec(EngineFigures):
+    """The figures about the engines that routing needs, and where their metrics are."""
+
+    metrics: MetricsSpec = nested(MetricsSpec, "Where the engines' own metrics are read.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedPool:
+    """A whole file with all defaults applied."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="",
+            holds=lambda pool: len({engine.id for engine in pool.engines}) == len(pool.engines),
+            fault=lambda pool: _twice([engine.id for engine in pool.engines]),
+            message="give every engine another name",
+        ),
+    )
+
+    engines: tuple[EngineEntry, ...] = listing(EngineEntry, "The engines, at least one.", REQUIRED, key="url", max_items=MOST_ENGINES)
+    name: str = text("Name of the pool.", DEFAULT_NAME, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=MAX_NAME)
+    model: str | None = text(
+        "Model served, as clients name it; by default the first that an engine names.", None, pattern=r"^\S+$", max_length=256
+    )
+    engine: ServedEngineSpec = nested(ServedEngineSpec, "Figures about the engines that routing needs.")
+    routing: RoutingSpec = nested(RoutingSpec, "How requests find their engine.")
+    slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
+    early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
+    drain: DrainSpec = nested(DrainSpec, "How an engine that was taken out of the file is emptied.")
+
+    @property
+    def key(self) -> PoolKey:
+        return PoolKey(namespace=NAMESPACE, name=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFile:
+    """A file as it was read: what it says, and the same with all defaults."""
+
+    document: Mapping[str, Any]
+    pool: ServedPool
+
+    def spec(self, model: str) -> dict[str, Any]:
+        """The InferencePool's spec that says the same, with all defaults: a pool for which no instance is made."""
+        sections = {name: value for name, value in self.document.items() if name in {"routing", "slo", "earlyRejection", "drain"}}
+        engine = {"type": "vllm", **(self.document.get("engine") or {})}
+        document = {
+            "model": self.pool.model or model,
+            "replicas": 0,
+            "roles": [{"name": "both", "maxReplicas": 0}],
+            "engine": engine,
+            **sections,
+        }
+        found = merged(written(parse_spec(document)), document)
+        del found["engine"]["port"]
+        return {name: value for name, value in found.items() if name not in NOT_OF_FILES}
+
+    def spec_digest(self, model: str) -> str:
+        """Changes with the spec, and with nothing else."""
+        return digest(yaml.safe_dump(self.spec(model)))
+
+
+def parse_pool_file(content: str, policies: PolicyCatalogue) -> PoolFile:
+    """Read the YAML of a file. Raises InvalidInput naming field, value and remedy."""
+    try:
+        document = yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise InvalidInput(FILE, " ".join(str(error).split())[:200], "correct the YAML") from None
+    return read_pool_file(document, policies)
+
+
+def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
+    """Read a file's document. Raises InvalidInput."""
+    try:
+        pool = read(ServedPool, document, FILE)
+        policies.check_parameters(pool.routing.policy, pool.routing.parameters)
+    except UnknownName as error:
+        raise InvalidInput(POLICY_FIELD.removeprefix("spec."), error.name, f"choose one of {', '.join(sorted(error.known))}") from None
+    except InvalidInput as error:
+        field = error.field.removeprefix(f"{FILE}.").removeprefix("spec.")
+        raise InvalidInput(field, error.value, error.remedy.replace(f"the fields of {FILE} are", "the fields of the file are")) from None
+    assert isinstance(document, Mapping)
+    return PoolFile(document=dict(document), pool=pool)
+
+
+def digest(content: str) -> str:
+    """Sixteen hex digits that stand for a text."""
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _twice(names: list[str]) -> tuple[str, object]:
+    place = next(place for place, name in enumerate(names) if name in names[:place])
+    return f"engines[{place}].name", names[place]

@@ -1,0 +1,109 @@
+"""The state of a served pool as the control API is told it: conditions, report and annotations. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlead.conditions.facts import ConditionType, PoolFacts, SpecProblem, SpecRefusal, Trouble
+from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
+from fairlead.instances import InstanceState
+from fairlead.pool_states import PoolObservations, PoolState
+from fairlead.reconciling.actions import DrainReason
+from fairlead.reconciling.observed import DesiredRole
+from fairlead_api.services.plans.changes import CORDONED, DRAIN
+from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
+from fairlead_api.services.plans.marks import FIELD_MANAGER
+from fairlead_api.services.plans.owners import OWNER
+from fairlead_operator.times import format_second
+from fairlead_serve.engine_states import Health, WantedEngine
+from fairlead_serve.pool_files import PoolFile
+from fairlead_serve.state_files import Marks, Memory, StateFiles
+
+FILE_MANAGER = "file"
+"""Who changed the spec, where no plan did."""
+_OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIMITED})
+"""Conditions that say nothing of engines which nobody makes."""
+
+
+def annotations_of(files: StateFiles, marks: Marks) -> dict[str, str]:
+    """The pool's annotations: the marks of the last plan, the file, and that it is the user's if it is."""
+    place = str(files.pool_file)
+    owner = {} if files.is_ours else {OWNER: f"File {place}"}
+    return {**marks.pool, ENGINES_FILE: place, **owner}
+
+
+def pool_state(
+    files: StateFiles,
+    file: PoolFile,
+    marks: Marks,
+    memory: Memory,
+    shares: Mapping[str, float],
+    *,
+    content_digest: str,
+    problem: str | None,
+) -> PoolState:
+    """Everything there is to say about the pool now."""
+    wanted = sum(one.drained is None for one in wanted_engines(file, marks))
+    return PoolState(
+        uid=memory.uid,
+        generation=memory.generation,
+        resource_version=str(memory.version),
+        spec=file.spec(memory.model),
+        annotations=annotations_of(files, marks),
+        changed_by=FIELD_MANAGER if marks.written == content_digest else FILE_MANAGER,
+        problem=problem,
+        conditions=memory.conditions,
+        desired={"both": wanted},
+        instances=tuple(engine.report(shares.get(engine.name, 1.0)) for engine in memory.engines),
+    )
+
+
+def wanted_engines(file: PoolFile, marks: Marks) -> tuple[WantedEngine, ...]:
+    """The engines of the file, with the marks that people set on pages."""
+    found = []
+    for entry in file.pool.engines:
+        mark = marks.engines.get(entry.id, {})
+        found.append(
+            WantedEngine(
+                name=entry.id,
+                address=entry.address,
+                weight=entry.weight,
+                cordoned=mark.get(CORDONED) == "true",
+                drained=DrainReason.REQUESTED if mark.get(DRAIN) == "true" else "DrainedByFile" if entry.drain else None,
+            )
+        )
+    return tuple(found)
+
+
+def conditions(
+    memory: Memory,
+    file: PoolFile,
+    wanted: Sequence[WantedEngine],
+    health: Mapping[str, Health],
+    observations: PoolObservations | None,
+    *,
+    problem: str | None,
+    api_problem: str | None,
+    now: float,
+) -> tuple[dict[str, Any], ...]:
+    """The pool's conditions, by the rules and in the words of a pool of pods."""
+    number = sum(one.drained is None for one in wanted)
+    cordoned = {one.name for one in wanted if one.cordoned}
+    role = DesiredRole(
+        replicas=number, min_replicas=0, max_replicas=number, spec_hash="", drain_timeout_seconds=file.pool.drain.timeout_seconds
+    )
+    facts = PoolFacts(
+        problem=None if problem is None else SpecProblem(reason=SpecRefusal.INVALID_SPEC, message=problem),
+        desired=(role,),
+        instances=tuple(engine.observed(health.get(engine.name, Health(ready=True)), engine.name in cordoned) for engine in memory.engines),
+        observations=observations,
+        api_problem=api_problem,
+        slo_percentile=file.pool.slo.percentile,
+        troubles=tuple(
+            Trouble(instance=engine.name, reason=found.reason, message=found.words)
+            for engine in memory.engines
+            if engine.state in {InstanceState.STARTING, InstanceState.LOST} and (found := health.get(engine.name)) and found.words
+        ),
+        apply_problem=None,
+    )
+    told = [one for one in pool_conditions(facts) if one.type not in _OF_SCALING]
+    return merge_conditions(memory.conditions, told, memory.generation, format_second(now))

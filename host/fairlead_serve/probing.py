@@ -1,0 +1,195 @@
+"""Asks engines how they are: whether they answer and serve the model, and once what they say of themselves.
+
+The paths are vLLM's; simulated engines have the same. An engine without `/health` (404) is taken for healthy when it
+lists its models.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import httpx
+import msgspec
+
+from fairlead_router.engine_pages import PageUnreadable, read_models, read_page
+from fairlead_router.kv_events.sources import SOURCES_PATH, EventSource, SourcesUnreadable, read_sources
+from fairlead_serve.engine_states import UNASKED, Health
+
+PROBE_SECONDS = 1.0
+"""Pause between two questions to one engine."""
+TIMEOUT_SECONDS = 5.0
+"""An engine that tokenises a long prompt keeps its health check waiting; it is not dead for that."""
+FAILURES = 3
+"""So many unanswered questions in a row, and the engine leaves the routing table."""
+MODELS_SECONDS = 30.0
+"""How often a healthy engine is asked for its models again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFindings:
+    """What an engine says of itself; None and () where it says nothing. `problem` says why it does not answer."""
+
+    url: str
+    models: tuple[str, ...] = ()
+    version: str | None = None
+    kv_cache_tokens: int | None = None
+    sources: tuple[EventSource, ...] = ()
+    problem: str | None = None
+
+
+class _Version(msgspec.Struct):
+    version: str | None = None
+
+
+class Prober:
+    """Asks engines over one HTTP client."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        limits = httpx.Limits(max_keepalive_connections=256, max_connections=None)
+        self._http = httpx.AsyncClient(timeout=httpx.Timeout(TIMEOUT_SECONDS), trust_env=False, transport=transport, limits=limits)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def health(self, url: str) -> Health:
+        """Whether the engine's health check answers well."""
+        try:
+            answer = await self._http.get(f"{url}/health")
+        except httpx.HTTPError as error:
+            reason, words = _failure(error)
+            return Health(ready=False, reason=reason, words=words)
+        if answer.status_code == 404 or answer.is_success:
+            return Health(ready=True)
+        return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
+
+    async def models(self, url: str) -> tuple[str, ...] | None:
+        """The models it lists; None when it lists none, () when it tells them only to who has its key."""
+        try:
+            answer = await self._http.get(f"{url}/v1/models")
+            if answer.status_code in {401, 403}:
+                return ()
+            return read_models(answer.content) if answer.is_success else None
+        except (httpx.HTTPError, PageUnreadable):
+            return None
+
+    async def findings(self, url: str, kv_usage_metric: str = "vllm:kv_cache_usage_perc") -> EngineFindings:
+        """All that the engine says of itself."""
+        health = await self.health(url)
+        if not health.ready:
+            return EngineFindings(url=url, problem=health.words)
+        models, version, page, sources = await asyncio.gather(
+            self.models(url), self._page(f"{url}/version"), self._page(f"{url}/metrics"), self._page(f"{url}{SOURCES_PATH}")
+        )
+        return EngineFindings(
+            url=url,
+            models=models or (),
+            version=_version(version),
+            kv_cache_tokens=None if page is None else read_page(page, kv_usage_metric).kv_cache_tokens,
+            sources=_sources(sources, url),
+            problem=None if models is not None else "it answers, but lists no models at /v1/models",
+        )
+
+    async def _page(self, url: str) -> bytes | None:
+        try:
+            answer = await self._http.get(url)
+        except httpx.HTTPError:
+            return None
+        return answer.content if answer.is_success else None
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is known of one address. `failures` counts unanswered questions in a row."""
+
+    health: Health = UNASKED
+    failures: int = 0
+    models: tuple[str, ...] | None = None
+    models_at: float = float("-inf")
+
+
+class HealthWatch:
+    """The health of a changing set of addresses; each is asked by a task of its own, so a slow one delays no other.
+
+    Times come from `now`, in seconds of any clock. `changed` is called when a health has changed.
+    """
+
+    def __init__(self, prober: Prober, changed: asyncio.Event) -> None:
+        self._prober = prober
+        self._changed = changed
+        self._asked: dict[str, _Asked] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def watch(self, addresses: Iterable[str]) -> None:
+        """Ask these addresses (host:port) from now on, and no others."""
+        wanted = set(addresses)
+        for address in self._tasks.keys() - wanted:
+            self._tasks.pop(address).cancel()
+            self._asked.pop(address, None)
+        for address in wanted - self._tasks.keys():
+            self._asked[address] = _Asked()
+            self._tasks[address] = asyncio.create_task(self._keep_asking(address), name=f"health of {address}")
+
+    def health(self, address: str, model: str) -> Health:
+        """The health of an engine that must serve this model; an empty name goes with all."""
+        asked = self._asked.get(address)
+        if asked is None:
+            return UNASKED
+        if asked.health.ready and model and asked.models and model not in asked.models:
+            return Health(ready=False, reason="ModelNotServed", words=f"it serves {', '.join(asked.models)}, not {model}")
+        return asked.health
+
+    @property
+    def models(self) -> Mapping[str, tuple[str, ...]]:
+        """The models of each address that told them."""
+        return {address: asked.models for address, asked in self._asked.items() if asked.models}
+
+    async def close(self) -> None:
+        tasks = tuple(self._tasks.values())
+        self.watch(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_asking(self, address: str) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            began = now()
+            asked, url = self._asked[address], f"http://{address}"
+            before = (asked.health, asked.models)
+            found = await self._prober.health(url)
+            if found.ready:
+                if not asked.health.ready or asked.models is None or began - asked.models_at >= MODELS_SECONDS:
+                    asked.models, asked.models_at = await self._prober.models(url) or asked.models, began
+                asked.failures = 0
+                asked.health = found if asked.models is not None else _WITHOUT_MODELS
+            else:
+                asked.failures += 1
+                if asked.failures >= FAILURES or not asked.health.ready:
+                    asked.health = found
+            if before != (asked.health, asked.models):
+                self._changed.set()
+            await asyncio.sleep(max(0.0, began + PROBE_SECONDS - now()))
+
+
+_WITHOUT_MODELS = Health(ready=False, reason="ModelsNotListed", words="it lists no models at /v1/models")
+
+
+def _failure(error: httpx.HTTPError) -> tuple[str, str]:
+    """A word and a sentence for what went wrong."""
+    if isinstance(error, httpx.TimeoutException):
+        return "NoAnswer", f"it does not answer within {TIMEOUT_SECONDS:g} s"
+    if isinstance(error, httpx.ConnectError):
+        return "NoConnection", "it does not accept connections"
+    return "ConnectionBroken", f"it breaks the connection ({type(error).__name__})"
+
+
+def _version(answer: bytes | None) -> str | None:
+    try:
+        return None if answer is None else msgspec.json.decode(answer, type=_Version).version
+    except msgspec.MsgspecError:
+        return None
+
+
+def _sources(answer: bytes | None, url: str) -> tuple[EventSource, ...]:
+    try:
+        return () if answer is None else read_sources(answer, url.removeprefix("http://"))
+    except SourcesUnreadable:
+        return ()

@@ -1,0 +1,235 @@
+"""The source of a served pool's state: reads the files, watches the engines' health, and tells the control API.
+
+It plays the operator's part, through the operator's own client and by its rules for an API that does not answer. What
+it must know after a restart is on disk, so it may end between any two steps.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import InstanceState
+from fairlead.pool_states import PoolEvent, PoolObservations
+from fairlead.reconciling.observed import Warming
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.tables import PoolKey
+from fairlead_client.outcomes import Later
+from fairlead_operator.control_plane import ControlPlane
+from fairlead_operator.reconciling.state_exchange import StateExchange
+from fairlead_operator.settings import Pace
+from fairlead_serve.engine_states import Health, WantedEngine, next_round, warm_shares
+from fairlead_serve.pool_files import NAMESPACE, PoolFile, digest, parse_pool_file
+from fairlead_serve.pool_reports import conditions, pool_state, wanted_engines
+from fairlead_serve.state_files import Marks, Memory, StateFiles
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+"""Pause between two rounds while no engine's health changes."""
+SETTLED_SECONDS = 5.0
+"""Longest pause between two states that are told."""
+_MOST_EVENTS = 1000
+
+
+class KnowsHealth(Protocol):
+    """The engines' health as the source needs it: `probing.HealthWatch`, or a table of it in tests."""
+
+    def watch(self, addresses: Iterable[str]) -> None:
+        """Ask these addresses (host:port) from now on, and no others."""
+
+    def health(self, address: str, model: str) -> Health:
+        """The health of an engine that must serve this model."""
+
+    @property
+    def models(self) -> Mapping[str, tuple[str, ...]]:
+        """The models of each address that told them."""
+
+
+class PoolSource:
+    """One served pool. `step` is one round; `now` gives Unix seconds. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        files: StateFiles,
+        control_plane: ControlPlane,
+        health: KnowsHealth,
+        policies: PolicyCatalogue,
+        now: Callable[[], float],
+    ) -> None:
+        self._files = files
+        self._control_plane = control_plane
+        self._health = health
+        self._policies = policies
+        self._now = now
+        self._file = files.read_pool(policies)
+        self._content = ""
+        self._marks = Marks()
+        self._problem: str | None = None
+        self._memory: Memory | None = files.read_memory()
+        self._exchange: StateExchange | None = None
+        self._answer: PoolObservations | None = None
+        self._api_problem: str | None = None
+        self._events: list[PoolEvent] = []
+        self._told: tuple[object, float] = (None, float("-inf"))
+        self._retry_at = float("-inf")
+        self.waiting_words = ""
+        """Why there is no pool yet; empty once there is one."""
+
+    async def step(self) -> float:
+        """One round; returns the pause in seconds until the next, unless something changes before."""
+        now = self._now()
+        self._read_files()
+        wanted = wanted_engines(self._file, self._marks)
+        known = self._memory.engines if self._memory is not None else ()
+        self._health.watch({one.address for one in wanted} | {engine.address for engine in known})
+        memory = await self._identity(wanted)
+        if memory is None:
+            return LOOK_SECONDS
+        memory = self._advanced(memory, wanted, now)
+        self._remember(memory)
+        await self._tell(memory, wanted, now)
+        return LOOK_SECONDS
+
+    def _read_files(self) -> None:
+        """Read the pool's file and the marks again; a file that cannot be used leaves the last good one in force."""
+        self._marks = self._files.read_marks()
+        try:
+            content = self._files.content()
+            if content == self._content:
+                self._problem = None
+                return
+            file = parse_pool_file(content, self._policies)
+            self._check_same_pool(file)
+        except InvalidInput as problem:
+            if str(problem) != self._problem:
+                self._problem = str(problem)
+                logger.warning("the pool's file is refused; the last good one stays in force", extra={"error": self._problem})
+            return
+        if self._content:
+            logger.info("the pool's file was read again", extra={"file": str(self._files.pool_file), "engines": len(file.pool.engines)})
+        self._file, self._content, self._problem = file, content, None
+
+    def _check_same_pool(self, file: PoolFile) -> None:
+        """Raises InvalidInput for a change of what a running pool keeps for life."""
+        if not self._content or self._memory is None:
+            return
+        again = "stop `fairlead serve` and start it again"
+        if file.pool.name != self._memory.name:
+            raise InvalidInput("name", file.pool.name, f"keep {self._memory.name}, or {again}")
+        if file.pool.model not in {None, self._memory.model}:
+            raise InvalidInput("model", file.pool.model, f"keep {self._memory.model}, or {again}")
+
+    async def _identity(self, wanted: Sequence[WantedEngine]) -> Memory | None:
+        """The memory of this very pool: that of the last run, or a new one once its model is known; else None."""
+        pool, memory = self._file.pool, self._memory
+        if self._exchange is not None:
+            return memory
+        if memory is not None and (memory.name != pool.name or pool.model not in {None, memory.model}):
+            if memory.name != pool.name:
+                gone = await self._control_plane.delete_pool(PoolKey(namespace=NAMESPACE, name=memory.name))
+                if isinstance(gone, Later):
+                    self.waiting_words = gone.problem
+                    return None
+            memory = None
+        if memory is None:
+            model = pool.model or self._model_told(wanted)
+            if model is None:
+                self.waiting_words = "no engine answers yet, and the file names no model"
+                return None
+            memory = Memory(name=pool.name, uid=uuid.uuid4().hex, model=model)
+        self.waiting_words = ""
+        self._memory = memory
+        self._exchange = StateExchange(pool.key, self._control_plane, Pace(busy=1.0, settled=SETTLED_SECONDS), self._now)
+        return memory
+
+    def _model_told(self, wanted: Sequence[WantedEngine]) -> str | None:
+        """The first model of the first engine of the file that names one."""
+        told = self._health.models
+        return next((told[one.address][0] for one in wanted if told.get(one.address)), None)
+
+    def _advanced(self, memory: Memory, wanted: Sequence[WantedEngine], now: float) -> Memory:
+        warming = self._file.pool.routing.warming
+        found = next_round(
+            memory.engines,
+            wanted,
+            self._health_of(memory, wanted),
+            self._answer,
+            warming=Warming(seconds=warming.duration_seconds, first_weight=warming.first_weight),
+            drain_timeout_seconds=self._file.pool.drain.timeout_seconds,
+            uids={one.address: uuid.uuid5(uuid.UUID(memory.uid), f"{one.name} {one.address}").hex for one in wanted},
+            now=now,
+        )
+        self._events += found.events
+        for event in found.events:
+            logger.info("pool event", extra={"reason": event.reason, "instance": event.instance, "text": event.message})
+        spec = self._file.spec_digest(memory.model)
+        generation = memory.generation + (spec != memory.spec_digest)
+        return replace(memory, engines=found.engines, spec_digest=spec, generation=generation)
+
+    def _health_of(self, memory: Memory, wanted: Sequence[WantedEngine]) -> dict[str, Health]:
+        places = {engine.name: engine.address for engine in memory.engines} | {one.name: one.address for one in wanted}
+        return {name: self._health.health(address, memory.model) for name, address in places.items()}
+
+    async def _tell(self, memory: Memory, wanted: Sequence[WantedEngine], now: float) -> None:
+        """Tell the state if it changed, if an answer is awaited, or if it is time; then the events."""
+        assert self._exchange is not None
+        busy = any(engine.leaving or engine.state is InstanceState.WARMING for engine in memory.engines)
+        said = (memory.engines, memory.spec_digest, self._marks, self._problem, memory.conditions)
+        if now < self._retry_at or (not busy and said == self._told[0] and now - self._told[1] < SETTLED_SECONDS):
+            return
+        warming = self._file.pool.routing.warming
+        shares = warm_shares(memory.engines, Warming(seconds=warming.duration_seconds, first_weight=warming.first_weight), now)
+        memory = replace(memory, version=memory.version + 1)
+        self._remember(memory)
+        state = pool_state(
+            self._files, self._file, self._marks, memory, shares, content_digest=digest(self._content), problem=self._problem
+        )
+        answer = await self._exchange.exchange(state)
+        self._answer, self._api_problem = answer.trusted, answer.problem
+        if answer.trusted is None:
+            self._retry_at = now + answer.retry_in
+            return
+        self._told = (said, now)
+        fresh = conditions(
+            memory,
+            self._file,
+            wanted,
+            self._health_of(memory, wanted),
+            answer.known,
+            problem=self._problem,
+            api_problem=answer.problem,
+            now=now,
+        )
+        self._remember(replace(memory, conditions=fresh))
+        await self._tell_events()
+
+    async def _tell_events(self) -> None:
+        """Deliver the events, oldest first; those that could not be delivered are kept, the newest thousand."""
+        events = self._events[-_MOST_EVENTS:]
+        outcome = await self._control_plane.post_events(self._file.pool.key, events) if events else None
+        self._events = events if isinstance(outcome, Later) else []
+
+    def _remember(self, memory: Memory) -> None:
+        if memory != self._memory or memory.version == 0:
+            self._files.write_memory(memory)
+        self._memory = memory
+
+
+async def run(source: PoolSource, changed: asyncio.Event) -> None:
+    """Rounds for ever; a change of an engine's health begins one at once."""
+    while True:
+        changed.clear()
+        try:
+            pause = await source.step()
+        except Exception:
+            logger.exception("a round broke; it is begun again")
+            pause = 1.0
+        try:
+            async with asyncio.timeout(pause):
+                await changed.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,68 @@
+"""The process of the source: `python -m fairlead_serve.source_process --state-dir DIR --file FILE`.
+
+It prints `ready` once its first round is through.
+"""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from fairlead_client.internal import SystemApi
+from fairlead_operator.settings import ControlPlaneSettings
+from fairlead_process.clock import SteadyClock
+from fairlead_process.environment import group, read
+from fairlead_process.logs import LogSettings
+from fairlead_process.policies import installed_policies
+from fairlead_process.starting import begin, one_line_errors
+from fairlead_serve.probing import HealthWatch, Prober
+from fairlead_serve.source import PoolSource, run
+from fairlead_serve.state_files import StateFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """Settings of the source: the operator's, as far as it plays the operator's part."""
+
+    control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
+    logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
+
+
+def read_settings(environment: Mapping[str, str]) -> SourceSettings:
+    """Settings from environment variables. Raises InvalidInput naming the variable."""
+    return read(SourceSettings, environment)
+
+
+@click.command()
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True)
+@click.option("--file", "file", type=click.Path(path_type=Path), required=True)
+def main(state_dir: Path, file: Path) -> None:
+    """Tell the control API about the engines of a file until told to stop."""
+    with one_line_errors("serve"):
+        asyncio.run(_run(begin(read_settings), StateFiles(root=state_dir, pool_file=file)))
+
+
+async def _run(settings: SourceSettings, files: StateFiles) -> None:
+    changed, prober = asyncio.Event(), Prober()
+    watch = HealthWatch(prober, changed)
+    place = settings.control_plane
+    async with SystemApi(place.url, place.token, timeout_seconds=place.timeout_seconds) as api:
+        source = PoolSource(files, api, watch, installed_policies(), SteadyClock())
+        await source.step()
+        print("ready", flush=True)
+        running = asyncio.create_task(run(source, changed))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+        try:
+            await running
+        except asyncio.CancelledError:
+            pass
+        finally:
+            await watch.close()
+            await prober.close()
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m fairlead_serve.source_process")

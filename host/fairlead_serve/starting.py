@@ -1,0 +1,184 @@
+"""One run of `fairlead serve`: its files, ports and processes, and what it found at the engines."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from fairlead.errors import InvalidInput
+from fairlead_process.environment import read
+from fairlead_process.policies import installed_policies
+from fairlead_sandbox.ports import PortClaims, claim_ports, is_free
+from fairlead_sandbox.postgres import check_external, embedded_server
+from fairlead_sandbox.processes import ProcessSpec
+from fairlead_sandbox.runs import PreparedRun, SupervisedRun
+from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_sandbox.settings import SandboxSettings, strange
+from fairlead_sandbox.state_directory import StateDirectory
+from fairlead_sandbox.summary import make_login_link
+from fairlead_serve.pool_files import PoolFile, base_url, read_pool_file
+from fairlead_serve.probing import EngineFindings, Prober
+from fairlead_serve.process_table import PREFERRED_PORTS, ROUTER, ServePlan, process_table
+from fairlead_serve.state_files import StateFiles, own_pool_file
+from fairlead_serve.summary import ServeReport, render, waiting_notices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of `fairlead serve`. A port that is None is chosen; one that is given must be free."""
+
+    state_dir: Path
+    engines: tuple[str, ...] = ()
+    config: Path | None = None
+    host: str = "127.0.0.1"
+    port: int | None = None
+    dashboard_port: int | None = None
+
+
+class ServeRun:
+    """One run. `output` gets progress, summary and the merged log."""
+
+    def __init__(self, options: ServeOptions, environment: Mapping[str, str], output: TextIO | None) -> None:
+        self._options = options
+        self._environment = environment
+        self._directory = StateDirectory(root=options.state_dir)
+        self._run = SupervisedRun(self._directory, environment, output, self._prepare)
+
+    async def run(self) -> None:
+        """Start everything, serve until SIGINT or SIGTERM, stop everything.
+
+        Raises InvalidInput for what the user wrote, SandboxError for a start that fails; nothing is left running then.
+        """
+        check_engines(self._options)
+        await self._run.run()
+
+    async def _prepare(self, known: Mapping[str, int]) -> PreparedRun:
+        options, directory = self._options, self._directory
+        files, file = pool_of(options, directory.root)
+        findings = await look_at([entry.url for entry in file.pool.engines])
+        forget_other_model(files, file, findings)
+        claims = self._claimed(known)
+        try:
+            return await self._planned(claims, files, file, findings, known)
+        except BaseException:
+            claims.release()
+            raise
+
+    def _claimed(self, known: Mapping[str, int]) -> PortClaims:
+        wishes = {name: known.get(name, port) for name, port in PREFERRED_PORTS.items()}
+        for name, option, port in ((ROUTER, "--port", self._options.port), ("api", "--dashboard-port", self._options.dashboard_port)):
+            if port is not None:
+                if not is_free(port, self._options.host if name == ROUTER else "127.0.0.1"):
+                    raise InvalidInput(option, port, "it is taken; write another, or leave it out and a free one is chosen")
+                wishes[name] = port
+        return claim_ports(wishes)
+
+    async def _planned(
+        self, claims: PortClaims, files: StateFiles, file: PoolFile, findings: tuple[EngineFindings, ...], known: Mapping[str, int]
+    ) -> PreparedRun:
+        directory, external = self._directory, read(SandboxSettings, self._environment).database_url
+        postgres = None if external else embedded_server(data=directory.postgres_data, socket_directory=directory.socket_directory)
+        plan = ServePlan(
+            directory=directory,
+            files=files,
+            host=self._options.host,
+            ports=claims.ports,
+            tokens=load_or_create(directory.secrets),
+            database_url=postgres.url if postgres else await check_external(external),
+            postgres=postgres,
+        )
+        nodes = process_table(plan)
+        notices = [
+            f"port {port} is taken: {name} listens on {claims.ports[name]}"
+            for name, port in PREFERRED_PORTS.items()
+            if claims.ports[name] != port and known.get(name) != claims.ports[name] and self._asked(name) is None
+        ]
+        notices += strange(self._environment, [node for node in nodes if isinstance(node, ProcessSpec)])
+        urls = {"api": plan.api_url, ROUTER: plan.gateway_url, f"metrics-of-{ROUTER}": plan.metrics_url}
+        summary = partial(self._summary, plan, file, findings, (*waiting_notices(findings), *notices))
+        return PreparedRun(nodes=nodes, ports=claims.ports, urls=urls, claims=claims, summary=summary)
+
+    def _asked(self, name: str) -> int | None:
+        return {ROUTER: self._options.port, "api": self._options.dashboard_port}.get(name)
+
+    async def _summary(
+        self, plan: ServePlan, file: PoolFile, findings: tuple[EngineFindings, ...], notices: tuple[str, ...]
+    ) -> Callable[[bool], str]:
+        memory = plan.files.read_memory()
+        report = ServeReport(
+            gateway=plan.gateway_url,
+            dashboard=plan.api_url,
+            login_link=await make_login_link(plan.api_url, plan.tokens.admin),
+            metrics=plan.metrics_url,
+            pool=str(file.pool.key),
+            model=memory.model if memory is not None else file.pool.model or next((one.models[0] for one in findings if one.models), None),
+            pool_file=plan.files.pool_file,
+            is_ours=plan.files.is_ours,
+            state_dir=self._directory.root,
+            findings=findings,
+            notices=notices,
+        )
+        width = shutil.get_terminal_size((100, 30)).columns
+        return lambda coloured: render(report, width=width, coloured=coloured)
+
+
+def check_engines(options: ServeOptions) -> None:
+    """Raises InvalidInput for engines and files on the command line that cannot be used."""
+    if options.engines and options.config is not None:
+        raise InvalidInput("--engine", options.engines[0], f"write it into {options.config}, or leave --config out")
+    for url in options.engines:
+        try:
+            base_url(url)
+        except ValueError as problem:
+            raise InvalidInput("--engine", url, str(problem)) from None
+
+
+def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
+    """The pool's file: the one that was given, or our own with the engines of the command line.
+
+    Raises InvalidInput; InvalidInput of `--engine` when there are no engines at all.
+    """
+    policies = installed_policies()
+    if options.config is not None:
+        files = StateFiles(root=root, pool_file=options.config.absolute())
+        return files, files.read_pool(policies)
+    files = StateFiles(root=root, pool_file=own_pool_file(root))
+    kept: dict[str, Any] = dict(files.read_pool(policies).document) if files.pool_file.exists() else {}
+    if not options.engines and not kept:
+        raise InvalidInput("--engine", None, "name an engine, such as --engine http://127.0.0.1:8000, or a file with --config")
+    if options.engines:
+        kept["engines"] = _engines(options.engines, kept.get("engines") or ())
+    file = read_pool_file(kept, policies)
+    with files.writing():
+        if options.engines:
+            files.write_pool(kept)
+    return files, file
+
+
+def _engines(urls: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The engines of the command line, each as the file has it already if it does."""
+    entries = {base_url(str(entry["url"])): dict(entry) for entry in known}
+    return [entries.get(base_url(url), {"url": base_url(url)}) for url in dict.fromkeys(urls)]
+
+
+async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
+    """What each engine says of itself, asked at the same time."""
+    prober = Prober()
+    try:
+        return tuple(await asyncio.gather(*(prober.findings(url) for url in urls)))
+    finally:
+        await prober.close()
+
+
+def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[EngineFindings]) -> None:
+    """Begin a new pool when the engines serve another model than in the last run and the file names none.
+
+    A pool's model never changes. While no engine tells one, the last run's stays.
+    """
+    memory = files.read_memory()
+    told = {model for one in findings for model in one.models}
+    if memory is not None and file.pool.model is None and told and memory.model not in told:
+        files.forget_memory()

@@ -1,0 +1,257 @@
+"""`fairlead serve` before simulated engines, processes of their own: one run for all tests, in their order."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from fairlead_sandbox.identities import marked_processes
+from fairlead_serve.state_files import own_pool_file
+from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
+from fairlead_testing.running.sandbox import fairlead, until
+from fairlead_testing.running.serving import POOL, Serving, serving
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
+FAST = ("--time-scale", "20")
+SENTENCE = "The anchor holds the session where its prefix is cached. "
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[StartEngine]:
+    with engine_starter() as starter:
+        yield starter
+
+
+@pytest.fixture(scope="module")
+def engines(start: StartEngine) -> dict[str, RunningEngine]:
+    """Two engines by the names that they get."""
+    return {name_of(engine): engine for engine in (start(*FAST), start(*FAST))}
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("serve") / "state"
+
+
+@pytest.fixture(scope="module")
+def served(engines: dict[str, RunningEngine], state: Path) -> Iterator[Serving]:
+    flags = [part for engine in engines.values() for part in ("--engine", engine.url)]
+    with serving(state, *flags) as running:
+        edit(running, routing={"warming": {"duration": "0s"}})
+        running.until_states(**dict.fromkeys(engines, "Serving"))
+        yield running
+
+
+def name_of(engine: RunningEngine) -> str:
+    return f"127.0.0.1-{engine.port}"
+
+
+def edit(running: Serving, **changes: Any) -> None:
+    """Change sections of the pool's file, as with an editor."""
+    path = own_pool_file(running.state.root)
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}))
+
+
+def chat(running: Serving, session: str, turn: int, tokens: int = 4) -> httpx.Response:
+    words = f"{session}: " + SENTENCE * (20 * (turn + 1))
+    return httpx.post(
+        running.url("router-0") + "/v1/chat/completions",
+        headers={"x-session-id": session},
+        json={"model": "m", "max_tokens": tokens, "messages": [{"role": "user", "content": words}]},
+        timeout=PATIENCE_SECONDS,
+        trust_env=False,
+    )
+
+
+@contextmanager
+def constant_load(running: Serving) -> Iterator[list[int]]:
+    """Three clients that ask one request after another; yields the statuses of their answers."""
+    statuses: list[int] = []
+    ended = threading.Event()
+
+    def client(number: int) -> None:
+        turn = 0
+        while not ended.is_set():
+            statuses.append(chat(running, f"load-{number}-{turn % 7}", 1, tokens=30).status_code)
+            turn += 1
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield statuses
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def applied(running: Serving, **request: Any) -> dict[str, Any]:
+    made = running.request("POST", f"{POOL}/plans", json=request)
+    assert made.status_code == 201, made.text
+    answer = running.request("POST", f"/v1/plans/{made.json()['id']}/apply", json={"confirm": "engines", "reason": "a test"})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_it_says_where_to_go_and_what_it_found(served: Serving, engines: dict[str, RunningEngine]) -> None:
+    said = served.said
+    assert f"{served.url('router-0')}/v1" in said
+    assert f"{served.url('api')}/login?token=" in said
+    for engine in engines.values():
+        assert f"{engine.url}  m · version fairlead-simulator" in said
+    assert "KV cache of 1,198,368 tokens" in said
+
+
+def test_requests_are_served_and_sessions_find_their_prefix_again(served: Serving) -> None:
+    for turn in range(6):
+        for session in range(6):
+            answer = chat(served, f"s{session}", turn)
+            assert answer.status_code == 200, answer.text
+    hit_rate = until(lambda: served.ask(POOL)["pool"]["hit_rate"], "a hit rate is known")
+    assert hit_rate > 0.4, "each turn repeats all that came before it, and the sessions have stayed"
+    assert until(lambda: len(served.ask("/v1/sessions", limit=100)["items"]) == 6, "the sessions are known")
+
+
+def test_what_only_kubernetes_could_do_is_refused_and_not_offered(served: Serving) -> None:
+    refused = served.request("POST", f"{POOL}/plans", json={"kind": "scale", "replicas": 3})
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "engines-are-fixed"
+    assert "add an engine to the file" in refused.json()["detail"]
+    page = served.page("/pools/default/engines")
+    assert str(own_pool_file(served.state.root)) in page
+    assert 'id="change-slo"' in page
+    for absent in ('id="change-scale"', 'id="change-rollout"', 'id="h-rollout"', "/pools/default/engines/scaling"):
+        assert absent not in page
+    assert "New schedule" not in served.page("/schedules")
+
+
+def test_an_engine_that_is_killed_leaves_and_comes_back(served: Serving, start: StartEngine, engines: dict[str, RunningEngine]) -> None:
+    name, engine = next(iter(engines.items()))
+    other = next(one for one in engines if one != name)
+    os.kill(engine.process.pid, signal.SIGKILL)
+    served.until_states(**{name: "Lost", other: "Serving"})
+    assert all(chat(served, f"s{session}", 0).status_code == 200 for session in range(6))
+    degraded = until(lambda: condition(served, "Degraded", "True"), "the pool says so")
+    assert "it does not accept connections" in degraded["message"]
+    start(*FAST, "--port", str(engine.port))
+    served.until_states(**{name: "Serving", other: "Serving"})
+
+
+def test_engines_come_and_go_by_the_file_without_a_failed_request(
+    served: Serving, start: StartEngine, engines: dict[str, RunningEngine]
+) -> None:
+    third = start(*FAST)
+    urls = [{"url": engine.url} for engine in engines.values()]
+    with constant_load(served) as statuses:
+        edit(served, engines=[*urls, {"url": third.url}])
+        served.until_states(**dict.fromkeys([*engines, name_of(third)], "Serving"))
+        seen = len(statuses)
+        until(lambda: len(statuses) > seen + 20, "the third takes part in it")
+        edit(served, engines=urls)
+        served.until_states(**dict.fromkeys(engines, "Serving"))
+        seen = len(statuses)
+        until(lambda: len(statuses) > seen + 10, "it goes on")
+    assert set(statuses) == {200}
+    reasons = {event["reason"] for event in served.ask(f"{POOL}/events", limit=50)["items"]}
+    assert {"EngineAdded", "EngineLost", "EngineBack", "EngineDraining", "EngineRemoved"} <= reasons
+
+
+def test_an_engine_is_drained_and_taken_back_by_plan(served: Serving, engines: dict[str, RunningEngine]) -> None:
+    one, other = engines
+    plan = applied(served, kind="drain", instance=one)
+    assert plan["target"] == f"Engine default/{one}"
+    served.until_states(**{one: "Draining", other: "Serving"})
+    before = served.ask(f"{POOL}/instances/{other}")
+    assert all(chat(served, f"s{session}", 0).status_code == 200 for session in range(6)), before
+    back = served.request("POST", f"/v1/plans/{plan['id']}/undo")
+    assert back.status_code in {200, 201}, back.text
+    taken = served.request("POST", f"/v1/plans/{back.json()['id']}/apply", json={"confirm": "engines", "reason": "a test"})
+    assert taken.status_code == 200, taken.text
+    served.until_states(**{one: "Serving", other: "Serving"})
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_and_is_told(served: Serving, engines: dict[str, RunningEngine]) -> None:
+    path = own_pool_file(served.state.root)
+    good = path.read_text()
+    edit(served, slo={"ttft": "soon"})
+    told = until(lambda: condition(served, "Ready", "False"), "the pool says so")
+    assert "slo.ttft: 'soon' cannot be used" in told["message"]
+    assert chat(served, "s0", 0).status_code == 200
+    path.write_text(good)
+    until(lambda: condition(served, "Ready", "True"), "it is well again")
+
+
+def test_early_rejection_refuses_what_would_be_late(served: Serving) -> None:
+    applied(served, kind="slo", fields={"ttft": "1ms"})
+    applied(served, kind="early-rejection", fields={"mode": "Load"})
+    until(lambda: chat(served, "late", 9).status_code == 429, "a request is refused")
+    assert until(lambda: served.ask("/v1/rejections", pool="default/engines")["groups"], "the refusal is counted")
+    assert "ttft: 1ms" in own_pool_file(served.state.root).read_text(), "the page's change is in the file"
+    applied(served, kind="early-rejection", fields={"mode": "Disabled"})
+    until(lambda: chat(served, "late", 9).status_code == 200, "it is served again")
+
+
+def test_ctrl_c_leaves_nothing_running_and_the_next_run_knows_everything(
+    served: Serving, state: Path, engines: dict[str, RunningEngine]
+) -> None:
+    sessions = {one["session"] for one in served.ask("/v1/sessions", limit=100)["items"]}
+    revisions = [one["number"] for one in served.ask(f"{POOL}/revisions", limit=50)["items"]]
+    said = served.stop()
+    assert "stopped; nothing is left running" in said
+    assert "Traceback" not in said
+    assert not marked_processes(state.resolve())
+    with serving(state) as again:
+        again.until_states(**dict.fromkeys(engines, "Serving"))
+        assert {one["session"] for one in again.ask("/v1/sessions", limit=100)["items"]} >= sessions
+        assert [one["number"] for one in again.ask(f"{POOL}/revisions", limit=50)["items"]] == revisions
+        assert chat(again, "s0", 1).status_code == 200
+
+
+def test_without_an_engine_that_answers_it_starts_and_waits(start: StartEngine, tmp_path: Path) -> None:
+    engine = start(*FAST)
+    engine.process.kill()
+    engine.process.wait()
+    with serving(tmp_path / "state", "--engine", engine.url) as waiting:
+        assert "no engine answers yet" in waiting.said
+        start(*FAST, "--port", str(engine.port))
+        until(lambda: waiting.request("GET", POOL).status_code == 200 and waiting.states(), "the pool is there")
+        until(lambda: chat(waiting, "first", 0).status_code == 200, "it serves")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name an engine, such as --engine http://127.0.0.1:8000"),
+        (("--engine", "gpu-1:8000"), "--engine: 'gpu-1:8000' cannot be used; write http://HOST:PORT"),
+        (("--config", "nowhere.yaml"), "nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    ended = fairlead("serve", "--state-dir", str(tmp_path / "state"), *arguments)
+    assert ended.returncode != 0
+    told = ended.stderr.strip().splitlines()
+    assert words in told[-1]
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_that_is_taken_is_named(start: StartEngine, tmp_path: Path) -> None:
+    engine = start(*FAST)
+    ended = fairlead("serve", "--state-dir", str(tmp_path / "state"), "--engine", engine.url, "--port", str(engine.port))
+    assert ended.returncode == 1
+    assert (
+        ended.stderr.strip()
+        == f"fairlead: --port: {engine.port} cannot be used; it is taken; write another, or leave it out and a free one is chosen"
+    )
+
+
+def condition(running: Serving, kind: str, status: str) -> dict[str, Any] | None:
+    found = running.ask(POOL)["conditions"]
+    return next((one for one in found if one["type"] == kind and one["status"] == status), None)
