@@ -20,6 +20,7 @@ from fairlead_api.jobs import scheduled
 from fairlead_api.routes.access import access_routes
 from fairlead_api.routes.audit import audit_routes
 from fairlead_api.routes.decisions import decision_routes
+from fairlead_api.routes.gateway_keys import gateway_key_routes
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.health import health_routes
 from fairlead_api.routes.internal import internal_routes
@@ -35,6 +36,7 @@ from fairlead_api.routes.scaling import scaling_routes
 from fairlead_api.routes.schedules import schedule_routes
 from fairlead_api.routes.sessions import session_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
+from fairlead_api.services.access.gateway_keys import GatewayKeys
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.plans.objects import ClusterGateway
 from fairlead_api.services.plans.plans import Plans
@@ -53,6 +55,7 @@ from fairlead_api.store import tables
 from fairlead_api.store.access import PostgresAccess
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.store.gateway_keys import PostgresGatewayKeys
 from fairlead_api.store.history.audit import PostgresAuditLog
 from fairlead_api.store.history.decisions import PostgresDecisions
 from fairlead_api.store.history.loads import PostgresLoads
@@ -107,7 +110,8 @@ def create_api(
     bootstrap = tuple(
         Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens
     )
-    access = Access(PostgresAccess(control), bootstrap, lambda: secrets.token_urlsafe(32), open_to_all=settings.auth_mode == "none")
+    new_secret = partial(secrets.token_urlsafe, 32)
+    access = Access(PostgresAccess(control), bootstrap, new_secret, open_to_all=settings.auth_mode == "none")
     guard = Guard(access, clock)
     mirroring = PoolMirroring(PostgresPools(control), key_shares)
     audit = PostgresAudit(reads)
@@ -159,6 +163,7 @@ def create_api(
     routers = (
         health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
         access_routes(guard, access, clock),
+        gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
         pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock),
         ring_routes(guard, PostgresRings(reads), policies),
         predictor_routes(guard, PostgresPredictors(reads, policies)),

@@ -19,6 +19,7 @@ from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
@@ -96,6 +97,15 @@ class ControlApi:
 
     async def revoke_token(self, token_id: str) -> None:
         await self._call("DELETE", f"/v1/tokens/{_segment(token_id)}", None)
+
+    async def gateway_keys(self, *, cursor: str | None = None, limit: int | None = None) -> Page[GatewayKey]:
+        return await self._call("GET", "/v1/gateway-keys", Page[GatewayKey], query={"cursor": cursor, "limit": limit})
+
+    async def create_gateway_key(self, request: GatewayKeyRequest) -> GatewayKey:
+        return await self._call("POST", "/v1/gateway-keys", GatewayKey, body=request)
+
+    async def revoke_gateway_key(self, key_id: str) -> None:
+        await self._call("DELETE", f"/v1/gateway-keys/{_segment(key_id)}", None)
 
     # --- pools
 

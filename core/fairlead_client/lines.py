@@ -9,6 +9,7 @@ from typing import get_args
 
 import msgspec
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.problems import UnreadableLine
@@ -38,6 +39,12 @@ class BindingsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     bindings: tuple[Binding, ...] = ()
 
 
+class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="gateway_keys"):
+    """All keys of the gateway's clients that are not revoked: what is not here is known no more."""
+
+    keys: tuple[GatewayKeyFacts, ...] = ()
+
+
 class SyncedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synced"):
     """The snapshot is complete and changes follow.
 
@@ -49,7 +56,7 @@ class HeartbeatLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     """Nothing changed. One comes every 2 s, so that silence means a dead connection."""
 
 
-StreamLine = TableLine | PoolDeletedLine | BindingsLine | SyncedLine | HeartbeatLine
+StreamLine = TableLine | PoolDeletedLine | BindingsLine | GatewayKeysLine | SyncedLine | HeartbeatLine
 
 
 class _Kind(msgspec.Struct):

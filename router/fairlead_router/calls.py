@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from fairlead_router.answers import Usage
 from fairlead_router.dialects import Dialect
 from fairlead_router.prompts import Document
 from fairlead_router.settings import Timeouts
@@ -49,7 +50,7 @@ class Call:
 
     __slots__ = (
         "arrived_at", "body", "connection", "deadline", "dialect", "document", "first_byte_due", "gone", "head", "id", "quiet_since", "received", "stream",
-        "task",
+        "task", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,8 @@ class Call:
         self.connection: UpstreamConnection | None = None
         self.gone = False
         self.task: asyncio.Task[None] | None = None
+        self.usage: Usage | None = None
+        """The tokens of a routed call that has ended; None where no engine worked for it."""
 
     def client_gone(self) -> None:
         """The client closed its connection: stop whatever is being waited for."""

@@ -9,6 +9,7 @@ from typing import Any
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead_router import paths
+from fairlead_router.answers import Usage
 from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.calls import Call, Calls
 from fairlead_router.client_requests import ClientGone, ClientRequest
@@ -18,11 +19,11 @@ from fairlead_router.dividing import is_divisible, refuse_forged
 from fairlead_router.forms import FormPrefix
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing, Scope, Send, send_answer
-from fairlead_router.keys import GatewayKeys
+from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.pools import Opens, Pools, every
 from fairlead_router.prompt_tokens import PromptTokens
 from fairlead_router.proxying import Proxy
 from fairlead_router.refusals import BadRequest, ErrorAnswer, error_answer, shutting_down
@@ -50,6 +51,7 @@ class Gateway:
         self,
         settings: RouterSettings,
         pools: Pools,
+        keys: GatewayKeys,
         calls: Calls,
         proxy: Proxy,
         direct: DirectRelay,
@@ -61,6 +63,7 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self._pools = pools
+        self._keys = keys
         self._calls = calls
         self._proxy = proxy
         self._direct = direct
@@ -69,7 +72,6 @@ class Gateway:
         self._prompt_tokens = prompt_tokens
         self._metrics = metrics
         self._now = now
-        self._keys = GatewayKeys(settings.gateway_keys)
         self._bodies = BodyReader(settings, now)
         self._handlers = {
             Handling.ROUTED: self._route,
@@ -88,14 +90,15 @@ class Gateway:
                 raise _unknown(scope["path"])
             if scope["method"] not in endpoint.methods:
                 raise _wrong_method(endpoint, scope["method"])
-            if not endpoint.keyless:
-                self._keys.check(scope["headers"])
-            if endpoint.handling is Handling.LOCAL:
-                await self._informing.answer(endpoint, scope, send)
-            elif self._informing.draining:
+            local = endpoint.handling is Handling.LOCAL
+            if not local and self._informing.draining:
                 await send_answer(send, shutting_down(dialect))
+                return
+            key = None if endpoint.keyless else self._keys.admit(scope["headers"], self._now(), counted=not local)
+            if local:
+                await self._informing.answer(endpoint, scope, send, _opened_by(key))
             else:
-                refusal = await self._handlers[endpoint.handling](scope, client, endpoint)
+                refusal = await self._handlers[endpoint.handling](scope, client, endpoint, key)
                 if refusal is not None:
                     await self._send(refusal, client, send)
         except BadRequest as problem:
@@ -110,14 +113,14 @@ class Gateway:
 
     # ── what is done with a path ──
 
-    async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+    async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Send the request through the pool's scheduler."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
         refuse_forged(parsed.document)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        pool = self._pools.resolve(parsed.model, header_value(headers, b"x-fairlead-pool"))
+        pool = self._pool_for(parsed.model, headers, key)
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
@@ -145,7 +148,10 @@ class Gateway:
         if pool.divides and divisible:
             call.document = parsed.document if parsed.model == pool.table.model else {**parsed.document, "model": pool.table.model}
         client.watch(call.client_gone)
-        refusal = await self._proxy.relay(call, request, pool, client)
+        if key is None:
+            refusal = await self._proxy.relay(call, request, pool, client)
+        else:
+            refusal = await self._relay_for(key, call, request, pool, client)
         if logger.isEnabledFor(logging.DEBUG):
             seconds = round(self._now() - arrived, 6)
             logger.debug(
@@ -154,18 +160,29 @@ class Gateway:
             )
         return refusal
 
-    async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+    async def _relay_for(
+        self, key: GatewayKey, call: Call, request: RoutingRequest, pool: Pool, client: ClientRequest
+    ) -> ErrorAnswer | None:
+        """Relay a key's call. Its prompt is taken from the limit at once, the rest when the answer tells it."""
+        key.spend(request.prompt_tokens, request.arrived_at)
+        try:
+            return await self._proxy.relay(call, request, pool, client)
+        finally:
+            usage = call.usage or Usage(prompt_tokens=0)
+            key.spend((usage.prompt_tokens or 0) + usage.output_tokens - request.prompt_tokens, self._now())
+
+    async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Send the request to the instance with the fewest in flight."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
-        pool = self._pools.resolve(parsed.model, header_value(scope["headers"], b"x-fairlead-pool"))
+        pool = self._pool_for(parsed.model, scope["headers"], key)
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body))
         return await self._direct.relay(call, pool, client)
 
-    async def _upload(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+    async def _upload(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Read a form until its model is known, then stream it to the instance with the fewest requests in flight."""
         arrived = self._now()
         headers = scope["headers"]
@@ -180,14 +197,14 @@ class Gateway:
                 raise BadRequest(400, "missing_field", message, "model")
         if not form.model:
             raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
-        pool = self._pools.resolve(form.model, header_value(headers, b"x-fairlead-pool"))
+        pool = self._pool_for(form.model, headers, key)
         body = form.taken(pool.table.model)
         if length is not None:
             length += len(body) - form.size
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=length)
         return await self._direct.relay(call, pool, client, upload=Upload(rest=pieces, chunked=length is None))
 
-    async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+    async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Send the request to the instance that made the response; if none is remembered, look for it.
 
         Neither path has a use for a body, so none is passed on.
@@ -197,15 +214,16 @@ class Gateway:
         response = paths.response_id(scope["raw_path"])
         home = self._held.find(response)
         pool = self._pools.get(home[0]) if home is not None else None
-        if home is None or pool is None or home[1] not in pool.addresses:
-            pool, instance = await self._find_holder(scope, response)
+        opens = _opened_by(key)
+        if home is None or pool is None or home[1] not in pool.addresses or not opens(pool):
+            pool, instance = await self._find_holder(scope, response, opens)
         else:
             instance = home[1]
         call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
         return await self._direct.relay(call, pool, client, only=instance)
 
-    async def _find_holder(self, scope: Scope, response: str) -> tuple[Pool, str]:
-        pools = self._pools.all()
+    async def _find_holder(self, scope: Scope, response: str, opens: Opens) -> tuple[Pool, str]:
+        pools = [pool for pool in self._pools.all() if opens(pool)]
         found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), scope["headers"])
         if found is None or found[1] not in found[0].addresses:
             message = (
@@ -227,6 +245,15 @@ class Gateway:
         call = self._calls.new(call_id, arrived, head, body, stream=False, dialect=endpoint.dialect)
         client.watch(call.client_gone)
         return call
+
+    def _pool_for(self, model: str, headers: list[tuple[bytes, bytes]], key: GatewayKey | None) -> Pool:
+        """The pool for a request. Raises BadRequest 404, also for a pool that its key does not open."""
+        try:
+            return self._pools.resolve(model, header_value(headers, b"x-fairlead-pool"), _opened_by(key))
+        except BadRequest:
+            if key is not None and self._pools.serves(model):
+                self._keys.out_of_scope()
+            raise
 
     # ── refusing ──
 
@@ -261,6 +288,11 @@ class Gateway:
         message = f"the router failed to handle this request; its log tells more under {request}"
         answer = error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())])
         await self._send(answer, client, send)
+
+
+def _opened_by(key: GatewayKey | None) -> Opens:
+    """What a client may use: what its key opens; everything for nobody, who got here because no key is required."""
+    return every if key is None else key.opens
 
 
 def _unknown(path: str) -> BadRequest:

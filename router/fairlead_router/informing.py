@@ -15,7 +15,7 @@ import orjson
 from fairlead_router.metrics import InstanceReading, PoolReading, RouterMetrics, render
 from fairlead_router.paths import Endpoint
 from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.pools import Opens, Pools
 from fairlead_router.refusals import BadRequest, ErrorAnswer
 from fairlead_router.upstream import UpstreamPool
 
@@ -33,13 +33,15 @@ class Informing:
         self.synced = False
         self.draining = False
 
-    async def answer(self, endpoint: Endpoint, scope: Scope, send: Send) -> None:
-        """Answer a LOCAL endpoint of the table of paths. Raises BadRequest 404 for a model that is not served."""
+    async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
+        """Answer a LOCAL endpoint of the table of paths to a client for whom these pools open.
+
+        Raises BadRequest 404 for a model that is not served."""
         match endpoint.path:
             case "/v1/models":
-                await send_json(send, 200, {"object": "list", "data": self._models()})
+                await send_json(send, 200, {"object": "list", "data": self._models(opens)})
             case "/v1/models/{id}":
-                await send_json(send, 200, self._model(unquote(scope["raw_path"].decode("latin-1")).removeprefix("/v1/models/")))
+                await send_json(send, 200, self._model(unquote(scope["raw_path"].decode("latin-1")).removeprefix("/v1/models/"), opens))
             case "/version":
                 await send_json(send, 200, {"version": f"fairlead-router {version('fairlead')}"})
             case "/healthz":
@@ -80,18 +82,19 @@ class Informing:
         }
         await send_json(send, 200 if ready else 503, document)
 
-    def _models(self) -> list[dict[str, object]]:
+    def _models(self, opens: Opens) -> list[dict[str, object]]:
         models: list[dict[str, object]] = [
-            {"id": model, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} for model in self._pools.models()
+            {"id": model, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} for model in self._pools.models(opens)
         ]
         models.extend(
             {"id": str(pool.key), "object": "model", "created": 0, "owned_by": "fairlead", "root": pool.table.model}
             for pool in self._pools.all()
+            if opens(pool)
         )
         return models
 
-    def _model(self, wanted: str) -> dict[str, object]:
-        for model in self._models():
+    def _model(self, wanted: str, opens: Opens) -> dict[str, object]:
+        for model in self._models(opens):
             if model["id"] == wanted:
                 return model
         raise BadRequest(404, "model_not_found", f"model: {wanted[:200]!r} is not served here", "model")

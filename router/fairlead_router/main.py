@@ -31,6 +31,7 @@ from fairlead_router.engine_metrics import SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
+from fairlead_router.keys import GatewayKeys
 from fairlead_router.kv_event_following import FOLLOW_SECONDS, KvEventFollower
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool_training import TRAIN_SECONDS, PoolTraining
@@ -75,6 +76,7 @@ class Router:
         self.now = SteadyClock()
         self.metrics = RouterMetrics()
         self.pools = Pools(scheduler_factory, self.metrics, self.now)
+        self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.calls = Calls(settings.timeouts, self.now, f"{settings.router_id}-{start_id}")
         self.informing = Informing(self.pools, self.upstream, self.metrics)
@@ -83,6 +85,7 @@ class Router:
         self.gateway = Gateway(
             settings,
             self.pools,
+            self.keys,
             self.calls,
             Proxy(sender, self.calls, held, self.now),
             DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1),
@@ -102,7 +105,7 @@ class Router:
         self.collector = Collector(
             settings.router_id, self.pools, self.spool, spool_metrics, self.now, lambda: uuid.uuid4().hex, self.delivery.wake
         )
-        self.follower = TableFollower(settings.router_id, self.api, self.pools, self.cache, self.metrics, self._synced)
+        self.follower = TableFollower(settings.router_id, self.api, self.pools, self.keys, self.cache, self.metrics, self._synced, self.now)
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
         self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
         self.trainer = Trainer(self.now)
@@ -127,9 +130,12 @@ class Router:
         self.informing.synced = True
 
     def recall(self) -> None:
-        """Load what an earlier process left on disk: unsent reports, the last tables, bindings. Raises OSError."""
+        """Load what an earlier process left on disk: unsent reports, last tables, bindings, keys. Raises OSError."""
         self.spool.open()
         tables, bindings = self.cache.load()
+        keys = self.cache.load_gateway_keys()
+        if keys is not None:
+            self.keys.replace(keys, self.now())
         for table in tables:
             self.pools.apply(table)
         self.pools.apply_bindings(bindings)
@@ -195,8 +201,8 @@ async def serve(settings: RouterSettings, listener: socket.socket, admin_listene
     host, port = listener.getsockname()[:2]
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": settings.api_url})
     admin_host, admin_port = admin_listener.getsockname()[:2]
-    if not settings.gateway_keys:
-        logger.warning("no API key is asked for: whoever reaches this port may use every pool (FAIRLEAD_GATEWAY_KEYS)")
+    if not router.keys.required:
+        logger.warning("no API key is asked for: whoever reaches this port may use every pool (FAIRLEAD_GATEWAY_KEYS_REQUIRED)")
     logger.info("metrics and debug view", extra={"host": admin_host, "port": admin_port})
     gc.collect()
     gc.freeze()  # what lives for the whole process need not be looked at again by every collection

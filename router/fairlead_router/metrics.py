@@ -148,6 +148,7 @@ class RouterMetrics(Collector):
         """What learning policies have learnt, by pool."""
         self.training = TrainingCounters()
         self.client_errors: Counter[str] = Counter()
+        self.key_refusals: Counter[str] = Counter()
         self.report_drops: Counter[str] = Counter()
         self.reports_sent = 0
         self.reports_failed = 0
@@ -190,6 +191,12 @@ class RouterMetrics(Collector):
         for code, count in self.client_errors.items():
             errors.add_metric([code], count)
         yield errors
+        keys = CounterMetricFamily(
+            "fairlead_router_key_refusals", "Requests refused because of their API key, by reason.", labels=["reason"]
+        )
+        for reason, count in self.key_refusals.items():
+            keys.add_metric([reason], count)
+        yield keys
         for name, text, value in (
             ("reports_sent", "Report batches acknowledged by the control API.", self.reports_sent),
             ("reports_failed", "Attempts to send a report that failed.", self.reports_failed),

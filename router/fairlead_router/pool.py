@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 class Ticket:
     """The account of one submitted request. Its pool keeps it; others read it."""
 
-    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "stream", "verdict")
+    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "stream", "usage", "verdict")
 
     def __init__(self, request: RoutingRequest) -> None:
         self.request = request
@@ -48,6 +48,10 @@ class Ticket:
         self.dispatched_at = 0.0
         self.stream: StreamReader | None = None
         """Its answer, while that is passed on."""
+        self.usage: Usage | None = None
+        """The tokens of a request that has ended, as its engine told them or else as counted here; None where no engine
+        worked for it, or none whose client saw anything.
+        """
         self._waiter: asyncio.Future[None] | None = None
 
     def decide(self, verdict: Dispatch | Refusal) -> None:
@@ -275,6 +279,11 @@ class Pool:
         if ticket.stream is not None:
             self.scheduler.generated(ticket.request.id, now, ticket.stream.generated_tokens)
 
+    def _note_part(self, ticket: Ticket) -> None:
+        """Of an answer that broke off, the client has had the part that was passed on."""
+        if ticket.stream is not None:
+            ticket.usage = Usage(ticket.stream.generated_tokens, None, ticket.request.prompt_tokens)
+
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
         """The engine answered in full. Impossible counts are treated as missing."""
         if self._end(ticket):
@@ -282,6 +291,7 @@ class Pool:
             cached_tokens, prompt_tokens = self._plausible(usage.cached_tokens), self._plausible(usage.prompt_tokens)
             if cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
                 self._compare(ticket.verdict, cached_tokens)
+            ticket.usage = Usage(output_tokens, cached_tokens, prompt_tokens or ticket.request.prompt_tokens)
             self.counters.served += 1
             self.counters.output_tokens += output_tokens
             self._deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
@@ -305,6 +315,7 @@ class Pool:
         """The request was lost after the first byte, or given up."""
         if self._end(ticket):
             self.counters.failed += 1
+            self._note_part(ticket)
             self._tell_generated(ticket, now)
             self._deliver(self.scheduler.fail(ticket.request.id, now), now)
 
@@ -318,6 +329,7 @@ class Pool:
         """The client went away."""
         if self._end(ticket):
             self.counters.cancelled += 1
+            self._note_part(ticket)
             self._tell_generated(ticket, now)
             self._deliver(self.scheduler.cancel(ticket.request.id, now), now)
 

@@ -15,6 +15,15 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest
 
+Opens = Callable[[Pool], bool]
+"""Whether a client may use a pool."""
+
+
+def every(_: Pool) -> bool:
+    """Open to this client: every pool."""
+    return True
+
+
 SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
 logger = logging.getLogger(__name__)
@@ -121,18 +130,19 @@ class Pools:
             if pool is not None:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
-    def resolve(self, model: str, wanted: str | None) -> Pool:
+    def resolve(self, model: str, wanted: str | None, opens: Opens = every) -> Pool:
         """The pool for a request.
 
         `model` as `namespace/name` wins, then the header's choice among that model's pools, then the first of them by
-        name. Raises BadRequest 404 that names the pools and models there are.
+        name. A pool that does not open is as if it were not there. Raises BadRequest 404 that names the pools and
+        models there are.
         """
         pool = self._by_key.get(model)
-        if pool is not None:
+        if pool is not None and opens(pool):
             return pool
-        pools = self._by_model.get(model)
+        pools = [pool for pool in self._by_model.get(model, ()) if opens(pool)]
         if not pools:
-            known = ", ".join(self.models()) or "none yet"
+            known = ", ".join(self.models(opens)) or "none yet"
             raise BadRequest(404, "model_not_found", f"model: {model[:200]!r} is not served here; known: {known}", "model")
         if wanted is None:
             return pools[0]
@@ -144,9 +154,13 @@ class Pools:
             404, "pool_not_found", f"x-fairlead-pool: {wanted[:200]!r} does not serve {model!r}; use one of {choice}", "x-fairlead-pool"
         )
 
-    def models(self) -> tuple[str, ...]:
+    def serves(self, model: str) -> bool:
+        """Whether the name is that of a pool or of a model, open to the client or not."""
+        return model in self._by_key or model in self._by_model
+
+    def models(self, opens: Opens = every) -> tuple[str, ...]:
         """Models served, sorted."""
-        return tuple(sorted(self._by_model))
+        return tuple(sorted(model for model, pools in self._by_model.items() if any(map(opens, pools))))
 
     def tick(self) -> None:
         """Called every few tens of milliseconds."""

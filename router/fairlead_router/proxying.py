@@ -130,6 +130,8 @@ class Proxy:
         finally:
             if ticket is not None and not ticket.ended:
                 pool.fail(ticket, self._now())
+            if ticket is not None:
+                call.usage = ticket.usage
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal:

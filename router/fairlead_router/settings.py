@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairlead.errors import InvalidInput
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import Number, Parsed, Text, Whole
+from fairlead_process.kinds import Number, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URL
 
@@ -139,14 +139,23 @@ class RouterSettings:
             "more = fewer 502, and more load on the rest of a failing pool",
         ),
     )
+    gateway_keys_required: bool = field(
+        default=False,
+        metadata=variable(
+            "FAIRLEAD_GATEWAY_KEYS_REQUIRED",
+            Switch(),
+            "whether clients must show an API key, one of those that people make (`fairlead keys create`) or of the next setting",
+            "without, whoever reaches the port may use every pool; a key that is shown counts all the same",
+        ),
+    )
     gateway_keys: tuple[str, ...] = field(
         default=(),
         repr=False,
         metadata=variable(
             "FAIRLEAD_GATEWAY_KEYS",
             Parsed(lambda text: _keys(text.split(",")), f"API keys of at least {SHORTEST_KEY} characters", "keys with commas", secret=True),
-            "API keys of which clients must show one",
-            "without any, whoever reaches the port may use every pool",
+            "API keys that open every pool without limits, to begin with; with one of them, keys are required",
+            "they show in no list, and only a restart takes them away",
             default_shown="none",
         ),
     )

@@ -1,8 +1,9 @@
-"""The last known tables and bindings on disk, so that a restarted router serves at once, also while the control API is
-away.
+"""The last known tables, bindings and gateway keys on disk, so that a restarted router serves at once, also while the
+control API is away.
 
-Tables are one file, rewritten whole. Bindings are a log of lines: a later line overrides an earlier one. The log is
-compacted when it has grown to twice the living bindings. A torn last line, from a crash while writing, is ignored.
+Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
+an earlier one. The log is compacted when it has grown to twice the living bindings. A torn last line, from a crash
+while writing, is ignored.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 
@@ -23,6 +25,7 @@ _SLACK = 10_000
 logger = logging.getLogger(__name__)
 
 _tables = msgspec.json.Decoder(tuple[RoutingTable, ...])
+_gateway_keys = msgspec.json.Decoder(tuple[GatewayKeyFacts, ...])
 _binding = msgspec.json.Decoder(Binding)
 _encoder = msgspec.json.Encoder()
 
@@ -35,13 +38,14 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 class TableCache:
-    """Tables and bindings under `directory`.
+    """Tables, bindings and gateway keys under `directory`.
 
     Writing errors are logged and counted in `failures`; serving goes on without the cache.
     """
 
     def __init__(self, directory: Path) -> None:
         self._tables_path = directory / "tables.json"
+        self._keys_path = directory / "gateway-keys.json"
         self._bindings_path = directory / "bindings.ndjson"
         self._bindings: dict[tuple[PoolKey, str], Binding] = {}
         self._lines = 0
@@ -66,6 +70,20 @@ class TableCache:
                     self._remember(_binding.decode(line))
         self._lines = len(lines)
         return tables, tuple(self._bindings.values())
+
+    def load_gateway_keys(self) -> tuple[GatewayKeyFacts, ...] | None:
+        """Read the kept keys; None when none were ever kept. A damaged file counts as absent, with a warning."""
+        try:
+            return _gateway_keys.decode(self._keys_path.read_bytes())
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("cached gateway keys unusable", extra={"file": str(self._keys_path), "error": str(error)})
+        return None
+
+    def keep_gateway_keys(self, keys: Sequence[GatewayKeyFacts]) -> None:
+        """Replace the kept keys."""
+        self._guard(lambda: replace_file(self._keys_path, _encoder.encode(tuple(keys))))
 
     def keep_tables(self, tables: Iterable[RoutingTable]) -> None:
         """Replace the kept tables."""

@@ -1,4 +1,5 @@
-"""Follows the table stream: the control API sends routing tables and bindings as it commits them.
+"""Follows the table stream: the control API sends routing tables, bindings and gateway keys as it
+commits them.
 
 One long-lived connection carries the stream; a lost connection is opened again.
 
@@ -18,8 +19,9 @@ from dataclasses import dataclass, field
 from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.internal import SystemApi
-from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
+from fairlead_client.lines import BindingsLine, GatewayKeysLine, HeartbeatLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 from fairlead_client.problems import StreamLost
+from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
 from fairlead_router.table_cache import TableCache
@@ -39,9 +41,9 @@ class StreamSnapshot:
 
 
 class TableFollower:
-    """Follows the stream and keeps pools and the disk cache up to date.
+    """Follows the stream and keeps pools, keys and the disk cache up to date.
 
-    `on_synced` is called after each complete snapshot.
+    `on_synced` is called after each complete snapshot; `now` is the router's clock in Unix seconds.
     """
 
     def __init__(
@@ -49,16 +51,20 @@ class TableFollower:
         router: str,
         api: SystemApi,
         pools: Pools,
+        keys: GatewayKeys,
         cache: TableCache,
         metrics: RouterMetrics,
         on_synced: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
         self._router = router
         self._api = api
         self._pools = pools
+        self._keys = keys
         self._cache = cache
         self._metrics = metrics
         self._on_synced = on_synced
+        self._now = now
         self._snapshot: StreamSnapshot | None = None
         self._random = random.Random()  # only for jitter between reconnects
 
@@ -94,6 +100,9 @@ class TableFollower:
                     self._cache.drop_pool(line.pool)
             case BindingsLine():
                 self._take_bindings(line.bindings)
+            case GatewayKeysLine():
+                self._keys.replace(line.keys, self._now())
+                self._cache.keep_gateway_keys(line.keys)
             case SyncedLine():
                 if self._snapshot is not None:
                     self._complete(self._snapshot)

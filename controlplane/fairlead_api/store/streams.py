@@ -1,13 +1,15 @@
-"""Reads tables and bindings from Postgres for the routers' stream."""
+"""Reads tables, bindings and gateway keys from Postgres for the routers' stream."""
 
 import msgspec
 from sqlalchemy import select, text
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.records import read
 
 _CURRENT = (
     "SELECT t.content FROM pools p JOIN routing_tables t ON t.pool_id = p.id AND t.version = p.table_version WHERE p.deleted_at IS NULL"
@@ -34,6 +36,20 @@ class PostgresStream:
         if content is None:
             raise NotFound("routing table of pool", str(pool))
         return msgspec.convert(content, RoutingTable)
+
+    async def gateway_keys(self) -> list[GatewayKeyFacts]:
+        keys = tables.gateway_keys
+        async with self._database.reading() as connection:
+            rows = await connection.execute(select(keys).where(keys.c.revoked_at.is_(None)).order_by(keys.c.id))
+            return [
+                read(
+                    GatewayKeyFacts,
+                    row,
+                    digest=bytes(row.digest).hex(),
+                    expires_at=None if row.expires_at is None else row.expires_at.timestamp(),
+                )
+                for row in rows
+            ]
 
     async def deleted_pools(self) -> list[PoolKey]:
         pools = tables.pools

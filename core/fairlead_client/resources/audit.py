@@ -18,6 +18,8 @@ class AuditAction(StrEnum):
     LOGIN_LINK_CREATED = "login-link.created"
     TOKEN_CREATED = "token.created"  # noqa: S105 - an action, no secret
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
+    GATEWAY_KEY_CREATED = "gateway-key.created"
+    GATEWAY_KEY_REVOKED = "gateway-key.revoked"
     PLAN_CREATED = "plan.created"
     PLAN_APPLIED = "plan.applied"
     PLAN_UNDONE = "plan.undone"

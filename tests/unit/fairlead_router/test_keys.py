@@ -1,14 +1,45 @@
-"""API keys and responses that are held."""
+"""The gateway's keys in virtual time: who is admitted, what is refused and how it is counted."""
+
+from hashlib import sha256
+from typing import Any
 
 import pytest
 
-from fairlead.tables import PoolKey
-from fairlead_router.held_responses import HeldResponses
-from fairlead_router.keys import GatewayKeys
+from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal
+from fairlead_router.keys import GatewayKey, GatewayKeys
+from fairlead_router.metrics import RouterMetrics
 from fairlead_router.refusals import BadRequest
 
-POOL = PoolKey(namespace="default", name="chat")
-KEYS = GatewayKeys(["first-key-0123456789", "second-key-0123456789"])
+SHARED = ("first-key-0123456789", "second-key-0123456789")
+TEAM = "flk_a-key-of-a-team"
+Headers = list[tuple[bytes, bytes]]
+
+
+def facts(secret: str = TEAM, **more: Any) -> GatewayKeyFacts:
+    return GatewayKeyFacts(id=secret[4:10], digest=sha256(secret.encode()).hexdigest(), **more)
+
+
+def bearer(secret: str) -> Headers:
+    return [(b"authorization", b"Bearer " + secret.encode())]
+
+
+def gateway(*known: GatewayKeyFacts, required: bool = True) -> tuple[GatewayKeys, RouterMetrics]:
+    metrics = RouterMetrics()
+    keys = GatewayKeys((), metrics, required=required)
+    keys.replace(known, 0.0)
+    return keys, metrics
+
+
+def refused(keys: GatewayKeys, headers: Headers, now: float = 0.0) -> BadRequest:
+    with pytest.raises(BadRequest) as caught:
+        keys.admit(headers, now, counted=True)
+    return caught.value
+
+
+def admitted(keys: GatewayKeys, headers: Headers, now: float = 0.0) -> GatewayKey:
+    key = keys.admit(headers, now, counted=True)
+    assert key is not None
+    return key
 
 
 @pytest.mark.parametrize(
@@ -20,38 +51,110 @@ KEYS = GatewayKeys(["first-key-0123456789", "second-key-0123456789"])
         [(b"authorization", b"Bearer of-another-system"), (b"x-api-key", b"first-key-0123456789")],
     ],
 )
-def test_any_of_the_keys_in_either_header_is_admitted(headers: list[tuple[bytes, bytes]]) -> None:
-    KEYS.check(headers)
+def test_any_of_the_settings_keys_in_either_header_is_admitted_before_the_api_was_heard(headers: Headers) -> None:
+    admitted(GatewayKeys(SHARED, RouterMetrics(), required=False), headers)
 
 
 @pytest.mark.parametrize(
-    ("headers", "said"),
+    ("headers", "said", "reason"),
     [
-        ([], "an API key is needed"),
-        ([(b"authorization", b"Basic first-key-0123456789")], "an API key is needed"),
-        ([(b"authorization", b"Bearer first-key-012345678")], "not known"),
-        ([(b"x-api-key", b"")], "not known"),
-        ([(b"x-api-key", b"\xff\xfe")], "not known"),
+        ([], "an API key is needed", KeyRefusal.MISSING),
+        ([(b"authorization", b"Basic first-key-0123456789")], "an API key is needed", KeyRefusal.MISSING),
+        ([(b"authorization", b"Bearer first-key-012345678")], "not known", KeyRefusal.UNKNOWN),
+        ([(b"x-api-key", b"")], "not known", KeyRefusal.UNKNOWN),
+        ([(b"x-api-key", b"\xff\xfe")], "not known", KeyRefusal.UNKNOWN),
     ],
 )
-def test_anything_else_is_a_401_that_does_not_repeat_what_was_shown(headers: list[tuple[bytes, bytes]], said: str) -> None:
-    with pytest.raises(BadRequest, match=said) as caught:
-        KEYS.check(headers)
-    assert caught.value.status == 401
-    assert "first-key" not in caught.value.message
+def test_anything_else_is_a_401_that_does_not_repeat_what_was_shown(headers: Headers, said: str, reason: KeyRefusal) -> None:
+    metrics = RouterMetrics()
+    problem = refused(GatewayKeys(SHARED, metrics, required=False), headers)
+    assert said in problem.message
+    assert (problem.status, problem.code) == (401, "invalid_api_key")
+    assert "first-key" not in problem.message
+    assert metrics.key_refusals == {reason.value: 1}
 
 
-def test_without_keys_everybody_is_admitted() -> None:
-    GatewayKeys([]).check([])
+def test_where_no_key_is_required_everybody_is_admitted_as_nobody() -> None:
+    keys, metrics = gateway(facts(expires_at=10.0), required=False)
+    assert keys.admit([], 0.0, counted=True) is None
+    assert keys.admit(bearer("sk-anything"), 0.0, counted=True) is None
+    assert keys.admit(bearer(TEAM), 11.0, counted=True) is None, "an expired key is nobody's"
+    assert not metrics.key_refusals
 
 
-def test_the_response_asked_for_longest_ago_is_forgotten_first() -> None:
-    held = HeldResponses(limit=2)
-    held.remember("a", POOL, "i0")
-    held.remember("b", POOL, "i1")
-    assert held.find("a") == (POOL, "i0")
-    held.remember("c", POOL, "i2")
-    held.remember(None, POOL, "i3")
-    assert held.find("b") is None
-    assert held.find("a") == (POOL, "i0")
-    assert len(held) == 2
+def test_where_no_key_is_required_who_shows_one_is_held_to_it() -> None:
+    keys, _ = gateway(facts(requests_per_minute=1), required=False)
+    assert admitted(keys, bearer(TEAM)).facts.id == "a-key-"
+    assert refused(keys, bearer(TEAM)).status == 429
+
+
+def test_a_key_ends_at_its_second_and_a_revoked_one_with_the_next_list() -> None:
+    keys, metrics = gateway(facts(expires_at=100.0), facts("flk_another-one"))
+    admitted(keys, bearer(TEAM), 99.9)
+    expired = refused(keys, bearer(TEAM), 100.0)
+    assert (expired.status, "has expired" in expired.message) == (401, True)
+    keys.replace((facts(expires_at=100.0),), 100.0)
+    assert refused(keys, bearer("flk_another-one"), 100.0).status == 401
+    assert metrics.key_refusals == {"key-expired": 1, "key-unknown": 1}
+
+
+def test_until_the_list_has_come_a_key_is_not_called_wrong() -> None:
+    metrics = RouterMetrics()
+    keys = GatewayKeys((), metrics, required=True)
+    problem = refused(keys, bearer(TEAM))
+    assert (problem.status, problem.code, (b"retry-after", b"1") in problem.extra) == (503, "keys-not-read", True)
+    assert refused(keys, []).status == 401, "without a key there is nothing to look up"
+    keys.replace((), 0.0)
+    assert refused(keys, bearer(TEAM)).status == 401
+
+
+def test_a_key_over_its_requests_is_told_when_to_come_again_and_others_are_not_touched() -> None:
+    keys, metrics = gateway(facts(requests_per_minute=6), facts("flk_another-one", requests_per_minute=6))
+    for _ in range(6):
+        admitted(keys, bearer(TEAM))
+    problem = refused(keys, bearer(TEAM), 0.5)
+    assert (problem.status, problem.code) == (429, "rejected-key-requests")
+    assert dict(problem.extra)[b"retry-after"] == b"10"
+    assert dict(problem.extra)[b"x-fairlead-rejection"] == b"rejected-key-requests"
+    for _ in range(6):
+        admitted(keys, bearer("flk_another-one"), 0.5)
+    admitted(keys, bearer(TEAM), 10.0)
+    assert metrics.key_refusals == {"rejected-key-requests": 1}
+
+
+def test_what_is_not_counted_takes_nothing_from_the_limit() -> None:
+    keys, _ = gateway(facts(requests_per_minute=1))
+    for _ in range(5):
+        keys.admit(bearer(TEAM), 0.0, counted=False)
+    admitted(keys, bearer(TEAM))
+
+
+def test_tokens_are_taken_when_known_and_a_debt_is_waited_for() -> None:
+    keys, _ = gateway(facts(tokens_per_minute=600))
+    key = admitted(keys, bearer(TEAM))
+    key.spend(500, 0.0)
+    admitted(keys, bearer(TEAM))
+    key.spend(700, 0.0)
+    problem = refused(keys, bearer(TEAM))
+    assert (problem.status, problem.code, dict(problem.extra)[b"retry-after"]) == (429, "rejected-key-tokens", b"61")
+    key.spend(-700, 0.0)
+    admitted(keys, bearer(TEAM))
+
+
+def test_a_new_list_leaves_the_limits_of_unchanged_keys_as_they_are() -> None:
+    keys, _ = gateway(facts(requests_per_minute=1))
+    admitted(keys, bearer(TEAM))
+    keys.replace((facts(requests_per_minute=1), facts("flk_another-one")), 1.0)
+    assert refused(keys, bearer(TEAM), 1.0).status == 429
+
+
+def test_a_list_cannot_take_a_key_of_the_settings_away_or_narrow_it() -> None:
+    keys = GatewayKeys(SHARED, RouterMetrics(), required=True)
+    keys.replace((facts(SHARED[0], pools=("default/other",), requests_per_minute=1),), 0.0)
+    assert admitted(keys, bearer(SHARED[0])).facts.pools == ()
+    admitted(keys, bearer(SHARED[1]))
+
+
+def test_a_key_without_a_usable_digest_costs_only_itself() -> None:
+    keys, _ = gateway(GatewayKeyFacts(id="odd", digest="not hexadecimal"), facts())
+    admitted(keys, bearer(TEAM))

@@ -36,11 +36,13 @@ class CredentialsRevoked(msgspec.Struct, frozen=True, tag="credentials_revoked")
     """A token or a web session ended: every remembered identity must be looked up again."""
 
 
-Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked
+class GatewayKeysChanged(msgspec.Struct, frozen=True, tag="gateway_keys"):
+    """Keys of the gateway's clients were made or revoked."""
 
-_decoder: "msgspec.json.Decoder[TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked]" = msgspec.json.Decoder(
-    TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked
-)
+
+Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked | GatewayKeysChanged
+
+_decoder: "msgspec.json.Decoder[Notice]" = msgspec.json.Decoder(Notice)
 
 
 def decode(payload: str) -> Notice:

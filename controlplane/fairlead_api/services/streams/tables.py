@@ -1,4 +1,4 @@
-"""The routers' stream: a snapshot of tables and bindings, then every change, to any number of routers.
+"""The routers' stream: a snapshot of gateway keys, tables and bindings, then every change, to any number of routers.
 
 Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects
 and gets a snapshot, which is smaller than its backlog. Lines may repeat or come late around a snapshot; versions
@@ -10,11 +10,12 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
-from fairlead_api.services.streams.notices import BindingsChanged, Notice, PoolDeleted, TableChanged
-from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, SyncedLine, TableLine, encode_line
+from fairlead_api.services.streams.notices import BindingsChanged, GatewayKeysChanged, Notice, PoolDeleted, TableChanged
+from fairlead_client.lines import BindingsLine, GatewayKeysLine, HeartbeatLine, PoolDeletedLine, SyncedLine, TableLine, encode_line
 
 _log = logging.getLogger(__name__)
 _HEARTBEAT = encode_line(HeartbeatLine())
@@ -30,6 +31,9 @@ class StreamStore(Protocol):
 
     async def table(self, pool: PoolKey) -> RoutingTable:
         """The newest table of one pool. Raises NotFound."""
+
+    async def gateway_keys(self) -> list[GatewayKeyFacts]:
+        """All gateway keys that are not revoked."""
 
     async def deleted_pools(self) -> list[PoolKey]:
         """Pools that were deleted and not made again."""
@@ -85,10 +89,18 @@ class TableStream:
             except StoreUnavailable:
                 self.on_gap()
                 return
+        elif isinstance(notice, GatewayKeysChanged):
+            try:
+                content = await self._keys()
+            except StoreUnavailable:
+                self.on_gap()
+                return
         elif isinstance(notice, PoolDeleted):
             content = encode_line(PoolDeletedLine(pool=notice.pool))
         elif isinstance(notice, BindingsChanged):
             content = encode_line(BindingsLine(bindings=notice.bindings))
+        else:
+            return  # nothing that a router obeys
         for subscriber in self._subscribers:
             subscriber.offer(content)
 
@@ -138,7 +150,10 @@ class TableStream:
 
     async def _tables(self) -> list[bytes]:
         deleted = [encode_line(PoolDeletedLine(pool=pool)) for pool in await self._store.deleted_pools()]
-        return [*deleted, *(encode_line(TableLine(table=table)) for table in await self._store.tables())]
+        return [await self._keys(), *deleted, *(encode_line(TableLine(table=table)) for table in await self._store.tables())]
+
+    async def _keys(self) -> bytes:
+        return encode_line(GatewayKeysLine(keys=tuple(await self._store.gateway_keys())))
 
     async def _snapshot(self, first: list[bytes]) -> AsyncIterator[bytes]:
         for content in first:

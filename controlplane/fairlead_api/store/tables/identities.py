@@ -1,6 +1,7 @@
-"""Tables of people and their credentials. Secrets are stored as SHA-256 only."""
+"""Tables of people, their credentials, and the keys of the gateway's clients. Secrets are stored as SHA-256 only."""
 
-from sqlalchemy import Column, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, Table, Text
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from fairlead_api.store.tables.columns import metadata, text_column, time_column
 
@@ -51,4 +52,22 @@ web_sessions = Table(
     time_column("last_used_at"),
     time_column("expires_at"),
     time_column("revoked_at", null=True),
+)
+
+gateway_keys = Table(
+    "gateway_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    text_column("prefix"),
+    text_column("name"),
+    Column("pools", ARRAY(Text), nullable=False),
+    Column("models", ARRAY(Text), nullable=False),
+    Column("requests_per_minute", BigInteger),
+    Column("tokens_per_minute", BigInteger),
+    time_column("created_at"),
+    text_column("created_by"),
+    time_column("expires_at", null=True),
+    time_column("revoked_at", null=True),
+    Index(None, "created_at", "id"),
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairlead.binding_races import Held, Verdict, judge, next_version
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.instances import InstanceState
 from fairlead.pool_states import HeldPools, InstanceTrouble, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
@@ -21,7 +22,7 @@ from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, check_state, is_outdated, observations
 from fairlead_api.services.reports.ingestion import check_envelopes
-from fairlead_client.lines import BindingsLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
+from fairlead_client.lines import BindingsLine, GatewayKeysLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 
 BINDINGS_PER_LINE = 500
 
@@ -65,6 +66,7 @@ class SystemState:
         self.deleted: list[PoolKey] = []
         self.tables: dict[PoolKey, RoutingTable] = {}
         self.bindings: dict[tuple[PoolKey, str], Binding] = {}
+        self.gateway_keys: tuple[GatewayKeyFacts, ...] = ()
         self.reports: dict[str, Report] = {}
         """Each report once."""
         self.received = 0
@@ -264,8 +266,14 @@ class SystemState:
         self.bindings[binding.pool, binding.session] = binding
         self.tell(BindingsLine(bindings=(binding,)))
 
+    def set_gateway_keys(self, *keys: GatewayKeyFacts) -> None:
+        """These are the gateway's keys from now on."""
+        self.gateway_keys = keys
+        self.tell(GatewayKeysLine(keys=keys))
+
     def snapshot(self) -> Iterator[StreamLine]:
         """The lines that a router gets first."""
+        yield GatewayKeysLine(keys=self.gateway_keys)
         for pool in self._ended.keys() - self.tables.keys():
             yield PoolDeletedLine(pool=pool)
         for table in self.tables.values():

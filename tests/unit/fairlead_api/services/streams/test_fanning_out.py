@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
@@ -34,6 +35,11 @@ class MemoryStore:
             raise StoreUnavailable("away")
         return []
 
+    async def gateway_keys(self) -> list[GatewayKeyFacts]:
+        if self.away:
+            raise StoreUnavailable("away")
+        return []
+
     async def table(self, pool: PoolKey) -> RoutingTable:
         raise NotFound("table", str(pool))
 
@@ -48,9 +54,9 @@ class MemoryStore:
 async def test_a_snapshot_comes_in_batches_and_ends_with_synced_then_heartbeats() -> None:
     stream = TableStream(MemoryStore(), heartbeat_seconds=0.01)
     lines = await stream.open("r")
-    kinds = [msgspec.json.decode(await anext(lines)) for _ in range(6)]
-    assert [kind["type"] for kind in kinds] == ["pool_deleted", "bindings", "bindings", "bindings", "synced", "heartbeat"]
-    assert [len(kind.get("bindings", ())) for kind in kinds[1:4]] == [500, 500, 200]
+    kinds = [msgspec.json.decode(await anext(lines)) for _ in range(7)]
+    assert [kind["type"] for kind in kinds] == ["gateway_keys", "pool_deleted", "bindings", "bindings", "bindings", "synced", "heartbeat"]
+    assert [len(kind.get("bindings", ())) for kind in kinds[2:5]] == [500, 500, 200]
     assert stream.subscribers == 1
 
 

@@ -1,0 +1,82 @@
+"""Keys of the gateway's clients: what a key opens, until when, and how much a minute."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.tables import PoolKey
+
+MINUTE_SECONDS = 60.0
+
+
+class KeyRefusal(StrEnum):
+    """Why a request is refused because of its key. For a limit it is also the answer's code."""
+
+    MISSING = "key-missing"
+    UNKNOWN = "key-unknown"
+    EXPIRED = "key-expired"
+    NOT_READ = "keys-not-read"
+    OUT_OF_SCOPE = "key-out-of-scope"
+    OVER_REQUESTS = "rejected-key-requests"
+    OVER_TOKENS = "rejected-key-tokens"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKeyFacts:
+    """What a router knows of a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret is nowhere.
+
+    A key is 256 random bits, so nobody can try them all: a fast hash protects it as well as a slow one would, which is
+    made for passwords, and every request pays for it.
+
+    `pools` (as `namespace/name`) and `models` are what it opens; an empty one opens all. `expires_at` is in Unix
+    seconds. Without a limit there is none.
+    """
+
+    id: str
+    digest: str
+    pools: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    expires_at: float | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    def opens(self, pool: PoolKey, model: str) -> bool:
+        """Whether the key opens this pool, which serves this model."""
+        return (not self.pools or str(pool) in self.pools) and (not self.models or model in self.models)
+
+
+class RateLimit:
+    """A token bucket that holds a minute's worth and is full at first.
+
+    In any span of `t` seconds at most `per_minute * (1 + t / 60)` is taken, if each taking asked before whether there
+    is enough. A taking that did not (an answer's tokens are known when it ends) makes a debt, which is waited for.
+    """
+
+    __slots__ = ("_at", "_level", "_most", "_per_second")
+
+    def __init__(self, per_minute: float, now: float) -> None:
+        self._at = now
+        self._per_second = per_minute / MINUTE_SECONDS
+        self._level = self._most = max(1.0, per_minute)
+
+    def change(self, per_minute: float, now: float) -> None:
+        """Go on with another limit and what is left under the one before, as far as the new one allows it."""
+        self._refill(now)
+        self._per_second = per_minute / MINUTE_SECONDS
+        self._most = max(1.0, per_minute)
+        self._level = min(self._level, self._most)
+
+    def wait_seconds(self, now: float) -> float:
+        """Seconds until one can be taken; 0 when it can be now."""
+        self._refill(now)
+        missing = 1.0 - self._level
+        return 0.0 if missing <= 1e-9 else missing / self._per_second
+
+    def take(self, amount: float, now: float) -> None:
+        """Take this much; a negative amount is given back."""
+        self._refill(now)
+        self._level = min(self._most, self._level - amount)
+
+    def _refill(self, now: float) -> None:
+        if now > self._at:
+            self._level = min(self._most, self._level + (now - self._at) * self._per_second)
+            self._at = now

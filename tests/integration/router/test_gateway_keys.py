@@ -1,0 +1,162 @@
+"""Gateway keys at a router: told by the control API, checked for every request, kept while the API is away."""
+
+import asyncio
+import logging
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fairlead.gateway_keys import GatewayKeyFacts
+from fairlead.tables import PoolKey
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
+
+OTHER = PoolKey(namespace="default", name="other")
+
+
+def key(name: str, **more: Any) -> GatewayKeyFacts:
+    return GatewayKeyFacts(id=name, digest=sha256(secret(name).encode()).hexdigest(), **more)
+
+
+def secret(name: str) -> str:
+    return f"flk_the-secret-of-{name}-0123456789"
+
+
+def shows(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {secret(name)}"}
+
+
+async def guarded(world: World, *keys: GatewayKeyFacts) -> RunningRouter:
+    await world.start_engines(2)
+    world.api.state.set_gateway_keys(*keys)
+    world.api.state.set_table(world.table())
+    running = await world.start_router(gateway_keys_required=True)
+    await until(lambda: running.router.informing.synced)
+    return running
+
+
+async def test_a_key_over_its_limit_is_told_when_to_come_again_while_others_are_unharmed(world: World) -> None:
+    running = await guarded(world, key("quick", requests_per_minute=3), key("calm", requests_per_minute=1000))
+    answers = await asyncio.gather(
+        *(running.ask(headers=shows("quick")) for _ in range(12)), *(running.ask(headers=shows("calm")) for _ in range(12))
+    )
+    quick, calm = answers[:12], answers[12:]
+    assert {answer.status_code for answer in calm} == {200}
+    refused = [answer for answer in quick if answer.status_code != 200]
+    assert len(refused) >= 8, "three at once, and one more if this took 20 s"
+    for answer in refused:
+        assert answer.status_code == 429
+        assert answer.json()["error"]["code"] == answer.headers["x-fairlead-rejection"] == "rejected-key-requests"
+        assert 1 <= int(answer.headers["retry-after"]) <= 20
+    assert running.router.metrics.key_refusals == {"rejected-key-requests": len(refused)}
+
+
+async def test_wrong_expired_and_revoked_keys_are_401_in_the_clients_protocol(world: World) -> None:
+    running = await guarded(world, key("good"), key("old", expires_at=1.0))
+    assert (await running.ask(headers=shows("good"))).status_code == 200
+    for headers, said in (({}, "is needed"), (shows("wrong"), "not known"), (shows("old"), "has expired")):
+        answer = await running.ask(headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
+        assert said in answer.json()["error"]["message"]
+    body = {"model": "mock", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}
+    anthropic = await running.client.post("/v1/messages", json=body, headers={"x-api-key": secret("old")})
+    assert (anthropic.status_code, anthropic.json()["error"]["type"]) == (401, "authentication_error")
+    world.api.state.set_gateway_keys()
+    async with asyncio.timeout(60):
+        while (await running.ask(headers=shows("good"))).status_code == 200:
+            await asyncio.sleep(0.01)
+    page = (await running.admin.get("/metrics")).text
+    assert 'fairlead_router_key_refusals_total{reason="key-expired"} 2.0' in page
+
+
+async def test_a_key_sees_and_uses_only_what_it_opens(world: World) -> None:
+    running = await guarded(world, key("all"), key("narrow", pools=("default/chat",)), key("model", models=("elsewhere",)))
+    world.api.state.set_table(world.table(pool=OTHER, model="elsewhere"))
+    await until(lambda: len(running.router.pools) == 2)
+
+    async def models(name: str) -> list[str]:
+        return [model["id"] for model in (await running.client.get("/v1/models", headers=shows(name))).json()["data"]]
+
+    assert await models("all") == ["elsewhere", "mock", "default/chat", "default/other"]
+    assert await models("narrow") == ["mock", "default/chat"]
+    assert await models("model") == ["elsewhere", "default/other"]
+    assert (await running.client.get("/v1/models/elsewhere", headers=shows("narrow"))).status_code == 404
+    assert (await running.ask(headers=shows("narrow"))).status_code == 200
+    assert (await running.ask(headers=shows("model"), model="default/other")).status_code == 200
+    for name, model in (("narrow", "elsewhere"), ("narrow", "default/other"), ("model", "mock")):
+        answer = await running.ask(headers=shows(name), model=model)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+        assert "known: " + ("mock" if name == "narrow" else "elsewhere") in answer.json()["error"]["message"]
+    tokenized = await running.client.post("/tokenize", json={"model": "elsewhere", "prompt": "x"}, headers=shows("narrow"))
+    assert tokenized.status_code == 404
+    assert running.router.metrics.key_refusals == {"key-out-of-scope": 4}
+    assert (await running.ask(headers=shows("narrow"), model="nowhere")).status_code == 404
+    assert running.router.metrics.key_refusals == {"key-out-of-scope": 4}, "what nobody serves is not the key's fault"
+
+
+async def test_a_response_of_a_pool_that_a_key_does_not_open_is_not_found(world: World) -> None:
+    running = await guarded(world, key("all"), key("elsewhere", pools=("default/other",)))
+    assert (await running.client.get("/v1/responses/resp_1-i0", headers=shows("all"))).status_code == 200
+    for _ in range(2):
+        answer = await running.client.get("/v1/responses/resp_1-i0", headers=shows("elsewhere"))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "response_not_found")
+
+
+async def test_tokens_count_as_the_engine_told_them(world: World) -> None:
+    running = await guarded(world, key("t", tokens_per_minute=1000))
+    answer = await running.ask(headers=shows("t"), text="word " * 4000)  # the router counts 5,000 tokens, the engine 8 and 3
+    assert answer.status_code == 200
+    assert (await running.ask(headers=shows("t"))).status_code == 200, "what was counted too much is given back"
+    streamed = await running.ask(headers=shows("t"), text="word " * 4000, stream=True)
+    assert streamed.status_code == 200
+    refused = await running.ask(headers=shows("t"))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rejected-key-tokens")
+    assert int(refused.headers["retry-after"]) > 60
+
+
+async def test_a_request_that_no_engine_answered_costs_no_tokens(world: World) -> None:
+    running = await guarded(world, key("t", tokens_per_minute=1000))
+    for script in ("hang-up", "bad-request"):
+        assert (await running.ask(headers=shows("t"), text="word " * 4000, script=script)).status_code in {400, 502}
+    world.api.state.set_table(world.table(version=2))
+    assert (await running.ask(headers=shows("t"), script="bad-request")).status_code != 429
+
+
+async def test_the_last_known_keys_hold_while_the_api_is_away_also_after_a_restart(world: World) -> None:
+    running = await guarded(world, key("good"), key("soon", requests_per_minute=1))
+    await world.api.stop()
+    await world.stop_router(running)
+    again = await world.start_router(seed=2, gateway_keys_required=True)
+    assert (await again.ask(headers=shows("good"))).status_code == 200
+    assert (await again.ask(headers=shows("wrong"))).status_code == 401
+    kept = (world.directory / "router-0" / "gateway-keys.json").read_bytes()
+    assert sha256(secret("good").encode()).hexdigest().encode() in kept
+    assert secret("good").encode() not in kept
+
+
+async def test_a_router_that_knows_no_keys_yet_calls_none_wrong(world: World) -> None:
+    await world.api.stop()
+    running = await world.start_router(gateway_keys_required=True)
+    answer = await running.ask(headers=shows("good"))
+    assert (answer.status_code, answer.json()["error"]["code"], answer.headers["retry-after"]) == (503, "keys-not-read", "1")
+
+
+async def test_keys_are_in_no_log_no_file_and_no_answer(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    running = await guarded(world, key("good", requests_per_minute=2), key("old", expires_at=1.0))
+    answers: list[httpx.Response] = []
+    for name in ("good", "good", "good", "old", "wrong"):
+        for headers in (shows(name), {"x-api-key": secret(name)}):
+            answers.append(await running.ask(headers=headers))
+            answers.append(await running.ask(headers=headers, model="nowhere"))
+    answers += [await running.admin.get("/metrics"), await running.admin.get("/debug/pools")]
+    await world.stop_router(running)
+    files = b"".join(path.read_bytes() for path in world.directory.rglob("*") if path.is_file())
+    said = "\n".join([caplog.text, *(str(vars(record)) for record in caplog.records)])
+    told = "".join(f"{answer.headers}{answer.text}" for answer in answers)
+    engines = str([engine.seen for engine in world.engines])
+    for name in ("good", "old", "wrong"):
+        assert secret(name) not in said + told + engines + files.decode("latin-1")
+    assert Path(world.directory / "router-0" / "gateway-keys.json").exists()
