@@ -37,6 +37,7 @@ class Health:
 
 
 UNASKED = Health(ready=False, reason="NotAskedYet")
+"""Nobody has asked the engine yet, or its first answer has not come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,8 @@ def _step(
     shares: Mapping[str, float],
     now: float,
 ) -> ServedEngine:
+    if health is UNASKED:
+        return engine  # after a restart: it is what it was until it has been asked
     if engine.state is InstanceState.STARTING and not health.ready:
         return replace(engine, reason=health.reason)
     state, reason = next_state(
@@ -190,7 +193,7 @@ def _leave(
     """One step of an engine that the file names no more; None when it has left, and how."""
     if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
         return None, "was taken out of the file; it did not answer"
-    if engine.state is InstanceState.DRAINING and not health.ready:
+    if engine.state is InstanceState.DRAINING and not health.ready and health is not UNASKED:
         return None, "left the pool; it answers no more"
     if engine.state is not InstanceState.DRAINING or engine.draining_since is None:
         return _moved(replace(engine, leaving=True, draining_since=now), InstanceState.DRAINING, "TakenOutOfFile", now), ""

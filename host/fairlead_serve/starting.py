@@ -161,7 +161,7 @@ def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
 def _engines(urls: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The engines of the command line, each as the file has it already if it does."""
     entries = {base_url(str(entry["url"])): dict(entry) for entry in known}
-    return [entries.get(base_url(url), {"url": base_url(url)}) for url in dict.fromkeys(urls)]
+    return [entries.get(url, {"url": url}) for url in dict.fromkeys(base_url(url) for url in urls)]
 
 
 async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:

@@ -92,6 +92,14 @@ def test_an_engine_that_does_not_answer_leaves_the_table_and_comes_back() -> Non
     assert engines.told == ["EngineLost", "EngineBack"]
 
 
+def test_after_a_restart_an_engine_is_what_it_was_until_it_has_been_asked() -> None:
+    engines = Engines().serving("a", "b")
+    engines.health = {}
+    assert engines.round() == {"a": "Serving", "b": "Serving"}
+    engines.health = {"a": WELL, "b": SILENT}
+    assert engines.round() == {"a": "Serving", "b": "Lost"}
+
+
 def test_an_engine_taken_out_of_the_file_leaves_when_it_is_empty() -> None:
     engines = Engines().serving("a", "b")
     engines.want("a")

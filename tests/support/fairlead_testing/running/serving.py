@@ -76,24 +76,27 @@ class Serving:
 
 
 @contextmanager
-def serving(directory: Path, *arguments: str, environment: dict[str, str] | None = None) -> Iterator[Serving]:
-    """`fairlead serve` in `directory`, ready; ended with the block unless it ended before."""
+def serving(directory: Path, *arguments: str, command: tuple[str, ...] = (), cwd: Path = ROOT) -> Iterator[Serving]:
+    """`fairlead serve` in `directory`, ready; ended with the block unless it ended before. `command` is the `fairlead`
+    of another environment, which gets nothing of this one.
+    """
     output = directory.with_suffix(".log")
     with output.open("w") as log:
         process = subprocess.Popen(
-            [*FAIRLEAD, "serve", "--state-dir", str(directory), *arguments],
+            [*(command or FAIRLEAD), "serve", "--state-dir", str(directory), *arguments],
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "PYTHONPATH": PYTHONPATH, **(environment or {})},
-            cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            if command
+            else {**os.environ, "PYTHONPATH": PYTHONPATH},
+            cwd=cwd,
         )
     made = Serving(process, StateDirectory(root=directory.resolve()), output)
 
     def is_ready() -> bool:
         assert process.poll() is None, made.said[-2000:]
-        note = made.state.read_run()
-        return note is not None and note.supervisor_pid == process.pid and note.phase == "ready"
+        return "Sign in" in made.said
 
     try:
         until(is_ready, "serve is ready", 3 * PATIENCE_SECONDS)

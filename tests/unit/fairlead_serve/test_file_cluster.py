@@ -1,0 +1,100 @@
+"""The files in the place of the Kubernetes API: read, patched, and owned by the user where they are the user's."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_api.services.errors import Conflict, NotFound
+from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
+from fairlead_api.services.plans.marks import PLAN
+from fairlead_api.services.plans.objects import Target
+from fairlead_api.services.plans.owners import owner_of
+from fairlead_client.resources.plans import PlanKind
+from fairlead_process.policies import installed_policies
+from fairlead_serve.file_cluster import FileCluster
+from fairlead_serve.pool_files import digest
+from fairlead_serve.pool_reports import wanted_engines
+from fairlead_serve.state_files import Memory, StateFiles, own_pool_file
+
+POOL = PoolKey(namespace="default", name="engines")
+TARGET, ENGINE = Target.of_pool(POOL), Target.of_instance(POOL, "a-8000")
+CONTENT = "engines: [{url: 'http://a:8000'}]\nslo: {ttft: 900ms}\n"
+
+
+def files_in(root: Path, place: Path | None = None) -> StateFiles:
+    files = StateFiles(root=root, pool_file=place or own_pool_file(root))
+    files.pool_file.write_text(CONTENT)
+    files.write_memory(Memory(name="engines", uid="0" * 32, model="m"))
+    return files
+
+
+async def test_a_change_is_written_into_our_file_with_who_made_it(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    cluster = FileCluster(files, installed_policies())
+    before = await cluster.read(TARGET)
+    assert owner_of(before.labels, before.annotations, before.managers) is None
+    tried = await cluster.patch(TARGET, {"slo": {"ttft": "2s"}}, before.resource_version, {}, dry_run=True)
+    assert tried.spec["slo"]["ttft"] == "2s"
+    assert files.pool_file.read_text() == CONTENT
+    after = await cluster.patch(TARGET, {"slo": {"ttft": "2s"}}, before.resource_version, {PLAN: "p1"}, dry_run=False)
+    assert yaml.safe_load(files.pool_file.read_text()) == {"engines": [{"url": "http://a:8000"}], "slo": {"ttft": "2s"}}
+    assert after.annotations[PLAN] == "p1"
+    assert files.read_marks().written == digest(files.pool_file.read_text())
+    assert (await cluster.read(TARGET)) == after
+    assert after.generation != before.generation
+
+
+async def test_a_change_of_what_was_edited_meanwhile_is_refused(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    cluster = FileCluster(files, installed_policies())
+    before = await cluster.read(TARGET)
+    files.pool_file.write_text(CONTENT + "earlyRejection: {mode: Load}\n")
+    with pytest.raises(Conflict):
+        await cluster.patch(TARGET, {"slo": {"ttft": "2s"}}, before.resource_version, {}, dry_run=False)
+
+
+async def test_a_value_that_the_file_could_not_have_is_refused(tmp_path: Path) -> None:
+    cluster = FileCluster(files_in(tmp_path), installed_policies())
+    before = await cluster.read(TARGET)
+    with pytest.raises(InvalidInput, match=r"slo\.ttft"):
+        await cluster.patch(TARGET, {"slo": {"ttft": "soon"}}, before.resource_version, {}, dry_run=True)
+
+
+async def test_the_users_file_owns_its_pool(tmp_path: Path) -> None:
+    place = tmp_path / "mine.yaml"
+    found = await FileCluster(files_in(tmp_path, place), installed_policies()).read(TARGET)
+    assert owner_of(found.labels, found.annotations, found.managers) == f"File {place}"
+    assert engines_file(found.annotations) == str(place)
+
+
+async def test_a_mark_drains_an_engine_and_taking_it_off_ends_that(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    cluster = FileCluster(files, installed_policies())
+    for value, drained in (("true", "Requested"), (None, None)):
+        found = await cluster.read(ENGINE)
+        await cluster.patch(ENGINE, {"fairlead.dev/drain": value}, found.resource_version, {}, dry_run=False)
+        [engine] = wanted_engines(files.read_pool(installed_policies()), files.read_marks())
+        assert engine.drained == drained
+
+
+@pytest.mark.parametrize("target", [Target.of_instance(POOL, "b-8000"), Target.of_pool(PoolKey(namespace="default", name="other"))])
+async def test_what_is_not_in_the_file_is_not_there(target: Target, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        await FileCluster(files_in(tmp_path), installed_policies()).read(target)
+
+
+@pytest.mark.parametrize("kind", list(PlanKind))
+async def test_what_needs_instances_made_or_ended_is_refused_with_the_reason(kind: PlanKind, tmp_path: Path) -> None:
+    annotations = (await FileCluster(files_in(tmp_path), installed_policies()).read(TARGET)).annotations
+    possible = {"policy", "slo", "early-rejection", "ring", "cordon", "uncordon", "drain", "undrain"}
+    check_possible(kind, {})
+    if kind in possible:
+        check_possible(kind, annotations)
+        return
+    with pytest.raises(Conflict) as refused:
+        check_possible(kind, annotations)
+    assert refused.value.code == "engines-are-fixed"
+    assert "pool.yaml" in str(refused.value)

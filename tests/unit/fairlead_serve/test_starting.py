@@ -1,0 +1,90 @@
+"""What `fairlead serve` makes of its command line before anything is started."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fairlead.errors import InvalidInput
+from fairlead_process.policies import installed_policies
+from fairlead_serve.pool_files import parse_pool_file
+from fairlead_serve.probing import EngineFindings
+from fairlead_serve.starting import ServeOptions, check_engines, forget_other_model, pool_of
+from fairlead_serve.state_files import Memory, StateFiles, own_pool_file
+from fairlead_serve.summary import engine_line
+
+ONE, TWO = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
+
+
+def options(root: Path, *engines: str, config: Path | None = None) -> ServeOptions:
+    return ServeOptions(state_dir=root, engines=engines, config=config)
+
+
+def test_engines_of_the_command_line_become_a_file_that_keeps_what_was_changed_in_it(tmp_path: Path) -> None:
+    pool_of(options(tmp_path, ONE), tmp_path)
+    path = own_pool_file(tmp_path)
+    path.write_text(yaml.safe_dump({"engines": [{"url": ONE, "weight": 2}], "slo": {"ttft": "1s"}}))
+    _, file = pool_of(options(tmp_path, TWO, f"{ONE}/v1", ONE), tmp_path)
+    assert [(one.url, one.weight) for one in file.pool.engines] == [(TWO, 1), (ONE, 2)]
+    assert file.pool.slo.ttft_seconds == 1
+    _, again = pool_of(options(tmp_path), tmp_path)
+    assert again.pool == file.pool, "without --engine it goes on with those of the last run"
+
+
+def test_a_file_of_the_user_is_read_and_not_written(tmp_path: Path) -> None:
+    given = tmp_path / "mine.yaml"
+    given.write_text(f"engines: [{{url: '{ONE}'}}]  # mine\n")
+    files, file = pool_of(options(tmp_path, config=given), tmp_path)
+    assert file.pool.engines[0].url == ONE
+    assert not files.is_ours
+    assert "# mine" in given.read_text()
+    assert not own_pool_file(tmp_path).exists()
+
+
+def found_by(given: ServeOptions, root: Path) -> None:
+    check_engines(given)
+    pool_of(given, root)
+
+
+@pytest.mark.parametrize(
+    ("engines", "config", "words"),
+    [
+        ((), None, "--engine: None cannot be used; name an engine, such as --engine http://127.0.0.1:8000"),
+        (("gpu-1:8000",), None, "--engine: 'gpu-1:8000' cannot be used; write http://HOST:PORT"),
+        ((), "nowhere.yaml", "write a file that can be read"),
+        ((ONE,), "nowhere.yaml", "write it into nowhere.yaml, or leave --config out"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_line(engines: tuple[str, ...], config: str | None, words: str, tmp_path: Path) -> None:
+    given = options(tmp_path, *engines, config=None if config is None else Path(config))
+    with pytest.raises(InvalidInput) as refused:
+        found_by(given, tmp_path)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(("told", "stays"), [((), True), (("m", "n"), True), (("n",), False)])
+def test_engines_that_serve_another_model_than_last_time_are_another_pool(told: tuple[str, ...], stays: bool, tmp_path: Path) -> None:
+    files = StateFiles(root=tmp_path, pool_file=own_pool_file(tmp_path))
+    files.write_memory(Memory(name="engines", uid="0" * 32, model="m"))
+    file = parse_pool_file(f"engines: [{{url: '{ONE}'}}]", installed_policies())
+    forget_other_model(files, file, [EngineFindings(url=ONE, models=told)])
+    assert (files.read_memory() is not None) is stays
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            EngineFindings(url=ONE, problem="it does not accept connections"),
+            "it does not accept connections; it joins the pool when it does",
+        ),
+        (EngineFindings(url=ONE, models=("other",)), "serves other, not m; it stays out of the pool"),
+        (
+            EngineFindings(url=ONE, models=("m",), version="0.11", kv_cache_tokens=9600),
+            "m · version 0.11 · KV cache of 9,600 tokens · no KV events",
+        ),
+        (EngineFindings(url=ONE), "tells its models only to who has its key · size of its KV cache not told"),
+    ],
+)
+def test_an_engine_is_told_of_in_one_line(found: EngineFindings, words: str) -> None:
+    assert words in engine_line(found, "m")
