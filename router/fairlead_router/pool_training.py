@@ -179,6 +179,7 @@ def model_figures(router_id: str, model: Model, before: LearningReport, told: Le
         held_out_error_seconds=model.evaluation.error_seconds,
         spread_seconds=model.evaluation.spread_seconds,
         error_seconds=before.error_seconds,
+        formula_error_seconds=before.formula_error_seconds,
         mean_ttft_seconds=before.mean_ttft_seconds,
         drift=before.drift,
         learned_choices=max(0, since),

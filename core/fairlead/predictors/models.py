@@ -80,6 +80,11 @@ class Model:
         inside: npt.NDArray[np.bool_] = ((features >= low) & (features <= high)) | (low == high)
         return inside
 
+    def nearest(self, features: Floats) -> Floats:
+        """Rows [n, d] with each number moved to the range it was trained on, where it lies outside."""
+        moved: Floats = np.clip(features, self.scales.lowest, self.scales.highest)
+        return moved
+
     def drift(self, features: Floats) -> float:
         """How far the mean of rows has moved from that of the training, in its deviations, mean over the features."""
         return float(np.abs(self.scales.normalised(features).mean(axis=0)).mean())

@@ -12,13 +12,16 @@ class HeuristicReason(StrEnum):
 
     `cold-start` no model yet · `stale-model` the model's trainer has fallen silent while samples came ·
     `out-of-distribution` the request or the instances are outside what it was trained on · `not-finite` the model's
-    answer was no number · `shadow` the policy is only to watch.
+    answer was no number · `losing` it errs by more than the router's own formula does on the same requests ·
+    `saturated` the pool is nearly full · `shadow` the policy is only to watch.
     """
 
     COLD_START = "cold-start"
     STALE_MODEL = "stale-model"
     OUT_OF_DISTRIBUTION = "out-of-distribution"
     NOT_FINITE = "not-finite"
+    LOSING = "losing"
+    SATURATED = "saturated"
     SHADOW = "shadow"
 
 
@@ -40,6 +43,8 @@ class LearningReport:
     """Samples since the model in use was adopted."""
     error_seconds: float | None = None
     """Mean absolute difference between the TTFT predicted for a request and the one it had."""
+    formula_error_seconds: float | None = None
+    """The same of the router's own formula, the pace of the instance included, for the same requests."""
     mean_ttft_seconds: float | None = None
     """Of the same requests."""
     drift: float | None = None

@@ -13,7 +13,8 @@ class ModelFigures:
 
     `held_out_error_seconds` is the new model's mean absolute error on samples it was not trained on, and
     `spread_seconds` that of always answering their mean. The rest is of the time since the router's model before:
-    `error_seconds` of its predictions for the last few hundred requests, their mean TTFT, `drift` of their features
+    `error_seconds` of its predictions for the last few hundred requests, `formula_error_seconds` of the router's own
+    formula for the same ones (None from a router that does not tell), their mean TTFT, `drift` of their features
     from its training in deviations, choices by the model, and by the heuristic and why. None where nothing was seen.
     """
 
@@ -24,6 +25,7 @@ class ModelFigures:
     held_out_error_seconds: float | None = None
     spread_seconds: float | None = None
     error_seconds: float | None = None
+    formula_error_seconds: float | None = None
     mean_ttft_seconds: float | None = None
     drift: float | None = None
     learned_choices: int = 0

@@ -40,7 +40,7 @@ def learning_families(counters: TrainingCounters, reports: Mapping[str, Learning
     behind = GaugeMetricFamily("fairlead_router_learning_samples_behind", "Samples since the model in use was adopted.", labels=["pool"])
     error = GaugeMetricFamily(
         "fairlead_router_learning_error_seconds",
-        "Mean absolute error of predicted TTFTs over the last 500 requests, and their mean TTFT to compare it with.",
+        "Mean absolute error of TTFTs over the last 500 requests, by the model's prediction and by the router's formula; and their mean TTFT.",
         labels=["pool", "of"],
     )
     drift = GaugeMetricFamily(
@@ -54,9 +54,10 @@ def learning_families(counters: TrainingCounters, reports: Mapping[str, Learning
         dropped.add_metric([pool], report.dropped_samples)
         rounds.add_metric([pool], counters.rounds[pool])
         behind.add_metric([pool], report.samples_behind)
-        if report.error_seconds is not None and report.mean_ttft_seconds is not None:
-            error.add_metric([pool, "prediction"], report.error_seconds)
-            error.add_metric([pool, "mean-ttft"], report.mean_ttft_seconds)
+        figures = {"prediction": report.error_seconds, "formula": report.formula_error_seconds, "mean-ttft": report.mean_ttft_seconds}
+        for of, seconds in figures.items():
+            if seconds is not None:
+                error.add_metric([pool, of], seconds)
         if report.drift is not None:
             drift.add_metric([pool], report.drift)
     for (pool, fault), count in counters.refused.items():

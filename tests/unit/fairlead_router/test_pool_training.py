@@ -20,6 +20,9 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.worlds.learnt_models import damaged, sum_of
 
+SOUND = sum_of("prompt_tokens", seconds_per=0.01)
+"""Expects what `World.serve` brings: a second for a hundred tokens."""
+
 
 class ScriptedTrainer(Trainer):
     """Answers each lesson as a test says: a model's bytes, nothing, or its loss."""
@@ -119,7 +122,7 @@ async def test_samples_go_to_the_trainer_in_batches_and_its_model_chooses_from_t
 
 async def test_a_lost_trainer_changes_nothing_but_counters_until_the_model_is_too_old() -> None:
     world = World(stale_samples=150)
-    world.trainer.answers = [to_bytes(sum_of("prefill_tokens")), TrainerLost("killed"), TrainerLost("killed")]
+    world.trainer.answers = [to_bytes(SOUND), TrainerLost("killed"), TrainerLost("killed")]
     world.serve()
     await world.training.train()
     for _ in range(2):
@@ -144,7 +147,7 @@ async def test_a_lost_trainer_changes_nothing_but_counters_until_the_model_is_to
 )
 async def test_a_model_that_cannot_be_used_is_counted_and_the_one_before_goes_on(content: bytes, fault: str) -> None:
     world = World()
-    world.trainer.answers = [to_bytes(sum_of("prefill_tokens")), content]
+    world.trainer.answers = [to_bytes(SOUND), content]
     for _ in range(2):
         world.serve()
         await world.training.train()

@@ -7,10 +7,11 @@ declaring them.
 
 import numpy as np
 
+from fairlead.predictors.models import Model
 from fairlead.predictors.samples import Floats
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.vectors import IntVector
+from fairlead.routing.contracts.vectors import FloatVector, IntVector
 
 FEATURES = (
     "running",
@@ -28,7 +29,20 @@ share of the KV cache · prefill time over its prediction · cached share of thi
 its TTFT times the pace · the prompt's length.
 """
 
+OF_THE_FORMULA = FEATURES.index("paced_ttft_seconds")
 OF_THE_REQUEST = FEATURES.index("prompt_tokens")
+
+
+def expected_ttfts(model: Model, features: Floats) -> FloatVector:
+    """The TTFT in seconds to expect for each row [n, 9]: [n].
+
+    Outside what the model was trained on stands its answer for the nearest that it knows, and the router's own formula
+    tells how much further it is from there. Instances that nobody chose while they were busier than that would never be
+    chosen, and so never be learnt, if they were left out.
+    """
+    known = model.nearest(features)
+    beyond = features[:, OF_THE_FORMULA] - known[:, OF_THE_FORMULA]
+    return (model.ttft_seconds(known) + beyond).astype(np.float64)
 
 
 def instance_features(request: RoutingRequest, view: PoolView, hits: IntVector) -> Floats:

@@ -20,7 +20,7 @@ from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.choosing.experience import Experience
 from fairlead.routing.choosing.falling_back import OTHER_TOTAL, as_fallback, rules_for
-from fairlead.routing.choosing.instance_features import FEATURES, OF_THE_REQUEST, instance_features
+from fairlead.routing.choosing.instance_features import FEATURES, OF_THE_FORMULA, OF_THE_REQUEST, expected_ttfts, instance_features
 from fairlead.routing.choosing.prefix_groups import LARGEST_HOME, PrefixGroups
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
@@ -57,8 +57,9 @@ class LodestarParameters(PrefixCacheLoadParameters):
         enum=("Active", "Shadow"),
     )
     out_of_distribution: str = text(
-        "What is left to the heuristic: `candidates` a request unlike those trained on, or one for which every instance is, the "
-        "others being left out; `pool` every request while anything of any instance is, as published.",
+        "What is left to the heuristic: `candidates` a request unlike those trained on, while each candidate is predicted as the nearest "
+        "that the model knows, and by the router's own formula from there; `pool` every request while anything of any instance is, as "
+        "published.",
         "candidates",
         enum=("candidates", "pool"),
     )
@@ -72,9 +73,18 @@ class LodestarParameters(PrefixCacheLoadParameters):
     near_errors: float = number(
         "So are those within so many of the model's own mean errors: it cannot tell them apart.", 1.0, minimum=0.0, maximum=10.0
     )
+    most_load: float = number(
+        "Load of the pool above which the heuristic places, where at 1 it has no time left: there, what a request saves itself by a miss "
+        "elsewhere costs all that come after it more.",
+        0.85,
+        minimum=0.0,
+        maximum=10.0,
+    )
     exploration: float = number("Share of choices made by chance, so that all instances are learnt.", 0.0, minimum=0.0, maximum=1.0)
     filter_instances: int = whole(
-        "Instances that prompts with one beginning are kept on while memory is short; 0 = no such filter.", 2, maximum=LARGEST_HOME
+        "Instances that prompts with one beginning are kept on while memory is short, as published with 2; 0 = no such filter.",
+        0,
+        maximum=LARGEST_HOME,
     )
     filter_kv_usage: float = number("The filter acts while the mean KV cache use is above this.", 0.8, minimum=0.0, maximum=1.0)
     filter_hit_tokens: int = whole("And somebody holds more tokens of the prompt than this.", 100, maximum=100_000_000)
@@ -122,12 +132,12 @@ class Lodestar:
         hits = view.hit_vector(request)
         features = instance_features(request, view, hits)
         model = self._model
-        ttfts = None if model is None else model.ttft_seconds(features).astype(np.float64)
-        usable, reason = self._usable(features, ttfts)
+        ttfts = None if model is None else expected_ttfts(model, features)
+        reason = self._distrust(features, ttfts, view)
         self._experience.chose(reason)
         if reason is None:
             assert ttfts is not None, "the heuristic chooses without a model"
-            decision, index = self._by_model(request, view, vectors, hits, ttfts, usable)
+            decision, index = self._by_model(request, view, vectors, hits, ttfts)
         else:
             decision, index = self._by_heuristic(request, view, vectors, ttfts, reason)
         row = features[index].copy()
@@ -136,7 +146,7 @@ class Lodestar:
 
         def learn(instance: str, first_token_at: float) -> None:
             if instance == chosen:
-                experience.saw(row, predicted, first_token_at - now)
+                experience.saw(row, predicted, float(row[OF_THE_FORMULA]), first_token_at - now)
 
         return replace(decision, learn=learn)
 
@@ -167,33 +177,34 @@ class Lodestar:
             raise ModelRefused(ModelFault.NOT_FINITE, f"of round {model.round}")
         self._model = model
         self._adopted_at = self._experience.samples
+        self._experience.adopted()
 
     def learning(self) -> LearningReport:
         return self._experience.report(self._model, self._experience.samples - self._adopted_at)
 
     # ---- choosing
 
-    def _usable(self, features: Floats, ttfts: FloatVector | None) -> tuple[Truths | None, HeuristicReason | None]:
-        """Who may be chosen by the model (None: all), or why the heuristic is to choose."""
+    def _distrust(self, features: Floats, ttfts: FloatVector | None, view: PoolView) -> HeuristicReason | None:
+        """Why the heuristic is to choose; None: the model may."""
         given, model = self._parameters, self._model
         if given.mode == "Shadow":
-            return None, HeuristicReason.SHADOW
+            return HeuristicReason.SHADOW
         if model is None or ttfts is None:
-            return None, HeuristicReason.COLD_START
+            return HeuristicReason.COLD_START
         if self._experience.samples - self._adopted_at > given.stale_samples:
-            return None, HeuristicReason.STALE_MODEL
+            return HeuristicReason.STALE_MODEL
         if not np.isfinite(ttfts).all():
-            return None, HeuristicReason.NOT_FINITE
+            return HeuristicReason.NOT_FINITE
+        if self._experience.model_loses:
+            return HeuristicReason.LOSING
+        if view.pool_load() > given.most_load:
+            return HeuristicReason.SATURATED
         within = model.within(features)
-        if within.all():
-            return None, None
-        usable: Truths = np.logical_and.reduce(within, axis=1)
-        if given.out_of_distribution == "pool" or not within[0, OF_THE_REQUEST] or not usable.any():
-            return None, HeuristicReason.OUT_OF_DISTRIBUTION
-        return usable, None
+        known = within.all() if given.out_of_distribution == "pool" else within[0, OF_THE_REQUEST]
+        return None if known else HeuristicReason.OUT_OF_DISTRIBUTION
 
     def _by_model(
-        self, request: RoutingRequest, view: PoolView, vectors: PoolVectors, hits: IntVector, ttfts: FloatVector, usable: Truths | None
+        self, request: RoutingRequest, view: PoolView, vectors: PoolVectors, hits: IntVector, ttfts: FloatVector
     ) -> tuple[Decision, int]:
         given = self._parameters
         count = len(ttfts)
@@ -201,12 +212,10 @@ class Lodestar:
             index = self._dice.below(count)
             order = [index, *(other for other in np.argsort(ttfts, kind="stable")[: FALLBACKS + 1].tolist() if other != index)]
             return self._decision(request, view, order, hits, ttfts, "explored"), index
-        allowed = np.ones(count, dtype=np.bool_) if usable is None else usable
         members = self._group(request, vectors, hits)
-        in_group = np.zeros(count, dtype=np.bool_)
-        in_group[members] = True
-        filtered = bool((in_group & allowed).any())
-        choosable = in_group & allowed if filtered else allowed
+        filtered = bool(members)
+        choosable = np.full(count, not filtered)
+        choosable[members] = True
         order = np.lexsort((ttfts, ~choosable)).tolist()
         best = ttfts[order[0]]
         bound = float(best + max(given.near_best * abs(best), given.near_errors * self._model_error()))
@@ -216,7 +225,7 @@ class Lodestar:
             first = int(near[np.lexsort((vectors.pending[near], -hits[near]))[0]])
         rule = ("group" if filtered else "learned") + ("-near-best" if len(near) > 1 else "")
         order = [first, *(other for other in order if other != first)]
-        unfiltered = int(np.where(allowed, ttfts, np.inf).argmin())
+        unfiltered = int(ttfts.argmin())
         return (
             self._decision(
                 request,
@@ -227,7 +236,7 @@ class Lodestar:
                 rule,
                 eligible=choosable & (ttfts <= bound) if len(near) > 1 else choosable,
                 near_best_seconds=bound,
-                passed_over=unfiltered if filtered and not in_group[unfiltered] else None,
+                passed_over=unfiltered if not choosable[unfiltered] else None,
             ),
             first,
         )
@@ -292,6 +301,8 @@ WHY = {
     HeuristicReason.STALE_MODEL: "no newer model has come for too many samples",
     HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
     HeuristicReason.NOT_FINITE: "the model's answer was no number",
+    HeuristicReason.LOSING: "the model erred by more than the router's own formula did on the same requests",
+    HeuristicReason.SATURATED: "the pool was nearly full, where the shortest TTFT of one request costs all others more",
     HeuristicReason.SHADOW: "the model is only to watch",
 }
 ELIGIBLE = Comparison(term="eligible", holds=Holds.ABOVE, against="outside")

@@ -25,6 +25,7 @@ def _model(number: int, at: datetime) -> PredictorModel:
             held_out_error_seconds=0.08 + 0.12 / number,
             spread_seconds=0.61,
             error_seconds=None if first else 0.09 + 0.15 / number + (0.05 if number > 9 else 0.0),
+            formula_error_seconds=None if first else 0.31,
             mean_ttft_seconds=None if first else 0.58,
             drift=None if first else 0.12 + (0.6 if number > 9 else 0.0),
             learned_choices=0 if first else 1000 - strange,

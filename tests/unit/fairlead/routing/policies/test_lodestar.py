@@ -75,7 +75,7 @@ def test_what_the_model_cannot_tell_apart_goes_by_the_cache() -> None:
 def test_near_best_does_not_leave_the_prefix_group() -> None:
     view = pool(1000, 1050, 1400, 1200, hits={"i0": 512}, kv_usage=0.9)
     asked = replace(request("r"), blocks=tuple(range(1, 3)))
-    policy = lodestar(sum_of("prefill_tokens"), view, near_best=0.5)
+    policy = lodestar(sum_of("prefill_tokens"), view, near_best=0.5, filter_instances=2)
     group = policy._groups.members(asked, view.vectors())
     decision = policy.choose(asked, view, 0.0)
     assert len(group) == 2
@@ -143,10 +143,15 @@ def test_a_prompt_unlike_those_learnt_from_goes_by_the_heuristic() -> None:
     chose(lodestar(bounded(sum_of("prefill_tokens"), prompt_tokens=(1, 1000)), view), view, HeuristicReason.OUT_OF_DISTRIBUTION)
 
 
-def test_an_instance_outside_what_was_learnt_is_left_out_or_the_whole_pool_as_published() -> None:
-    view = pool(500, 9000, 1000, hits={"i2": 512})
-    model = bounded(sum_of("decode_tokens"), prefill_tokens=(600, 5000))
-    decision = lodestar(model, view).choose(request("r"), view, 0.0)
+def test_an_instance_busier_than_any_learnt_is_predicted_by_the_formula_from_there_or_the_whole_pool_as_published() -> None:
+    """The model knows up to 5000 waiting tokens and 5 s; from there on it is as the formula says."""
+    view = pool(9000, 5500, 5000, hits={"i2": 512})
+    model = bounded(sum_of("prefill_tokens"), prefill_tokens=(600, 5000), paced_ttft_seconds=(0.0, 0.5))
+    decision = lodestar(model, view, near_errors=0.0).choose(request("r"), view, 0.0)
+    formula = [view.predicted_ttft_seconds(request("r"), name) for name in ("i0", "i1", "i2")]
+    assert formula[0] - 0.5 > formula[1] - 0.5 > 0
+    expected = {one.instance: one.predicted_ttft_seconds for one in decision.candidates}
+    assert expected["i0"] == pytest.approx(5.0 + formula[0] - 0.5, rel=1e-5)
     assert (decision.instance, decision.weigh().rule) == ("i2", "learned")
     chose(lodestar(model, view, out_of_distribution="pool"), view, HeuristicReason.OUT_OF_DISTRIBUTION)
 
@@ -176,6 +181,50 @@ def test_a_model_that_no_newer_one_follows_is_obeyed_only_so_long() -> None:
         assert decision.learn is not None
         decision.learn(decision.instance, 1.0)
     assert policy.choose(request("r"), view, 0.0).weigh().rule.startswith("stale-model-")
+    policy.adopt(sum_of("prefill_tokens", number=2))
+    assert policy.choose(request("r"), view, 0.0).reason is DecisionReason.LEARNED_TTFT
+
+
+def test_a_model_that_errs_by_more_than_the_formula_is_not_obeyed_until_it_errs_by_clearly_less() -> None:
+    view = pool(1000, 1000)
+    policy = lodestar(sum_of("prefill_tokens"), view)
+    formula = view.predicted_ttft_seconds(request("r"), "i0")
+
+    def serve(requests: int, ttft: float) -> None:
+        for _ in range(requests):
+            decision = policy.choose(request("r"), view, 0.0)
+            assert decision.learn is not None
+            decision.learn(decision.instance, ttft)
+
+    serve(99, formula)
+    assert policy.choose(request("r"), view, 0.0).reason is DecisionReason.LEARNED_TTFT
+    serve(1, formula)
+    assert policy.choose(request("r"), view, 0.0).weigh().rule.startswith("losing-")
+    serve(105, 1.0)
+    report = policy.learning()
+    assert report.error_seconds == pytest.approx(100 / 205 * (1 - formula))
+    assert report.formula_error_seconds == pytest.approx(105 / 205 * (1 - formula))
+    assert policy.choose(request("r"), view, 0.0).weigh().rule.startswith("losing-"), "by less, but not by clearly less"
+    serve(20, 1.0)
+    assert policy.choose(request("r"), view, 0.0).reason is DecisionReason.LEARNED_TTFT
+
+
+def test_in_a_pool_that_is_nearly_full_the_heuristic_chooses() -> None:
+    view = pool(0, 0, hits={"i1": 512})
+    view.load_of_pool = 0.86
+    chose(lodestar(sum_of("prefill_tokens"), view), view, HeuristicReason.SATURATED)
+    view.load_of_pool = 0.85
+    assert lodestar(sum_of("prefill_tokens"), view).choose(request("r"), view, 0.0).reason is DecisionReason.LEARNED_TTFT
+
+
+def test_another_model_is_judged_by_its_own_predictions() -> None:
+    view = pool(1000, 5000)
+    policy = lodestar(sum_of("prefill_tokens"), view)
+    for _ in range(150):
+        decision = policy.choose(request("r"), view, 0.0)
+        assert decision.learn is not None
+        decision.learn(decision.instance, 0.0)
+    assert policy.choose(request("r"), view, 0.0).weigh().rule.startswith("losing-")
     policy.adopt(sum_of("prefill_tokens", number=2))
     assert policy.choose(request("r"), view, 0.0).reason is DecisionReason.LEARNED_TTFT
 
