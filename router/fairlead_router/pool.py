@@ -339,7 +339,7 @@ class Pool:
         Not of a prompt that another instance computed or sent: then the engine counts what it was given as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
-            basis = "events" if dispatch.by_events else "history"
+            basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"
             self.counters.beliefs[dispatch.instance, basis].compare(dispatch.hit_tokens, cached_tokens)
 
     def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:

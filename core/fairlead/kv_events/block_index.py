@@ -69,13 +69,15 @@ class _Holding:
 class _Cache:
     """What is known of one source."""
 
-    __slots__ = ("block_size", "groups_left_out", "holdings", "mask")
+    __slots__ = ("block_size", "expecting", "groups_left_out", "holdings", "mask")
 
     def __init__(self) -> None:
         self.block_size: int | None = None
         self.holdings: dict[str, _Holding] = {}
         self.mask = 0
         self.groups_left_out: set[int | None] = set()
+        self.expecting: dict[int, set[str]] = {}
+        """Request key of a block that is expected → the requests that will bring it."""
 
 
 class BlockIndex:
@@ -146,10 +148,13 @@ class BlockIndex:
                 cleared = True
         return cleared
 
-    def match(self, source: Source, keys: Sequence[int]) -> int:
-        """How many leading blocks of a prompt the source holds, in any tier."""
+    def match(self, source: Source, keys: Sequence[int], *, expected: bool = True) -> int:
+        """How many leading blocks of a prompt the source holds, in any tier, or is expected to."""
         cache = self._caches.get(source)
-        return 0 if cache is None else self._holders.leading(keys, cache.mask)
+        if cache is None:
+            return 0
+        left_out = None if expected else cache.holdings.get(_EXPECTED)
+        return self._holders.leading(keys, cache.mask if left_out is None else cache.mask & ~left_out.bit)
 
     def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
         """Leading blocks held, for each source that holds at least the first."""
@@ -177,17 +182,32 @@ class BlockIndex:
         """The source holds this block, known from elsewhere than its events."""
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
-    def expect(self, source: Source, keys: Sequence[int]) -> None:
-        """The source will hold these blocks before its events say so: a request with this prompt was sent there."""
-        holding = self._holding(self._cache(source), _EXPECTED)
-        for key in keys:
-            self._add(holding, key, key)
+    def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
+        """The source will hold these blocks before its events say so: the request, whose id is new, was sent there.
 
-    def no_longer_expect(self, source: Source, keys: Sequence[int]) -> None:
-        """Take back one `expect` of the same keys."""
-        holding = self._holding(self._cache(source), _EXPECTED)
+        An event that stores a block takes its place: from then on the block is held as long as events say.
+        """
+        cache = self._cache(source)
+        holding = self._holding(cache, _EXPECTED)
         for key in keys:
-            self._take(holding, key)
+            requests = cache.expecting.get(key)
+            if requests is None:
+                cache.expecting[key] = {request}
+                self._add(holding, key, key)
+            else:
+                requests.add(request)
+
+    def no_longer_expect(self, source: Source, keys: Sequence[int], request: str) -> None:
+        """What is still expected because of this request is not any more; unknown ones are ignored."""
+        cache = self._caches.get(source)
+        if cache is None:
+            return
+        for key in keys:
+            requests = cache.expecting.get(key)
+            if requests is not None and request in requests:
+                requests.discard(request)
+                if not requests:
+                    self._confirm(cache, key)
 
     def clear(self, source: Source) -> None:
         """The source holds nothing now, and may begin again with another block size. What is expected of it stays."""
@@ -271,8 +291,16 @@ class BlockIndex:
                 masks[key] = masks.get(key, 0) | bit
             else:
                 self._add(holding, block_hash, key)
+        if cache.expecting:
+            for key in cache.expecting.keys() & keys:
+                self._confirm(cache, key)
         if len(held) > self._most_blocks:
             self._shrink(holding)
+
+    def _confirm(self, cache: _Cache, key: int) -> None:
+        """The block is not expected any more: it has come, or will not."""
+        del cache.expecting[key]
+        self._take(cache.holdings[_EXPECTED], key)
 
     def _store_named(self, cache: _Cache, holding: _Holding, hashes: Sequence[BlockHash]) -> None:
         """An offloading engine tells the second tier by hash alone."""

@@ -92,6 +92,18 @@ class EngineCaches:
         self._heard.pop(instance, None)
         self._incomplete.discard(instance)
 
+    def only_source(self, instance: str) -> Source | None:
+        """Where a prompt that is sent to the instance will be held; None if nobody hears it, or which of its ranks will
+        compute a prompt is the engine's choice.
+        """
+        sources = self._heard.get(instance, ())
+        return sources[0] if len(sources) == 1 else None
+
+    def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
+        """Whether some of what `hit_tokens` says is only expected."""
+        source, keys = self.only_source(instance), prompt.engine_blocks
+        return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
+
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
         """Leading prompt tokens the instance holds, where `remembered_tokens` is what own history says."""
         sources = self._heard.get(instance)

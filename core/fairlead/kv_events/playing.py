@@ -66,6 +66,7 @@ class _Expected:
 
     source: Source
     keys: tuple[int, ...]
+    number: str
     released: bool = False
 
 
@@ -90,6 +91,7 @@ class Playing:
         self._unseen = unseen
         self._placed = placed
         self._ended: dict[Source, list[_Expected]] = defaultdict(list)
+        self._expectations = 0
 
     def cached_tokens(self, requests: Sequence[RecordedRequest]) -> Iterator[tuple[RecordedRequest, int]]:
         """Each request, as sent, with the prompt tokens that its instance should find in its cache."""
@@ -152,11 +154,12 @@ class Playing:
             self.index.hold(source, name, block.key)
 
     def _expect(self, source: Source, request: RecordedRequest, token_ids: Sequence[int]) -> _Expected:
-        expected = _Expected(source=source, keys=self._keys(source, request, token_ids))
-        self.index.expect(source, expected.keys)
+        self._expectations += 1
+        expected = _Expected(source=source, keys=self._keys(source, request, token_ids), number=str(self._expectations))
+        self.index.expect(source, expected.keys, expected.number)
         return expected
 
     def _release(self, expected: _Expected) -> None:
         if not expected.released:
             expected.released = True
-            self.index.no_longer_expect(expected.source, expected.keys)
+            self.index.no_longer_expect(expected.source, expected.keys, expected.number)

@@ -53,6 +53,8 @@ class Shape:
     rules: tuple[Rule, ...] = ()
     convert: Callable[[Any], Any] | None = None
     """Turns a text into the attribute's value, whose `str` is a text again; a ValueError of it says what to write."""
+    document_name: str = ""
+    """The field's name in the document, where it does not follow from the attribute's."""
 
     @property
     def min_items(self) -> int:
@@ -137,12 +139,20 @@ def truth(description: str, default: Any = REQUIRED) -> Any:
     return _shaped(Shape(kind="boolean", description=description, default=default), default)
 
 
-def duration(description: str, default: str = REQUIRED, *, minimum: float, maximum: float) -> Any:
+def duration(description: str, default: str = REQUIRED, *, minimum: float, maximum: float, document_name: str = "") -> Any:
     """A duration written with a unit. Bounds are in seconds.
 
-    The attribute is named `…_seconds`; the document's field has the name without that ending.
+    The attribute is named `…_seconds`; the document's field has the name without that ending, if not `document_name`.
     """
-    shape = Shape(kind="duration", description=description, default=default, minimum=minimum, maximum=maximum, pattern=DURATION_PATTERN)
+    shape = Shape(
+        kind="duration",
+        description=description,
+        default=default,
+        minimum=minimum,
+        maximum=maximum,
+        pattern=DURATION_PATTERN,
+        document_name=document_name,
+    )
     return _shaped(shape, MISSING if default is REQUIRED else parse_duration(default, "default"))
 
 
@@ -192,6 +202,9 @@ def shape_of(item: Field[Any]) -> Shape:
 
 def document_name(item: Field[Any]) -> str:
     """The field's name in the document: `drain_timeout` → `drainTimeout`; durations lose their `_seconds`."""
-    name = item.name.removesuffix("_seconds") if shape_of(item).kind == "duration" else item.name
+    shape = shape_of(item)
+    if shape.document_name:
+        return shape.document_name
+    name = item.name.removesuffix("_seconds") if shape.kind == "duration" else item.name
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)

@@ -30,7 +30,7 @@ def known_caches(
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())
-        answered = [belief for basis in ("events", "history") if (belief := beliefs.get((instance, basis))) is not None]
+        answered = [belief for basis in ("events", "expected", "history") if (belief := beliefs.get((instance, basis))) is not None]
         if ranks or answered:
             yield _known(pool, instance, ranks, answered)
 

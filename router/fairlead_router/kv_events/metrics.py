@@ -67,7 +67,7 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """By pool, then by instance and by what the belief came from (`events` or `history`)."""
+    """By pool, then by instance and by what the belief came from (`events`, `expected` or `history`)."""
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
         "fairlead_router_cache_beliefs", "Answered requests of which the engine told how much was cached.", labels=labels

@@ -5,6 +5,8 @@ from itertools import islice
 from math import inf
 
 import pytest
+from benchmarks.expected_blocks import Bursts
+from benchmarks.expected_blocks import figures as burst_figures
 
 from fairlead.kv_events.block_index import Source
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
@@ -139,3 +141,12 @@ def test_prompts_share_keys_exactly_as_far_as_they_share_blocks() -> None:
     assert first[2] != second[2]
     assert keys.of((1 << 63, 5, 7), 1536) == first[:2], "the block that ends a prompt is always computed"
     assert keys.of((), 100) == ()
+
+
+def test_blocks_expected_before_their_events_come_keep_bursts_of_a_new_prefix_together() -> None:
+    bursts = Bursts(groups=40)
+    for policy in ("heimdall", "fairlead"):
+        told, expected = (burst_figures(policy, 1.0, seconds, 0, bursts) for seconds in (0.0, 2.0))
+        assert expected.hit_rate > told.hit_rate + 0.2
+        assert told.belief_exact is not None and expected.belief_exact is not None
+        assert expected.belief_exact > 0.99 > told.belief_exact

@@ -8,7 +8,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fairlead.errors import InvalidInput
-from fairlead.routing.choosing.endpoint_picker_plugins import NOT_OFFERED, PLUGIN_TYPES, ApproximateMatches, Part, PluginType
+from fairlead.routing.choosing.endpoint_picker_plugins import (
+    NOT_OFFERED,
+    PLUGIN_TYPES,
+    ApproximateMatches,
+    Part,
+    PluginType,
+    PreciseMatches,
+)
 from fairlead.routing.choosing.pickers import MaxScorePicker, Picker
 from fairlead.routing.choosing.profiles import Profile, WeightedScorer
 from fairlead.routing.choosing.scorers.placements import SessionAffinity
@@ -118,6 +125,8 @@ class EndpointPickerPlan:
     profile: Profile
     keeps_homes: bool
     """Whether a plugin goes by where a session was."""
+    expected_seconds: float
+    """How long a prompt's blocks are expected before events tell of them; 0 = they are not."""
     notes: tuple[str, ...]
     """A line for each thing that Fairlead does in a way of its own."""
 
@@ -161,6 +170,9 @@ def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> Endpo
                 if one.type.part is Part.SCORER
             ],
             picker=_picker(named, plugins, path),
+        ),
+        expected_seconds=max(
+            [one.parameters.expected_seconds for one in plugins.values() if isinstance(one.parameters, PreciseMatches)], default=0.0
         ),
         keeps_homes=any(isinstance(one.parameters, SessionAffinity) for one, _ in named),
         notes=tuple(notes),

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlead.routing.choosing import filters, pickers
 from fairlead.routing.choosing.scorers import loads, placements, prefixes
-from fairlead.schemas.shapes import text, whole
+from fairlead.schemas.shapes import duration, text, truth, whole
 
 
 class Part(StrEnum):
@@ -35,6 +35,21 @@ class ApproximateMatches:
     """What of `approx-prefix-cache-producer` is obeyed."""
 
     max_prefix_tokens_to_match: int = whole("Leading tokens of a prompt that are compared; 0 = all.", 131_072, minimum=0, maximum=10**9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreciseMatches:
+    """What of `precise-prefix-cache-producer` is obeyed."""
+
+    speculative_indexing: bool = truth("Whether a prompt's blocks count as held where it was sent before events say so.", False)
+    speculative_ttl_seconds: float = duration(
+        "So long after its prefill at most.", "2s", minimum=0.0, maximum=60.0, document_name="speculativeTTL"
+    )
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long blocks are expected; 0 = they are not."""
+        return self.speculative_ttl_seconds if self.speculative_indexing else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +84,6 @@ _SESSIONS = {
 _BLOCKS = "blocks are as the engines' KV events tell them, else spec.routing.blockTokens"
 _EVENTS = "routers find each engine's KV events by GET /kv_event_sources"
 _MEMORY = "the index holds what the engines say they hold, or what spec.engine.kvCacheTokens leaves room for"
-_NO_GUESSES = "a block counts from its event on, and none is guessed before"
 _TOKENS = "routers ask the pool's own engines to tokenize"
 
 PLUGIN_TYPES: Mapping[str, PluginType] = {
@@ -86,14 +100,9 @@ PLUGIN_TYPES: Mapping[str, PluginType] = {
     "prefix-cache-scorer": PluginType(part=Part.SCORER, parameters=prefixes.PrefixMatches, build=prefixes.PrefixCacheScorer),
     "precise-prefix-cache-scorer": PluginType(
         part=Part.SCORER,
+        parameters=PreciseMatches,
         build=lambda parameters, most_tokens: prefixes.PrefixCacheScorer(prefixes.PrefixMatches()),
-        unneeded={
-            "tokenProcessorConfig": _BLOCKS,
-            "indexerConfig": _MEMORY,
-            "kvEventsConfig": _EVENTS,
-            "speculativeIndexing": _NO_GUESSES,
-            "speculativeTTL": _NO_GUESSES,
-        },
+        unneeded={"tokenProcessorConfig": _BLOCKS, "indexerConfig": _MEMORY, "kvEventsConfig": _EVENTS},
     ),
     "no-hit-lru-scorer": PluginType(
         part=Part.SCORER,
@@ -128,13 +137,8 @@ PLUGIN_TYPES: Mapping[str, PluginType] = {
     ),
     "precise-prefix-cache-producer": PluginType(
         part=Part.SUPPLIED,
-        unneeded={
-            "tokenProcessorConfig": _BLOCKS,
-            "indexerConfig": _MEMORY,
-            "kvEventsConfig": _EVENTS,
-            "speculativeIndexing": _NO_GUESSES,
-            "speculativeTTL": _NO_GUESSES,
-        },
+        parameters=PreciseMatches,
+        unneeded={"tokenProcessorConfig": _BLOCKS, "indexerConfig": _MEMORY, "kvEventsConfig": _EVENTS},
     ),
     "inflight-load-producer": PluginType(
         part=Part.SUPPLIED,

@@ -78,6 +78,18 @@ class QueueParameters:
         "Prefills to observe before a fit is used; until then the configured speed is.", 200, minimum=10, maximum=1_000_000
     )
 
+    speculative_seconds: float = number(
+        "Blocks of a prompt count as held where it was sent before KV events say so, and so long after its prefill at most; 0 = not before.",
+        0.0,
+        minimum=0.0,
+        maximum=60.0,
+    )
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long blocks are expected after the prefill of a prompt before KV events tell of them."""
+        return self.speculative_seconds
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What was given and is not needed, a line each; most policies take nothing of the kind."""

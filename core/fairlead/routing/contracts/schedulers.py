@@ -44,6 +44,8 @@ class Dispatch:
     transfer_tokens: int = 0
     by_events: bool = False
     """Whether `hit_tokens` is what the instance's own events say, and not what its router remembers."""
+    by_guess: bool = False
+    """Whether some of that is only expected: no event has told of it yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

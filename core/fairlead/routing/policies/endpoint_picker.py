@@ -53,6 +53,11 @@ class EndpointPickerParameters(QueueParameters):
         return self.config or DEFAULT_CONFIG
 
     @property
+    def expected_seconds(self) -> float:
+        """As the file says, or as the parameter `speculative_seconds`, whichever is longer."""
+        return max(self.speculative_seconds, read_endpoint_picker_config(self.document, CONFIG).expected_seconds)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What of the file is not needed, a line each; places are below `config`."""
         return read_endpoint_picker_config(self.document, "config").notes

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fairlead.kv_events.block_index import Source
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -53,6 +54,8 @@ class TrackedRequest:
     """Queued, and unable to meet its TTFT target even if sent at once."""
     decode: str | None = None
     """Where it will decode, when `instance` only prefills."""
+    expected: tuple[Source, str] | None = None
+    """Where its blocks are expected to be held once they are computed, and by which name."""
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` is to fetch from `transfer_from`."""

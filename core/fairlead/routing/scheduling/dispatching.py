@@ -66,7 +66,9 @@ class Dispatching:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         state.accounting.dispatch(tracked, hit_or_fetched_tokens(tracked, instance, state.loads, state.view), now)
         state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
+        guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
         tracked.tried = (*tracked.tried, instance)
+        state.expecting.sent(tracked)
         circuit = state.circuits.get(instance)
         if circuit is not None and circuit.is_open:
             circuit.dispatched(request.id, now)
@@ -91,12 +93,14 @@ class Dispatching:
             transfer_from=tracked.transfer_from,
             transfer_tokens=tracked.transfer_tokens,
             by_events=bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
+            by_guess=guessed,
         )
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
         """Prefilling → decoding: the prompt is computed, and cached where that was."""
         state = self._state
         state.accounting.prefilled(tracked, now)
+        state.expecting.computed(tracked, now)
         state.recorder.loads.prefilled(state.loads[tracked.instance], now, tracked.miss_tokens)
         if state.gate.forecast is not None:
             state.gate.forecast.begin(tracked.request.id, now, tracked.request.prompt_tokens)

@@ -70,6 +70,7 @@ class Outcomes:
         state.recorder.settle_moves(tracked, outcome)
         if state.gate.forecast is not None:
             state.gate.forecast.end(request_id, now, finished=outcome is MoveOutcome.COMPLETED)
+        state.expecting.taken_back(tracked)
         state.end(tracked)
 
     def end_probe(self, tracked: TrackedRequest, now: float) -> None:

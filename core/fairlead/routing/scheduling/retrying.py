@@ -44,6 +44,7 @@ class Retrying:
         stays = tracked.instance if decode_failed and tracked.instance in state.loads else None
         source = tracked.instance
         state.accounting.unplace(tracked)
+        state.expecting.taken_back(tracked)
         if failed is not None:
             state.recorder.loads.failed(failed, now)
         target = self._target(tracked, failed_instance, stays)

@@ -81,6 +81,7 @@ class PoolScheduler:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
         state = self._state
         state.view.now = now
+        state.expecting.expire(now)
         tracked = TrackedRequest(request=request, submitted_at=now)
         state.accounting.admit(tracked)
         state.recorder.loads.arrived(request.prompt_tokens, now)
@@ -97,6 +98,7 @@ class PoolScheduler:
         state = self._state
         state.view.now = now
         state.bindings.expire(now)
+        state.expecting.expire(now)
         self._dispatching.finish_unseen_prefills(now)
         self._waiting.place_held(now)
         self._waiting.expire(now)

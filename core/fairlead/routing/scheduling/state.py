@@ -23,6 +23,7 @@ from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import Queue, build_queue
 from fairlead.routing.queues.deadline import DeadlineRules
 from fairlead.routing.queues.late_requests import LateRequests
+from fairlead.routing.scheduling.expecting import Expecting
 from fairlead.routing.scheduling.held_requests import HeldRequests
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.recording import Recorder
@@ -61,6 +62,7 @@ class SchedulerState:
         self.decode_times = DecodeTimes(table.engine)
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.caches = EngineCaches()
+        self.expecting = Expecting(self.caches, parameters.expected_seconds)
         self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.loads, settings.bindings_limit)
         self.view = LiveView(
             table,

@@ -45,6 +45,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     state.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
     if parameters != state.parameters or table.slo != before.slo or table.early_rejection.mode != before.early_rejection.mode:
         state.parameters = parameters
+        state.expecting.seconds = parameters.expected_seconds
         _rebuild_queues(state)
     _take_instances(state, table.instances)
     state.view.invalidate()

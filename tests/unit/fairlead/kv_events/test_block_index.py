@@ -101,12 +101,28 @@ def test_groups_of_layers_that_do_not_decide_reuse_are_left_out() -> None:
 
 def test_what_is_expected_counts_until_it_is_taken_back() -> None:
     index = BlockIndex()
-    index.expect(A, KEYS)
-    index.expect(A, KEYS[:1])
+    index.expect(A, KEYS, "r1")
+    index.expect(A, KEYS[:1], "r2")
     assert index.match(A, KEYS) == 3 and index.blocks(A) == {}
-    index.apply(A, [Cleared(), stored(11, 12)])
-    index.no_longer_expect(A, KEYS)
-    assert index.match(A, KEYS) == 2
+    assert index.match(A, KEYS, expected=False) == 0
+    index.no_longer_expect(A, KEYS, "r1")
+    assert index.match(A, KEYS) == 1
+    index.no_longer_expect(A, KEYS, "r2")
+    assert index.match(A, KEYS) == 0 == len(index)
+    index.no_longer_expect(B, KEYS, "never")
+    assert B not in index.sources
+
+
+def test_an_event_takes_the_place_of_what_was_expected() -> None:
+    index = BlockIndex()
+    index.expect(A, KEYS, "r1")
+    index.apply(A, [stored(11, 12)])
+    assert index.match(A, KEYS) == 3 and index.match(A, KEYS, expected=False) == 2
+    index.apply(A, [Removed(block_hashes=[11, 12])])
+    assert index.match(A, KEYS) == 0, "evicted, whatever was expected"
+    index.expect(A, KEYS[:2], "r2")
+    index.no_longer_expect(A, KEYS, "r1")
+    assert index.match(A, KEYS) == 2, "what another request brings is expected still"
 
 
 def test_a_full_holding_forgets_its_oldest_blocks() -> None:

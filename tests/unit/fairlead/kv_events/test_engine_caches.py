@@ -112,7 +112,7 @@ def test_the_hits_of_all_are_those_of_each(
     asked = prompt(tokens, min(known, tokens))
     for action, source, number, word in steps:
         if action == "hold" and word == "expected":
-            made.index.expect(source, keys[:number])
+            made.index.expect(source, keys[:number], f"{number}")
         elif action == "hold":
             for place in range(number):
                 made.index.hold(source, place, keys[place], tier=word)

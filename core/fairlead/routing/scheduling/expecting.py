@@ -1,0 +1,56 @@
+"""Expecting: the blocks of a prompt count as held where it was sent, before the engine's events say so (llm-d calls it
+speculative indexing).
+
+They do from dispatch until an event tells of them, at most some seconds beyond the prefill; not any more when the
+request was given up or lost before its prompt was computed.
+"""
+
+from collections import deque
+
+from fairlead.kv_events.block_index import Source
+from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.routing.queues.accounting import TrackedRequest
+
+
+class Expecting:
+    """What is expected of all engines of a pool. `seconds` is how long events may lag; at 0 nothing is expected."""
+
+    def __init__(self, caches: EngineCaches, seconds: float) -> None:
+        self._caches = caches
+        self.seconds = seconds
+        self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
+        """Until when what was computed is expected still."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is expected."""
+        return self.seconds > 0
+
+    def sent(self, tracked: TrackedRequest) -> None:
+        """The request was sent where it is to be computed."""
+        keys = tracked.request.engine_blocks
+        source = self._caches.only_source(tracked.instance) if keys and self.is_on else None
+        if source is not None:
+            name = f"{tracked.request.id}/{len(tracked.tried)}"
+            self._caches.index.expect(source, keys, name)
+            tracked.expected = source, name
+
+    def computed(self, tracked: TrackedRequest, now: float) -> None:
+        """Its prompt is computed: events should come."""
+        if tracked.expected is not None:
+            source, name = tracked.expected
+            self._computed.append((now + self.seconds, source, tracked.request.engine_blocks, name))
+            tracked.expected = None
+
+    def taken_back(self, tracked: TrackedRequest) -> None:
+        """It will not be computed there, if it was not yet."""
+        if tracked.expected is not None:
+            source, name = tracked.expected
+            self._caches.index.no_longer_expect(source, tracked.request.engine_blocks, name)
+            tracked.expected = None
+
+    def expire(self, now: float) -> None:
+        """What no event told of in time is not expected any more."""
+        while self._computed and self._computed[0][0] <= now:
+            _, source, keys, name = self._computed.popleft()
+            self._caches.index.no_longer_expect(source, keys, name)
