@@ -158,6 +158,7 @@ class RouterMetrics(Collector):
         self.oldest_unsent_report_seconds = 0.0
         self.reports_set_aside = 0
         self.control_plane_connected = 0
+        self.live_routers = 1
         self.stream_reconnects = 0
         self.tables_refused = 0
         self.scrape_errors = 0
@@ -217,6 +218,7 @@ class RouterMetrics(Collector):
             ("spool_batches", "Reports on disk that are not acknowledged yet.", self.spool_batches),
             ("oldest_unsent_report_seconds", "Age of the oldest report not acknowledged yet.", self.oldest_unsent_report_seconds),
             ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
+            ("live_routers", "Live routers as the control API told last, this one among them; 1 until it has.", self.live_routers),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
         )
         for name, text, gauge in gauges:

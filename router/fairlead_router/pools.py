@@ -42,6 +42,7 @@ class Pools:
         self._by_key: dict[str, Pool] = {}
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
+        self._routers = 1
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -72,6 +73,7 @@ class Pools:
                 known.update(table, self._clock())
             else:
                 scheduler = self._factory(table)
+                scheduler.know_routers(self._routers)
                 if known is not None:
                     self._retire(known)
                 self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock())
@@ -104,6 +106,12 @@ class Pools:
         self._by_model = {}
         for pool in self.all():
             self._by_model.setdefault(pool.table.model, []).append(pool)
+
+    def know_routers(self, count: int) -> None:
+        """Tell schedulers how many live routers there are, as the API told last. While it is away that number holds."""
+        self._routers = self._metrics.live_routers = max(1, count)
+        for pool in self.living():
+            pool.scheduler.know_routers(self._routers)
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
         """Tell schedulers the changes of an earlier process of this router that the API may not have acknowledged."""

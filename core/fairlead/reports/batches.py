@@ -73,12 +73,14 @@ class ReportReceipt:
     """The API's answer.
 
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
+    `live_routers` are all that reported in the last 10 s, the sender among them; None from an API that does not tell.
     """
 
     id: str
     duplicate: bool
     conflicts: tuple[Binding, ...] = ()
     lost: tuple[str, ...] = ()
+    live_routers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

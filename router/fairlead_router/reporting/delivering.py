@@ -222,4 +222,6 @@ class Delivery:
         self._told_holding = frozenset(use.pool for use in state.use if use.held_requests)
         for receipt in outcome.answer:
             self._pools.apply_bindings(receipt.conflicts, receipt.lost)
+            if receipt.live_routers is not None:
+                self._pools.know_routers(receipt.live_routers)
         return outcome

@@ -1,6 +1,7 @@
 """The routers of one run: requests go to them in turn, and each knows only what it sent itself and what it is told.
 
-They share no bindings: what the control API would tell them of each other's sessions is left out.
+They know how many they are, as the control API tells them. They share no bindings: what it would tell them of each
+other's sessions is left out.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ class Routers:
         self._all: list[PoolScheduler] = [] if first is None else [first]
         self._serving = range(count)
         self._start(range(len(self._all), count), table)
+        self._tell_count()
 
     def __iter__(self) -> Iterator[PoolScheduler]:
         """Every scheduler, also those that only end what they have begun."""
@@ -46,7 +48,12 @@ class Routers:
         begin = len(self._all)
         self._serving = range(begin, begin + len(self._serving))
         self._start(self._serving, self._all[-1].table)
+        self._tell_count()
         return self.serving
 
     def _start(self, numbers: range, table: RoutingTable) -> None:
         self._all += [self._build(number, table) for number in numbers]
+
+    def _tell_count(self) -> None:
+        for scheduler in self.serving:
+            scheduler.know_routers(len(self._serving))

@@ -25,7 +25,7 @@ def first(report: Report) -> RouterState:
 async def test_neighbours_have_receipts_in_their_order_and_repeated_ones_say_so(clients: Clients) -> None:
     reports = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "a"),)) for number in range(4)]
     receipts = await clients.router.post_reports(*reports[:3])
-    assert receipts == tuple(ReportReceipt(id=f"r{number}", duplicate=False) for number in range(3))
+    assert receipts == tuple(ReportReceipt(id=f"r{number}", duplicate=False, live_routers=1) for number in range(3))
     receipts = await clients.router.post_reports(*reports[2:])
     assert [(receipt.id, receipt.duplicate) for receipt in receipts] == [("r2", True), ("r3", False)]
     seen = await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
@@ -44,7 +44,7 @@ async def test_who_comes_second_hears_who_was_first(clients: Clients) -> None:
 
 
 async def test_a_router_without_news_says_that_it_lives(clients: Clients) -> None:
-    assert await clients.router.post_report(a_report("r1")) == ReportReceipt(id="r1", duplicate=False)
+    assert await clients.router.post_report(a_report("r1")) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
     assert (await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).live_routers == 1
 
 
@@ -66,7 +66,7 @@ async def test_what_is_no_json_is_refused_and_the_next_post_is_taken(clients: Cl
     state = first(a_report("now"))
     assert isinstance(await clients.router_api.post_reports([b"{not json"], state), Refused)
     good = encode_batch(batch_of(a_report("r1")))
-    assert await clients.router_api.post_reports([good], state) == Taken((ReportReceipt(id="r1", duplicate=False),))
+    assert await clients.router_api.post_reports([good], state) == Taken((ReportReceipt(id="r1", duplicate=False, live_routers=1),))
 
 
 async def test_a_router_of_before_and_one_to_come_are_understood(seam: Seam, clients: Clients) -> None:
@@ -91,3 +91,17 @@ async def test_a_goodbye_may_be_said_twice_and_by_a_router_that_never_reported(c
     for router in ("router-0", "router-0", "router-7"):
         assert await clients.router_api.post_router_gone(RouterGone(router=router, at=now)) == Taken(None)
     assert (await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).live_routers == 0
+
+
+async def test_every_receipt_tells_how_many_routers_live(clients: Clients) -> None:
+    def told(receipt: ReportReceipt) -> int | None:
+        return receipt.live_routers
+
+    assert told(await clients.router.post_report(a_report("r1", "router-0"))) == 1
+    assert told(await clients.router.post_report(a_report("r2", "router-1"))) == 2
+    assert told(await clients.router.post_report(a_report("r3", "router-0"))) == 2
+    assert told(await clients.router.post_report(a_report("r2", "router-1"))) == 2, (
+        "a report that comes again is answered as things are now"
+    )
+    await clients.router_api.post_router_gone(RouterGone(router="router-1", at=a_report("now").sent_at))
+    assert told(await clients.router.post_report(a_report("r4", "router-0"))) == 1

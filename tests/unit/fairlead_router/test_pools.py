@@ -43,6 +43,7 @@ class CheckingScheduler:
         self.caches = EngineCaches()
         self.learns_online: LearnsOnline | None = None
         self.slots = slots
+        self.routers = 0
         self.refuse: set[str] = set()
         self.queue: list[RoutingRequest] = []
         self.dispatched: dict[str, RoutingRequest] = {}
@@ -151,6 +152,9 @@ class CheckingScheduler:
         return len(lost)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None: ...
+
+    def know_routers(self, count: int) -> None:
+        self.routers = count
 
     def shut_down(self, now: float) -> tuple[Refusal, ...]:
         return tuple(self._refuse(request) for request in tuple(self.queue))
@@ -352,3 +356,13 @@ def test_a_deleted_pool_refuses_what_waits_and_lets_the_rest_finish() -> None:
     assert list(pools.living()) == []
     with pytest.raises(BadRequest):
         pools.resolve("mock", None)
+
+
+def test_every_pool_knows_how_many_routers_live_also_one_that_comes_later() -> None:
+    pools = _pools()
+    pools.apply(routing_table(["127.0.0.1:1"]))
+    pools.know_routers(3)
+    pools.apply(routing_table(["127.0.0.1:2"], pool=OTHER))
+    assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [3, 3]
+    pools.know_routers(0)
+    assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [1, 1]

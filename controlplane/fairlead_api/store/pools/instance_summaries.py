@@ -8,8 +8,9 @@ from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.store import tables
+from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_api.store.pools.latencies import Latencies
-from fairlead_api.store.pools.observations import IS_LIVE, live_routers
+from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.records import read
 from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary

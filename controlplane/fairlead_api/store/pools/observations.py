@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Double, Integer, Text, and_, bindparam, case, cast, column, func, not_, select, text, true
+from sqlalchemy import Double, Integer, Text, bindparam, case, cast, column, func, not_, select, text, true
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -10,17 +10,15 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceTrouble, PoolObservations
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
-from fairlead_api.services.pools.mirroring import LIVE_SECONDS, InstanceFacts, PoolUseView, RouterView, Traffic, observations
+from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, observations
 from fairlead_api.services.pools.signals import PresentInstance, pool_signals
 from fairlead_api.store import tables
+from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.pools.signals import Measuring
 
 _ROUTERS = tables.routers.c
 _UNHEARD_SECONDS = func.extract("epoch", func.now() - _ROUTERS.last_seen_at)
-
-IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'"))
-"""Routers that are live, by the database's clock."""
 
 _INSTANCES = text(
     "SELECT i.id, i.table_version, i.role, i.state, count(s.session) AS bound, coalesce(sum(s.context_tokens), 0) AS cached "

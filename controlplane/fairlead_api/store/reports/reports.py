@@ -26,6 +26,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.reports.ingestion import Ingested
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database, moment
+from fairlead_api.store.live_routers import COUNT_LIVE
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.records import bound, recordset
 from fairlead_api.store.reports.samples import save_samples
@@ -81,8 +82,9 @@ class PostgresReports:
             await store(connection, _merged(fresh), stored)
             receipts = {report.id: _receipt(report, stored.lost) for report in fresh}
             await self._keep_receipts(connection, reports[0].router, [receipt for receipt in receipts.values() if receipt.lost])
+            live = (await connection.execute(COUNT_LIVE)).scalar_one()
             return Ingested(
-                receipts=tuple(known.get(report.id) or receipts[report.id] for report in reports),
+                receipts=tuple(replace(known.get(report.id) or receipts[report.id], live_routers=live) for report in reports),
                 ignored=stored.ignored,
                 lost_moves=stored.lost_moves,
             )

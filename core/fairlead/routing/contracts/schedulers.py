@@ -180,6 +180,11 @@ class Scheduler(Protocol):
         known bindings were applied.
         """
 
+    def know_routers(self, count: int) -> None:
+        """So many live routers, this one among them, send to the pool's instances; 1 until it is told. What a router
+        sees of its own requests only, it takes to be that part of the whole.
+        """
+
     def shut_down(self, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
 

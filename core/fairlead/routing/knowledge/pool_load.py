@@ -3,6 +3,8 @@
 Load 1 means that an instance has, in the mean, no time left when every prefill that comes is computed and every answer
 gets its tokens within the TPOT target. For example, 0.4 s of prefill a second for each instance, and decode steps of
 35 ms under a target of 100 ms: 0.75.
+
+Of several routers each sees its own requests only. It takes the others to send as much as itself, as behind a balancer.
 """
 
 from math import exp

@@ -57,6 +57,8 @@ class LiveView:
         self.prefill_times = prefill_times
         self.decode_times = decode_times
         self.offered = OfferedPrefills()
+        self.routers = 1
+        """How many live routers send to these instances; each is taken to have as much under way as this one."""
         self.table = table
         self.now = 0.0
 
@@ -107,18 +109,18 @@ class LiveView:
         return (pending + max(1, request.prompt_tokens - hit)) / self.table.engine.prefill_tokens_per_second - done
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
-        return self.decode_times.seconds(context_tokens, requests)
+        return self.decode_times.seconds(self.routers * context_tokens, self.routers * requests)
 
     def decode_share(self, load: InstanceLoad) -> float:
         """Of the instance's time, what its decodes need to meet the TPOT target."""
         if not load.decoding:
             return 0.0
-        return decode_share(self.decode_times.seconds(load.decode_tokens, load.decoding), self.table.slo.tpot_seconds)
+        return decode_share(self.decode_seconds(load.decode_tokens, load.decoding), self.table.slo.tpot_seconds)
 
     def pool_load(self) -> float:
         shares = self.vectors().decode_share
         count = max(1, len(shares))
-        return self.offered.per_second(self.now) / count + float(np.add.reduce(shares)) / count
+        return self.routers * self.offered.per_second(self.now) / count + float(np.add.reduce(shares)) / count
 
     def vectors(self) -> PoolVectors:
         candidates = self.candidates()

@@ -233,12 +233,16 @@ class DeadlineQueue:
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
 """What one prefill counts for in the pace of now, and in that of the instance."""
+RISING_AMONG_OTHERS = 0.125
+"""What a prefill that took longer counts for against one that took less, where several routers send to the instance."""
 
 
-def next_pace(pace: float, seconds: float, predicted_seconds: float, weight: float = PACE_WEIGHT) -> float:
-    """The smoothed pace after a prefill that took `seconds`; one observation has this weight, and is 4 at most."""
-    observed = seconds / (predicted_seconds + STEP_SECONDS)
-    return pace + weight * (min(4.0, max(0.25, observed)) - pace)
+def next_pace(pace: float, seconds: float, predicted_seconds: float, weight: float = PACE_WEIGHT, rising: float = 1.0) -> float:
+    """The smoothed pace after a prefill that took `seconds`; one observation has this weight, `rising` times that when
+    it is longer than the pace, and is 4 at most.
+    """
+    observed = min(4.0, max(0.25, seconds / (predicted_seconds + STEP_SECONDS)))
+    return pace + weight * (rising if observed > pace else 1.0) * (observed - pace)
 
 
 def _shortness(tracked: TrackedRequest) -> tuple[int, float]:

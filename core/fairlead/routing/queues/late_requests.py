@@ -27,9 +27,9 @@ class LateRequests:
         if refuse:
             self.to_refuse.append(tracked)
 
-    def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float) -> bool:
-        """Whether late requests may be sent at any time now: the pool has time for them by its `load`, little waits, or
-        there are no queues to wait in.
+    def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:
+        """Whether late requests may be sent at any time now: the pool has time for them by its `load`, little waits in
+        all its `routers`, or there are no queues to wait in.
         """
         little = parameters.late_load * table.slo.ttft_seconds * instances
-        return load < parameters.calm_load or self._accounting.wait_seconds <= little or not table.routing.prefills_in_flight
+        return load < parameters.calm_load or routers * self._accounting.wait_seconds <= little or not table.routing.prefills_in_flight

@@ -2,7 +2,7 @@
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, next_pace
+from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
 
 TELLING_TOKENS = 16
@@ -13,7 +13,9 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
     Every prefill tells the pace of its instance; the pool's times are not learnt from prefills with fetched prefixes.
-    First tokens nobody sees say nothing.
+    First tokens nobody sees say nothing. Of several routers none sees when the others' prefills came in between, which
+    lengthens what it measures and never shortens it. So the lasting pace, which tells slow instances from fast ones,
+    goes by the shorter prefills then; else an instance that others send much to would be taken for a slow one.
     """
     if tracked.dispatched_at is None or not (tracked.request.streamed or tracked.decode):
         return
@@ -25,7 +27,8 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     predicted = tracked.prefill_microseconds / 1e6
     load.history.prefill_seconds += predicted
     load.prefill_pace = next_pace(load.prefill_pace, seconds, predicted)
-    load.lasting_pace = next_pace(load.lasting_pace, seconds, predicted, LASTING_PACE_WEIGHT)
+    rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
+    load.lasting_pace = next_pace(load.lasting_pace, seconds, predicted, LASTING_PACE_WEIGHT, rising)
     if not tracked.transfer_tokens:
         state.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
@@ -55,7 +58,7 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
         return
     seconds = ended.at - began.at
     state.decode_times.observe(
-        (ended.token_seconds - began.token_seconds) / seconds,
-        (ended.request_seconds - began.request_seconds) / seconds,
+        state.view.routers * (ended.token_seconds - began.token_seconds) / seconds,
+        state.view.routers * (ended.request_seconds - began.request_seconds) / seconds,
         (seconds - (ended.prefill_seconds - began.prefill_seconds)) / (output_tokens - 1),
     )

@@ -97,7 +97,9 @@ class Placing:
             tracked.left = ""
         state.enqueue(tracked, instance, now, decision.decode)
         if came:
-            state.view.offered.add(tracked.prefill_microseconds / 1e6 * state.loads[instance].prefill_pace, now)
+            load = state.loads[instance]
+            pace = load.prefill_pace if state.view.routers == 1 else load.lasting_pace  # the other holds others' prefills too
+            state.view.offered.add(tracked.prefill_microseconds / 1e6 * pace, now)
         if weighing is not None:
             recorder.decided(tracked, decision, weighing, state.table, now, keep=moves)
 

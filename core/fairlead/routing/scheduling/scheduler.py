@@ -204,6 +204,10 @@ class PoolScheduler:
         """Hand over what happened since the last take; see the protocol."""
         return self._state.recorder.take(self._state.loads, now, final=final)
 
+    def know_routers(self, count: int) -> None:
+        """So many live routers, this one among them, send to the pool's instances; 1 until it is told."""
+        self._state.view.routers = max(1, count)
+
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
         """What the policy would answer now, without taking the request; None when nobody accepts.
 
@@ -212,6 +216,11 @@ class PoolScheduler:
         state = self._state
         state.view.now = now
         return state.policy.choose(request, state.view, now) if state.view.candidates() else None
+
+    @property
+    def routers(self) -> int:
+        """How many live routers it goes by."""
+        return self._state.view.routers
 
     @property
     def table(self) -> RoutingTable:

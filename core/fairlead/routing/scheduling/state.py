@@ -166,7 +166,7 @@ class SchedulerState:
         return self.view.decode_share(load) if self.table.routing.prefills_in_flight else 0.0
 
     def _late_may_go(self) -> bool:
-        return self.late.may_go(self.parameters, self.table, len(self.view.candidates()), self.view.pool_load())
+        return self.late.may_go(self.parameters, self.table, len(self.view.candidates()), self.view.pool_load(), self.view.routers)
 
     def _found_late(self, tracked: TrackedRequest) -> None:
         # What was held on purpose is late for that, and is not refused for it.

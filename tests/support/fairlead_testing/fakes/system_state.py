@@ -212,7 +212,7 @@ class SystemState:
         known = self._live.get(state.router)
         if known is None or known.sent_at <= state.sent_at:
             self._live[state.router] = state
-        return tuple(self._take(report) for report in reports)
+        return tuple(replace(self._take(report), live_routers=len(self._live)) for report in reports)
 
     def _take(self, report: Report) -> ReportReceipt:
         if report.id in self.reports:

@@ -35,6 +35,7 @@ class Api:
         self.posts = 0
         self.poison: set[str] = set()
         self.state: Report | None = None
+        self.live_routers: int | None = None
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.posts += 1
@@ -51,7 +52,7 @@ class Api:
         reports = msgspec.json.decode(request.content, type=list[Report])
         if any(change.session in self.poison for report in reports for change in report.bindings):
             return httpx.Response(500)
-        receipts = [ReportReceipt(id=report.id, duplicate=report.id in self.stored) for report in reports]
+        receipts = [ReportReceipt(id=report.id, duplicate=report.id in self.stored, live_routers=self.live_routers) for report in reports]
         for report in reports:
             self.stored.setdefault(report.id, report)
         self.state = reports[0]
@@ -195,3 +196,15 @@ async def test_the_state_of_the_moment_goes_with_a_batch_however_old_it_is(tmp_p
     report = api.state
     assert report is not None
     assert (report.router, report.sent_at, report.in_flight) == ("router-0", 5.0, ())
+
+
+async def test_the_number_of_routers_is_that_of_the_last_answer_that_told_one(tmp_path: Path) -> None:
+    api = Api()
+    delivery, spool, metrics = _delivery(tmp_path, api)
+    seen = [metrics.live_routers]
+    for told, behaviour in ((2, "take"), (3, "unreachable"), (None, "take"), (1, "take")):
+        api.live_routers, api.behaviour = told, behaviour
+        _append(spool, "s")
+        await delivery.send(Lane(cargo=Cargo.HISTORY))
+        seen.append(metrics.live_routers)
+    assert seen == [1, 2, 2, 2, 1]

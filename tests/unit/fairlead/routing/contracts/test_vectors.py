@@ -132,6 +132,22 @@ def test_the_load_of_a_pool_is_what_comes_and_what_decodes_need() -> None:
     assert stage.view.pool_load() == pytest.approx(0.2 + 0.1, abs=0.03)
 
 
+def test_a_router_takes_the_others_to_send_and_decode_as_much_as_itself() -> None:
+    stage = Stage(decode_base_seconds=0.01, decode_seconds_per_request=0.005)
+    stage.do("count", "i00", 1)
+    stage.do("first", "i00", 0)
+    stage.view.now = 10.0
+    stage.view.offered.add(2.8, 10.0)
+    load = stage.view.load("i00")
+    assert load is not None
+    alone = stage.view.offered.per_second(10.0) / len(NAMES)
+    assert stage.view.pool_load() == pytest.approx(alone + 0.15 / len(NAMES))
+    stage.view.routers = 3
+    assert stage.view.decode_share(load) == pytest.approx(0.25), "three decode there"
+    stage.accounting.changed.add("i00")
+    assert stage.view.pool_load() == pytest.approx(3 * alone + 0.25 / len(NAMES))
+
+
 def test_a_prefix_held_by_many_is_found_on_each() -> None:
     stage = Stage()
     for name in NAMES:

@@ -297,6 +297,25 @@ def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> No
     assert load.prefill_pace == load.lasting_pace == 1.0
 
 
+def test_what_other_routers_send_there_makes_no_instance_slow() -> None:
+    """Every second prefill takes twice as long as computed, as another router's comes first."""
+    lasting, offered = [], []
+    for routers in (1, 2):
+        scheduler = pool()
+        scheduler.know_routers(routers)
+        assert scheduler.routers == routers
+        for number in range(300):
+            scheduler.submit(request(f"r{number}", SECOND), 10.0 * number)
+            scheduler.first_token(f"r{number}", 10.0 * number + (2.1 if number % 2 else 1.05))
+            scheduler.complete(f"r{number}", 10.0 * number + 3, 5, None)
+        load = scheduler.load("i00")
+        assert load is not None
+        lasting.append(load.lasting_pace)
+        offered.append(scheduler._state.view.pool_load())
+    assert lasting == [pytest.approx(1.5, abs=0.03), pytest.approx(1.11, abs=0.03)]
+    assert offered[1] / offered[0] == pytest.approx(2 * 1.11 / 1.5, abs=0.1), "twice as much comes, each as long as it is computed"
+
+
 def test_prompts_that_one_step_finishes_together_teach_their_common_pace() -> None:
     scheduler = pool(window=2)
     load = scheduler.load("i00")

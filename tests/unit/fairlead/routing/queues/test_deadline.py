@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import STEP_SECONDS, DeadlineQueue, DeadlineRules, next_pace
+from fairlead.routing.queues.deadline import RISING_AMONG_OTHERS, STEP_SECONDS, DeadlineQueue, DeadlineRules, next_pace
 from fairlead_testing.builders.routing import load_of, request
 
 TARGET = 5.0
@@ -137,6 +137,20 @@ def test_the_pace_follows_what_prefills_take_and_one_prefill_moves_it_little() -
     for _ in range(60):
         pace = next_pace(pace, 2.1, 1.0)
     assert abs(pace - 2.0) < 0.02
+
+
+def test_among_other_routers_the_pace_is_that_of_the_shorter_prefills() -> None:
+    """Half of them wait for another router's prefill of the same length; the instance is no slower for that."""
+    alone = among_others = 1.0
+    for number in range(400):
+        seconds = 2.1 if number % 2 else 1.05
+        alone = next_pace(alone, seconds, 1.0)
+        among_others = next_pace(among_others, seconds, 1.0, rising=RISING_AMONG_OTHERS)
+    assert alone == pytest.approx(1.5, abs=0.06)
+    assert among_others == pytest.approx(1.1, abs=0.06)
+    for _ in range(400):
+        among_others = next_pace(among_others, 2.1, 1.0, rising=RISING_AMONG_OTHERS)
+    assert among_others == pytest.approx(2.0, abs=0.06), "an instance that is slow for all prefills is still found out"
 
 
 def test_the_order_shown_is_the_planned_by_deadline_then_the_dropped_then_the_late() -> None:

@@ -24,8 +24,8 @@ class Pool:
         self.accounting.enqueue(tracked, "i0", 0, 0.0)
         return tracked
 
-    def may_go(self, window: int = 1, load: float = 1.0) -> bool:
-        return self.late.may_go(PARAMETERS, table(2, window=window), 2, load)
+    def may_go(self, window: int = 1, load: float = 1.0, routers: int = 1) -> bool:
+        return self.late.may_go(PARAMETERS, table(2, window=window), 2, load, routers)
 
 
 def test_they_may_go_while_the_pool_is_calm_however_much_waits() -> None:
@@ -42,6 +42,7 @@ def test_they_may_go_while_little_but_late_requests_waits() -> None:
         pool.late.found(pool.queue(f"r{number}", 10_000), refuse=False)
     pool.queue("some", 590)
     assert pool.may_go()
+    assert not pool.may_go(routers=2), "as much waits in the other router"
     pool.queue("more", 20)
     assert not pool.may_go()
     assert pool.may_go(window=0), "without queues nothing is held back"
