@@ -81,6 +81,11 @@ def loss_lines(pool: LoadedPool, course: Course, retries: int) -> list[str]:
     ]
 
 
+def _refusals(pool: LoadedPool) -> str:
+    told = [one for one in pool.served if one.verdict is ReplayVerdict.REJECTED and one.ended_seconds is not None]
+    return "".join(f"\n      request {one.index} at {one.ended_seconds:.1f} s: {one.status} {one.reason}" for one in told[:20])
+
+
 def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: str, contradictions: Sequence[str]) -> dict[str, bool]:
     """Each promise in words, and whether it was kept."""
     failed = [one for one in pool.served if one.verdict is ReplayVerdict.FAILED]
@@ -94,7 +99,8 @@ def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: st
     )
     found = {
         f"{len(others)} requests failed that the lost node was not answering{told}": not others,
-        f"{refused} requests were refused, {while_short} of them while the lost instances were missing": refused == while_short,
+        f"{refused} requests were refused, {while_short} of them while the lost instances were missing{_refusals(pool)}": refused
+        == while_short,
     }
     for cost in costs:
         if cost.operation.scaled_in:

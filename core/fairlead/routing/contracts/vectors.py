@@ -36,6 +36,8 @@ class PoolVectors:
     requests: IntVector
     queued: IntVector
     waiting: IntVector
+    sessions: IntVector
+    """Sessions bound there."""
     wait_seconds: FloatVector
     """Of the pending time, what a new request would wait for: all but the late. What is done of it is not taken off;
     see `done_seconds`.
@@ -74,9 +76,11 @@ class PoolVectors:
         share of its time that its decodes need.
         """
         empty = bytes(8 * len(loads))
-        counts = tuple(array("q", empty) for _ in range(6))
+        counts = tuple(array("q", empty) for _ in range(7))
         measures = tuple(array("d", empty) for _ in range(9))
-        pending, pending_microseconds, decode_tokens, requests, queued, waiting = (np.frombuffer(count, dtype=np.int64) for count in counts)
+        pending, pending_microseconds, decode_tokens, requests, queued, waiting, sessions = (
+            np.frombuffer(count, dtype=np.int64) for count in counts
+        )
         wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, resting, rested_since = (
             np.frombuffer(measure, dtype=np.float64) for measure in measures
         )
@@ -88,6 +92,7 @@ class PoolVectors:
             requests=requests,
             queued=queued,
             waiting=waiting,
+            sessions=sessions,
             wait_seconds=wait_seconds,
             kv_usage=kv_usage,
             pace=pace,
@@ -119,10 +124,11 @@ class PoolVectors:
     def refresh(self, index: int) -> None:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
-        pending, pending_microseconds, decode_tokens, requests, queued, queue = self.counts
+        pending, pending_microseconds, decode_tokens, requests, queued, queue, sessions = self.counts
         wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, resting, rested_since = self.measures
         waiting, prefilling = load.waiting, load.prefilling
         queue[index] = waiting
+        sessions[index] = load.sessions
         pace[index] = load.prefill_pace
         lasting_pace[index] = load.lasting_pace
         pending[index] = load.pending_prefill_tokens

@@ -35,13 +35,22 @@ class _Known:
 class SessionBindings:
     """Bindings of one pool, forgotten `ttl_seconds` after their last use, least recently used first beyond `limit`.
 
-    Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there.
+    Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there, and adds their instances
+    to `changed` then.
     """
 
-    def __init__(self, pool: PoolKey, ttl_seconds: float, loads: Mapping[str, InstanceLoad], limit: int = 200_000) -> None:
+    def __init__(
+        self,
+        pool: PoolKey,
+        ttl_seconds: float,
+        loads: Mapping[str, InstanceLoad],
+        limit: int = 200_000,
+        changed: set[str] | None = None,
+    ) -> None:
         self._pool = pool
         self._loads = loads
         self._limit = limit
+        self._changed: set[str] = set() if changed is None else changed
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._counts: dict[str, int] = {}
         self.ttl_seconds = ttl_seconds
@@ -229,6 +238,7 @@ class SessionBindings:
         load = self._loads.get(instance)
         if load is not None:
             load.sessions = count
+            self._changed.add(instance)
 
 
 def _with_context(binding: Binding, context_tokens: int) -> Binding:

@@ -69,6 +69,9 @@ COPY_COST = 0.1
 """What a second of prefill saved by fetching counts for, against a second of prefill (docs/experiments.md, "Where")."""
 
 
+TIES = "to the instance with the most sessions, then by id"
+
+
 class _Prefills(NamedTuple):
     """What the prefill of a request takes on each instance."""
 
@@ -129,7 +132,7 @@ class Fairlead:
         limit = IN_TIME * view.table.slo.ttft_seconds
         # While there is time, rests give way to deadlines.
         ttft = prefill + (wait + rest if load >= FULL else ahead if slowness is None else ahead * slowness)
-        order, cheapest = in_time_first(costs, ttft, vectors.decode_tokens, limit)
+        order, cheapest = in_time_first(costs, ttft, vectors.decode_tokens, vectors.sessions, limit)
         best = order[0]
         instance = vectors.loads[best].entry.id
         source = fetched.source_for(best)
@@ -238,16 +241,22 @@ def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLo
     return hits
 
 
-def in_time_first(costs: FloatVector, ttft: FloatVector, ties: IntVector, limit_seconds: float) -> tuple[list[int], int]:
+def in_time_first(
+    costs: FloatVector, ttft: FloatVector, decode_tokens: IntVector, sessions: IntVector, limit_seconds: float
+) -> tuple[list[int], int]:
     """Indexes by cost, those whose predicted TTFT is in time before all others when there are any; and the index
     of the lowest cost of all.
+
+    Ties go to the fewest tokens that decode, then to the most sessions. Where much is idle, new sessions then gather on
+    few instances, and those that a scale-in takes, which have the fewest, hold little that others lack.
     """
-    order = lowest(costs, FALLBACKS + 1, ties)
+    ties = (decode_tokens, -sessions)
+    order = lowest(costs, FALLBACKS + 1, *ties)
     cheapest = order[0]
     if ttft[cheapest] > limit_seconds:
         late = ttft > limit_seconds
         if not late.all():
-            order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, ties)
+            order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, *ties)
     return order, cheapest
 
 
@@ -272,11 +281,12 @@ ENTRY = PolicyEntry(
             Limit(name="in_time_seconds", words="predicted TTFT that counts as in time", unit=Unit.SECONDS),
         ),
         rules=(
-            DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens")),
+            DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens"), ties=TIES),
             DecisionRule(
                 code="in-time-first",
                 because="its cost was the lowest of those predicted to be in time",
                 order=(TOTAL, "decode_tokens"),
+                ties=TIES,
                 among=Comparison(term="predicted_ttft_seconds", holds=Holds.AT_MOST, against="in_time_seconds"),
                 given=(Comparison(of=PASSED_OVER, term="predicted_ttft_seconds", holds=Holds.ABOVE, against="in_time_seconds"),),
             ),

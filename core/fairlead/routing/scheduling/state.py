@@ -63,7 +63,7 @@ class SchedulerState:
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.caches = EngineCaches()
         self.expecting = Expecting(self.caches, parameters.expected_seconds)
-        self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.loads, settings.bindings_limit)
+        self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.loads, settings.bindings_limit, self.accounting.changed)
         self.view = LiveView(
             table,
             self.loads,

@@ -1,5 +1,6 @@
 """The policy `fairlead`: where it sends, what it says, and what its queues do with what comes too late."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ SECOND = 6250
 """Tokens prefilled in a second."""
 
 
-def busy(name: str, seconds: float = 0.0, late_seconds: float = 0.0) -> InstanceLoad:
+def busy(name: str, seconds: float = 0.0, late_seconds: float = 0.0, sessions: int = 0) -> InstanceLoad:
     """An instance with so much to compute before a new request, and so much behind it."""
     pending = seconds + late_seconds
     return load_of(
@@ -33,6 +34,7 @@ def busy(name: str, seconds: float = 0.0, late_seconds: float = 0.0) -> Instance
         pending=round(pending * SECOND),
         pending_prefill_microseconds=round(pending * 1e6),
         late_prefill_microseconds=round(late_seconds * 1e6),
+        sessions=sessions,
     )
 
 
@@ -65,6 +67,32 @@ def test_an_idle_pool_sends_a_request_to_the_longest_prefix() -> None:
     decision = decided(busy("i0"), busy("i1"), busy("i2"), hits={"i1": 6144, "i2": 512})
     assert (decision.instance, decision.reason) == ("i1", DecisionReason.PREFIX_AFFINITY)
     assert decision.fallbacks == ("i2", "i0")
+
+
+def test_of_equal_instances_the_one_with_the_most_sessions_takes_a_new_one() -> None:
+    """So that those which a scale-in takes hold little."""
+    loads = busy("i0"), busy("i1"), busy("i2")
+    assert decided(*loads).instance == "i0"
+    loads[1].sessions, loads[2].sessions = 3, 9
+    assert decided(*loads).instance == "i2"
+    assert decided(*loads).fallbacks == ("i1", "i0")
+    loads[2].decode_tokens = 1
+    assert decided(*loads).instance == "i1", "fewest tokens in decodes come first"
+    assert decided(busy("i0"), busy("i1", 0.01, sessions=9)).instance == "i0", "the least wait outweighs any number of sessions"
+
+
+def test_a_session_that_is_bound_counts_in_the_next_choice() -> None:
+    scheduler = PoolScheduler(table(3, policy="fairlead"), "router-0", 0)
+    bound = Binding(
+        pool=POOL, session="s", instance="i02", version=1, reason=BindingReason.COLD, bound_at=0.0, migrated_at=None, context_tokens=10
+    )
+    chosen = []
+    for number, bindings in enumerate(((), (bound,), (replace(bound, instance=None, version=2),))):
+        scheduler.apply_bindings(bindings, 100.0 * number)
+        decision = scheduler.choose(request(f"r{number}", TOKENS, blocks=(number,)), 100.0 * number)
+        assert decision is not None
+        chosen.append(decision.instance)
+    assert chosen == ["i00", "i02", "i00"]
 
 
 def test_on_an_idle_pool_a_cached_second_is_worth_a_second_of_waiting() -> None:
