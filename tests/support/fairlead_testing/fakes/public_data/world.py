@@ -41,6 +41,7 @@ class World:
     roles_wanted: dict[str, dict[str, int]] = field(default_factory=dict)
     """Of pools of prefill and decode: the instances wanted of each role."""
     owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
+    engines_files: dict[str, str] = field(default_factory=dict)
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
     well: set[str] = field(default_factory=lambda: {CHAT})
@@ -123,6 +124,7 @@ class World:
             table_version=214 if chat else 31,
             state_digest=f"{self.desired[pool]}-{serving}",
             owner=self.owner[pool],
+            engines_file=self.engines_files.get(pool),
             created_at=self.now - timedelta(days=3, hours=4),
         )
 

@@ -18,6 +18,7 @@ from fairlead_api.services.plans.owners import owner_of
         ),
         ({"app.kubernetes.io/managed-by": "Helm"}, {"meta.helm.sh/release-name": "chat"}, (), "Helm (chat)"),
         ({}, {}, ("argocd-controller",), "Argo CD"),
+        ({}, {"fairlead.dev/owner": "File /srv/pool.yaml"}, ("file",), "File /srv/pool.yaml"),
     ],
 )
 def test_owners_are_known_by_their_marks(

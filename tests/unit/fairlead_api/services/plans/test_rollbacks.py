@@ -145,6 +145,18 @@ def test_a_drained_instance_gives_its_sessions_away_and_the_capacity_left_is_tol
     assert effect.notes == ["1 instance of role prefill serves until its successor does; the number of instances stays."]
 
 
+def test_an_engine_that_nobody_replaces_says_who_serves_meanwhile_or_that_nobody_does() -> None:
+    effect = drain_effect(USE, "p1", replaced=False)
+    assert (effect.sessions_moved, effect.sessions_lost, effect.victims) == (10, 0, [])
+    assert effect.notes == [
+        "1 instance of role prefill serves while it is drained. It goes on running, and takes requests again when the drain is taken back."
+    ]
+    alone = drain_effect(USE, "d1", replaced=False)
+    assert alone.heavy
+    assert "every new request will be refused" in alone.warnings[0]
+    assert undrain_effect(USE, "d2", replaced=False).notes == ["It takes requests again; sessions that moved stay where they are."]
+
+
 def test_the_last_that_serves_drains_after_its_successor_came() -> None:
     assert "its successor comes first" in drain_effect(USE, "d1").notes[0]
 
