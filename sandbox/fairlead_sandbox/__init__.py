@@ -4,8 +4,9 @@ It consists of an embedded Postgres, a small Kubernetes API, a kubelet that runs
 that starts them all. `fairlead up` starts the sandbox; `status`, `logs` and `down` look after it. Its state lives in
 one directory and survives restarts.
 
-It exists to try, develop and test Fairlead. It must never be offered for production, and nothing outside this
-package may know that it runs here. Its danger is to leave processes behind: `down` must find and end every
-process it started, also after the supervisor was killed. Processes are recognised by pid *and* start time, and by
-a mark in their environment.
+It exists to try, develop and test Fairlead. Its Kubernetes API and its kubelet must never be offered for production,
+and nothing that runs under them may know that it runs here. `fairlead serve` uses the supervisor, the embedded
+Postgres and the state directory alone (`runs`). Its danger is to leave processes behind: `down` must find and end
+every process it started, also after the supervisor was killed. Processes are recognised by pid *and* start time, and
+by a mark in their environment.
 """
