@@ -1,24 +1,17 @@
 """`fairlead pools` shows the revisions of a pool, rolls it back, and pauses or resumes its rollout, through plans."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.tables import PoolKey
-from fairlead_client.client import ControlApi
-from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 
-Answer = TypeVar("Answer")
-
-_url = click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The control API.")
-_token = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN].")
 _name = click.argument("name", metavar="[NAMESPACE/]NAME")
 _reason = click.option("--reason", help="Why, for the audit log; asked for where the change is heavy.")
 _yes = click.option("--yes", is_flag=True, help="Apply without asking.")
@@ -31,11 +24,11 @@ def pools() -> None:
 
 @pools.command()
 @_name
-@_url
-@_token
+@url_option
+@token_option
 def revisions(name: str, url: str, token: str | None) -> None:
     """List the revisions of a pool: its engine and templates as they were, and what going back would change."""
-    found = _ask(url, token, lambda api: api.rollout(_pool(name)))
+    found = ask(url, token, lambda api: api.rollout(_pool(name)))
     for line in _progress(found):
         click.echo(line)
     if not found.revisions:
@@ -53,8 +46,8 @@ def revisions(name: str, url: str, token: str | None) -> None:
 @click.option("--role", type=click.Choice([role.value for role in Role]), help="Give back only this role's template, not the engine.")
 @_reason
 @_yes
-@_url
-@_token
+@url_option
+@token_option
 def rollback(name: str, revision: int | None, role: str | None, reason: str | None, yes: bool, url: str, token: str | None) -> None:
     """Write the engine and templates of a former revision into the pool's spec, as `kubectl rollout undo` does.
 
@@ -68,8 +61,8 @@ def rollback(name: str, revision: int | None, role: str | None, reason: str | No
 @_name
 @_reason
 @_yes
-@_url
-@_token
+@url_option
+@token_option
 def pause(name: str, reason: str | None, yes: bool, url: str, token: str | None) -> None:
     """Pause a pool's rollout: outdated instances stay. Writes `rollout.paused`, as `kubectl rollout pause` does.
 
@@ -82,8 +75,8 @@ def pause(name: str, reason: str | None, yes: bool, url: str, token: str | None)
 @_name
 @_reason
 @_yes
-@_url
-@_token
+@url_option
+@token_option
 def resume(name: str, reason: str | None, yes: bool, url: str, token: str | None) -> None:
     """Resume a paused rollout. One that a regression stopped goes on, judged anew, when it is paused and resumed.
 
@@ -94,7 +87,7 @@ def resume(name: str, reason: str | None, yes: bool, url: str, token: str | None
 
 def _change(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: str, token: str | None) -> None:
     """Plan, tell, ask, apply."""
-    plan = _ask(url, token, lambda api: api.create_plan(pool, request))
+    plan = ask(url, token, lambda api: api.create_plan(pool, request))
     for line in _told(plan):
         click.echo(line)
     if plan.owner is not None:
@@ -106,24 +99,8 @@ def _change(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, 
         if yes:
             raise click.ClickException("this is a heavy change; say why with --reason")
         reason = click.prompt("This is a heavy change. Why")
-    done = _ask(url, token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
+    done = ask(url, token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
     click.echo(f"Applied. The plan {done.id} can be undone on its page until {_time(done.undo_until)}: {url}/plans/{done.id}")
-
-
-def _ask(url: str, token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
-    async def ask() -> Answer:
-        async with ControlApi(url, token, timeout_seconds=30.0) as api:
-            return await question(api)
-
-    try:
-        return asyncio.run(ask())
-    except ApiProblem as error:
-        problem = error.problem
-        told = problem.detail or problem.title
-        more = f"; {problem.remedy}" if problem.remedy and problem.remedy not in told else ""
-        raise click.ClickException(told + more) from error
-    except ApiUnreachable as error:
-        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token") from error
 
 
 def _pool(name: str) -> PoolKey:

@@ -18,6 +18,7 @@ SECTIONS = (
     ("rejections", "Rejections", "/rejections"),
     ("schedules", "Schedules", "/schedules"),
     ("slo", "SLO", "/slo"),
+    ("keys", "Keys", "/keys"),
     ("audit", "Audit", "/audit"),
 )
 THEMES = ("auto", "light", "dark")

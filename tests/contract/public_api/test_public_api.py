@@ -22,6 +22,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
@@ -103,6 +104,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
     "audit entry": (audit_entry, AuditEntry),
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
+    "gateway keys": (lambda door: door.viewer.gateway_keys(), Page[GatewayKey]),
     "tokens": (lambda door: door.admin.tokens(), Page[TokenItem]),
 }
 
@@ -262,6 +264,14 @@ async def test_a_login_link_works_once_and_its_session_until_logout(door: Door) 
     with pytest.raises(ApiProblem) as caught:
         await person.whoami()
     assert caught.value.problem.status == 401
+
+
+async def test_a_gateway_key_shows_its_secret_once_and_stays_revoked(door: Door) -> None:
+    made = await door.operator.create_gateway_key(GatewayKeyRequest(name="team", pools=("default/chat",), days=1))
+    assert made.secret is not None
+    await door.operator.revoke_gateway_key(made.id)
+    (listed,) = [key for key in (await door.viewer.gateway_keys()).items if key.id == made.id]
+    assert (listed.name, listed.pools, listed.secret, listed.revoked_at is not None) == ("team", ("default/chat",), None, True)
 
 
 async def test_a_token_shows_its_secret_once(door: Door) -> None:

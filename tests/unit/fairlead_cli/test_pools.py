@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fairlead_cli import asking
 from fairlead_cli import main as command_line
-from fairlead_cli import pools
 from fairlead_client.client import ControlApi
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.loads import CHAT
@@ -26,7 +26,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakePublicApi:
     def connected(url: str, token: str | None, **more: Any) -> ControlApi:
         return ControlApi(url, token, StreamingAsgiTransport(api.app), **more)
 
-    monkeypatch.setattr(pools, "ControlApi", connected)
+    monkeypatch.setattr(asking, "ControlApi", connected)
     return api
 
 

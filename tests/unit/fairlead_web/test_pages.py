@@ -42,6 +42,7 @@ PAGES = (
     "/audit",
     "/audit/56",
     "/audit/57",
+    "/keys",
     "/settings",
     "/help",
 )

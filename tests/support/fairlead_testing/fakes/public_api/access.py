@@ -20,6 +20,7 @@ from fairlead_client.resources.access import (
     TokenRequest,
     WebSession,
 )
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
 from fairlead_client.resources.pages import Page
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
 from fairlead_testing.fakes.public_data.loads import HOSTILE
@@ -35,6 +36,22 @@ class Access:
         self.sessions: dict[str, Identity] = {}
         self.tokens = {f"{role}-token": Identity(subject=f"{role}-person", role=role, source="token", expires_at=None) for role in PEOPLE}
         self.tokens["hostile-token"] = Identity(subject=HOSTILE, role=AccessRole.VIEWER, source="token", expires_at=None)
+        self.gateway_keys = [
+            GatewayKey(
+                id=f"k-{number}",
+                name=name,
+                prefix=f"flk_ab{number}d",
+                pools=pools,
+                models=(),
+                requests_per_minute=requests,
+                tokens_per_minute=2_000_000,
+                created_at=clock() - timedelta(days=40),
+                created_by="operator-person",
+                expires_at=clock() + timedelta(days=days),
+                revoked_at=clock() - timedelta(days=1) if number == 1 else None,
+            )
+            for number, (name, pools, requests, days) in enumerate(((HOSTILE, (), None, 50), ("search", ("default/chat",), 600, -1)))
+        ]
         self.login_links = {"flt_once": AccessRole.OPERATOR}
 
     def routes(self) -> list[Route]:
@@ -45,6 +62,9 @@ class Access:
             Route("/v1/login-links", self.guard(self._login_link, AccessRole.ADMIN), methods=["POST"]),
             Route("/v1/tokens", self.guard(self._list_tokens, AccessRole.ADMIN), methods=["GET"]),
             Route("/v1/tokens", self.guard(self._create_token, AccessRole.ADMIN), methods=["POST"]),
+            Route("/v1/gateway-keys", self.guard(self._list_keys), methods=["GET"]),
+            Route("/v1/gateway-keys", self.guard(self._create_key, AccessRole.OPERATOR), methods=["POST"]),
+            Route("/v1/gateway-keys/{key_id}", self.guard(self._revoke_key, AccessRole.OPERATOR), methods=["DELETE"]),
             Route("/v1/tokens/{token}", self.guard(self._revoke, AccessRole.ADMIN), methods=["DELETE"]),
         ]
 
@@ -118,6 +138,37 @@ class Access:
             secret="flt_shown_once",
         )
         return as_json(made, 201)
+
+    async def _list_keys(self, request: Request) -> Response:
+        return as_json(Page(items=self.gateway_keys, total=len(self.gateway_keys)))
+
+    async def _create_key(self, request: Request) -> Response:
+        asked = msgspec.json.decode(await request.body(), type=GatewayKeyRequest)
+        if not asked.name:
+            raise Refusal(422, "Invalid input", "name: '' cannot be used; write a name", "invalid-input")
+        now = self._clock()
+        made = GatewayKey(
+            id=f"k-{len(self.gateway_keys)}",
+            name=asked.name,
+            prefix="flk_show",
+            pools=asked.pools,
+            models=asked.models,
+            requests_per_minute=asked.requests_per_minute,
+            tokens_per_minute=asked.tokens_per_minute,
+            created_at=now,
+            created_by=self.identity(request).subject,
+            expires_at=None if asked.days is None else now + timedelta(days=asked.days),
+            revoked_at=None,
+        )
+        self.gateway_keys.insert(0, made)
+        return as_json(replace(made, secret="flk_shown-once"), 201)
+
+    async def _revoke_key(self, request: Request) -> Response:
+        key_id = request.path_params["key_id"]
+        if all(key.id != key_id for key in self.gateway_keys):
+            raise Refusal(404, "No such key", f"There is no gateway key {key_id}.")
+        self.gateway_keys = [replace(key, revoked_at=self._clock()) if key.id == key_id else key for key in self.gateway_keys]
+        return Response(status_code=204)
 
     async def _revoke(self, request: Request) -> Response:
         if request.path_params["token"] not in {token.id for token in self._world.tokens()}:

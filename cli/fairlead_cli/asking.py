@@ -1,0 +1,33 @@
+"""Asking the control API from the command line: the options that say where and as whom, and errors as one line."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+
+Answer = TypeVar("Answer")
+
+url_option = click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The control API.")
+token_option = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN].")
+
+
+def ask(url: str, token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
+    """The API's answer. Raises ClickException, which is printed as one line."""
+
+    async def asked() -> Answer:
+        async with ControlApi(url, token, timeout_seconds=30.0) as api:
+            return await question(api)
+
+    try:
+        return asyncio.run(asked())
+    except ApiProblem as error:
+        problem = error.problem
+        told = problem.detail or problem.title
+        more = f"; {problem.remedy}" if problem.remedy and problem.remedy not in told else ""
+        raise click.ClickException(told + more) from error
+    except ApiUnreachable as error:
+        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token") from error

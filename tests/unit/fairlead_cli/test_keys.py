@@ -1,0 +1,61 @@
+"""`fairlead keys` against the fake public API: lists, makes and revokes keys, and complains in one line."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fairlead_cli import asking
+from fairlead_cli import main as command_line
+from fairlead_client.client import ControlApi
+from fairlead_testing.fakes.public_api.app import FakePublicApi
+from fairlead_testing.fakes.public_data.world import World
+from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    fake = FakePublicApi(World(now=datetime.now(UTC)))
+
+    def connected(url: str, token: str | None, **more: Any) -> ControlApi:
+        return ControlApi(url, token, StreamingAsgiTransport(fake.app), **more)
+
+    monkeypatch.setattr(asking, "ControlApi", connected)
+
+    def command(*arguments: str, role: str = "operator") -> tuple[int, str, str]:
+        code = command_line.run(["keys", *arguments, "--token", f"{role}-token"])
+        heard = capsys.readouterr()
+        return code, heard.out, heard.err
+
+    return command
+
+
+def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
+    code, secret, told = run("create", "team-x", "--pool", "default/chat", "--days", "30", "--requests-per-minute", "60")
+    assert (code, secret.strip()) == (0, "flk_shown-once")
+    assert "opens default/chat; 60 requests" in told
+    code, out, _ = run("list", role="viewer")
+    line = next(line for line in out.splitlines() if "team-x" in line)
+    assert code == 0
+    assert "default/chat" in line
+    assert "60 requests" in line
+    assert "expires 2" in line
+    assert "shown-once" not in out
+    assert run("revoke", line.split()[0], "--yes")[:2] == (0, f"Key {line.split()[0]} is revoked.\n")
+    assert "revoked 2" in next(line for line in run("list")[1].splitlines() if "team-x" in line)
+
+
+def test_json_is_what_the_api_answers(run: Run) -> None:
+    made = json.loads(run("create", "team-y", "--json")[1])
+    assert (made["name"], made["secret"], made["pools"]) == ("team-y", "flk_shown-once", [])
+    assert [key["secret"] for key in json.loads(run("list", "--json")[1]) if key["id"] == made["id"]] == [None]
+
+
+def test_what_cannot_be_done_is_one_line(run: Run) -> None:
+    assert run("create", "x", role="viewer")[0] == 1
+    code, _, told = run("revoke", "nobody", "--yes")
+    assert (code, "nobody" in told, len(told.splitlines())) == (1, True, 1)

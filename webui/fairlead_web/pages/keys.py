@@ -1,0 +1,104 @@
+"""`/keys`: API keys of the gateway's clients; operators make and revoke them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from starlette.responses import Response
+
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.problems import Problem
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
+from fairlead_web.shells import Crumb, Shell
+from fairlead_web.visits import PAGE_ROWS, Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysPage(Context):
+    """The keys.
+
+    `created` is set only in the answer that shows a new key's secret; `typed` is what a refused form said, by field.
+    """
+
+    template: ClassVar[str] = "pages/keys.html"
+    shell: Shell
+    listing: Listing[GatewayKey]
+    created: GatewayKey | None
+    typed: dict[str, str]
+    problem: Problem | None
+
+
+FIELDS = ("name", "pools", "models", "days", "requests_per_minute", "tokens_per_minute")
+REFUSALS = frozenset({400, 403, 404, 409, 422})
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def create(visit: Visit) -> Response:
+    """Make a key. Its secret is shown in this answer only."""
+    form = await visit.form()
+    typed = {name: str(form.get(name, "")).strip() for name in FIELDS}
+    wrong = next(
+        (name for name in ("days", "requests_per_minute", "tokens_per_minute") if typed[name] and not _is_whole(typed[name])), None
+    )
+    if wrong is not None:
+        detail = f"{wrong}: {typed[wrong][:50]!r} cannot be used; write a whole number, or nothing"
+        return await _page(visit, typed=typed, problem=Problem(type="invalid-input", title="Key not created", status=422, detail=detail))
+    request = GatewayKeyRequest(
+        name=typed["name"],
+        pools=_words(typed["pools"]),
+        models=_words(typed["models"]),
+        days=_number(typed["days"]),
+        requests_per_minute=_number(typed["requests_per_minute"]),
+        tokens_per_minute=_number(typed["tokens_per_minute"]),
+    )
+    try:
+        return await _page(visit, created=await visit.api.create_gateway_key(request))
+    except ApiProblem as error:
+        return await _refused(visit, error, typed)
+
+
+async def revoke(visit: Visit) -> Response:
+    try:
+        await visit.api.revoke_gateway_key(visit.request.path_params["key"])
+    except ApiProblem as error:
+        return await _refused(visit, error, {})
+    return visit.redirect("/keys")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 15
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text else None
+
+
+async def _refused(visit: Visit, error: ApiProblem, typed: dict[str, str]) -> Response:
+    if error.problem.status not in REFUSALS:
+        raise error
+    return await _page(visit, typed=typed, problem=error.problem)
+
+
+async def _page(
+    visit: Visit, *, created: GatewayKey | None = None, typed: dict[str, str] | None = None, problem: Problem | None = None
+) -> Response:
+    shell = await visit.shell("Gateway keys", "keys", crumbs=(Crumb(words="Gateway keys"),))
+    listing = await visit.api.gateway_keys(cursor=visit.param("cursor"), limit=PAGE_ROWS)
+    context = KeysPage(shell=shell, listing=listing, created=created, typed=dict.fromkeys(FIELDS, "") | (typed or {}), problem=problem)
+    return visit.page(context, status=problem.status if problem else 200)
+
+
+ROUTES = Routes(
+    # What was made is shown at the address of its form, once; a reload shows the list.
+    pages=dict.fromkeys(("/keys", "/keys/new", "/keys/{key}/revoke"), show),
+    writes={"/keys/new": create, "/keys/{key}/revoke": revoke},
+)
