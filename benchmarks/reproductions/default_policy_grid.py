@@ -3,9 +3,10 @@
 The whole grid has 144 settings and takes hours; `SPANNING`, which the page shows, minutes.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from math import fsum
+from operator import attrgetter
 
 from benchmarks.reproductions.default_policy_grid_cells import (
     LONG_MEDIAN,
@@ -33,7 +34,10 @@ CALM = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`fairlead` in one setting at one rate against the best other, by each of the two targets; means over seeds."""
+    """`fairlead` in one setting at one rate against the best other, by each of the two targets; means over seeds.
+
+    A lead has an entry for each seed that both policies have rows of: by how much (0-1) the other is ahead.
+    """
 
     setting: Setting
     rate: float
@@ -41,19 +45,21 @@ class Verdict:
     first: str
     """The other policy with the most first tokens in time, and its row."""
     by_ttft: GridRow
+    ttft_leads: tuple[float, ...]
     best: str
     """The other policy with the most goodput, and its row."""
     by_goodput: GridRow
+    goodput_leads: tuple[float, ...]
 
     @property
     def most_in_time(self) -> bool:
         """Whether no other policy has half a point more first tokens in time."""
-        return self.ours.in_time >= self.by_ttft.in_time - TIE
+        return _mean(self.ttft_leads) <= TIE
 
     @property
     def most_goodput(self) -> bool:
         """Whether no other policy has half a point more goodput."""
-        return self.ours.goodput >= self.by_goodput.goodput - TIE
+        return _mean(self.goodput_leads) <= TIE
 
     @property
     def nobody_starves(self) -> bool:
@@ -67,14 +73,27 @@ def verdicts(rows: Rows) -> list[Verdict]:
     seen = sorted({(places.get(cell.setting, len(WHOLE)), cell.setting, cell.rate) for cell in rows})
     found: list[Verdict] = []
     for _, setting, rate in seen:
-        means = {policy: _mean(rows, setting, rate, policy) for policy in (OURS, *RIVALS)}
-        ours = means.pop(OURS)
-        others = {policy: row for policy, row in means.items() if row is not None}
-        if ours is not None and others:
-            first = max(others, key=lambda policy: others[policy].in_time)
-            best = max(others, key=lambda policy: others[policy].goodput)
-            one = Verdict(setting=setting, rate=rate, ours=ours, first=first, by_ttft=others[first], best=best, by_goodput=others[best])
-            found.append(one)
+        by_seed = {policy: _by_seed(rows, setting, rate, policy) for policy in (OURS, *RIVALS)}
+        ours = by_seed.pop(OURS)
+        others = {policy: theirs for policy, theirs in by_seed.items() if theirs.keys() & ours.keys()}
+        if others:
+            in_time = {policy: _leads(ours, theirs, attrgetter("in_time")) for policy, theirs in others.items()}
+            goodput = {policy: _leads(ours, theirs, attrgetter("goodput")) for policy, theirs in others.items()}
+            first = max(others, key=lambda policy: _mean(in_time[policy]))
+            best = max(others, key=lambda policy: _mean(goodput[policy]))
+            found.append(
+                Verdict(
+                    setting=setting,
+                    rate=rate,
+                    ours=_mean_row(ours),
+                    first=first,
+                    by_ttft=_mean_row(others[first]),
+                    ttft_leads=in_time[first],
+                    best=best,
+                    by_goodput=_mean_row(others[best]),
+                    goodput_leads=goodput[best],
+                )
+            )
     return found
 
 
@@ -103,6 +122,10 @@ P99 (of the TTFT of served requests) and refused: `fairlead` / the best other by
 {_conclusion(found)}
 
 {tables}
+
+First tokens are lost to rests. Where prefills and decodes together need more time than there is (below 1× too, if much
+decodes), no policy keeps both targets of all: `fairlead` lets some first tokens be late and holds the pace of far more
+answers. A long P99 is of prompts that cannot be in time; the estimated saturation is a bound that no policy reaches.
 """
 
 
@@ -136,27 +159,33 @@ def _lost(found: Sequence[Verdict]) -> Iterator[str]:
     for one in found:
         place = f"{one.setting}, {one.rate:g}×"
         if not one.most_in_time:
-            yield f"- Lost by TTFT: {place}: {percent(one.ours.in_time)} against {percent(one.by_ttft.in_time)} of `{one.first}`."
+            figures = f"{percent(one.ours.in_time)} against {percent(one.by_ttft.in_time)} of `{one.first}`"
+            yield f"- Lost by TTFT: {place}: {figures}{_spread(one.ttft_leads)}."
         if not one.most_goodput:
-            yield f"- Lost by goodput: {place}: {percent(one.ours.goodput)} against {percent(one.by_goodput.goodput)} of `{one.best}`."
+            figures = f"{percent(one.ours.goodput)} against {percent(one.by_goodput.goodput)} of `{one.best}`"
+            yield f"- Lost by goodput: {place}: {figures}{_spread(one.goodput_leads)}."
         if not one.nobody_starves:
             yield f"- Longest waits: {place}: P99 {one.ours.ttft_p99:.1f} s (`{one.best}` {one.by_goodput.ttft_p99:.1f} s)."
 
 
-def _mean(rows: Rows, setting: Setting, rate: float, policy: str) -> GridRow | None:
-    same = [row for cell, row in rows.items() if (cell.setting, cell.rate, cell.policy) == (setting, rate, policy)]
-    if not same:
-        return None
+def _spread(leads: Sequence[float]) -> str:
+    return f", {100 * min(leads):.1f} to {100 * max(leads):.1f} points by seed" if len(leads) > 1 else ""
 
-    def mean(values: Iterator[float]) -> float:
-        return fsum(values) / len(same)
 
-    return GridRow(
-        in_time=mean(row.in_time for row in same),
-        goodput=mean(row.goodput for row in same),
-        ttft_p99=mean(row.ttft_p99 for row in same),
-        refused=mean(row.refused for row in same),
-    )
+def _by_seed(rows: Rows, setting: Setting, rate: float, policy: str) -> dict[int, GridRow]:
+    return {cell.seed: row for cell, row in rows.items() if (cell.setting, cell.rate, cell.policy) == (setting, rate, policy)}
+
+
+def _leads(ours: dict[int, GridRow], theirs: dict[int, GridRow], figure: Callable[[GridRow], float]) -> tuple[float, ...]:
+    return tuple(round(figure(theirs[seed]) - figure(row), 9) for seed, row in sorted(ours.items()) if seed in theirs)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values)
+
+
+def _mean_row(by_seed: dict[int, GridRow]) -> GridRow:
+    return GridRow(**{one.name: _mean([getattr(row, one.name) for row in by_seed.values()]) for one in fields(GridRow)})
 
 
 SECTION = Section(name="default_policy_grid", title="The default policy by both targets, and where it loses", write=write)
