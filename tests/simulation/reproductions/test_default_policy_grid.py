@@ -53,13 +53,17 @@ def test_the_mean_over_the_seeds_that_both_have_decides_and_its_spread_is_told()
     """Of one policy there is a row of the first seed alone; what `fairlead` did in the others says nothing about it."""
     found = rows(FINE, replace(FINE, in_time=0.92))
     for seed, in_time in ((1, 0.898), (2, 0.906)):
-        found |= {replace(cell, seed=seed): FINE if cell.policy == OURS else replace(FINE, in_time=in_time) for cell in found if not cell.seed}
+        found |= {
+            replace(cell, seed=seed): FINE if cell.policy == OURS else replace(FINE, in_time=in_time) for cell in found if not cell.seed
+        }
     (lost,) = verdicts(found)
     assert [round(lead, 3) for lead in lost.ttft_leads] == [0.02, -0.002, 0.006]
     assert not lost.most_in_time, "0.8 points in the mean"
     assert "of `ear`, -0.2 to 2.0 points by seed." in describe(Context(docs=Path()), [SETTING], [lost])
     found |= {cell: replace(row, in_time=0.5) for cell, row in found.items() if cell.policy == OURS and cell.seed}
-    (only,) = verdicts({cell: row for cell, row in found.items() if cell.policy in (OURS, "preble") and (cell.policy == OURS or not cell.seed)})
+    (only,) = verdicts(
+        {cell: row for cell, row in found.items() if cell.policy in (OURS, "preble") and (cell.policy == OURS or not cell.seed)}
+    )
     assert only.most_in_time
     assert only.ttft_leads == (-0.8,)
 
