@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from starlette.responses import Response
 
-from fairlead.errors import InvalidInput
+from fairlead.errors import FairleadError, InvalidInput
 from fairlead.instances import InstanceState, Role
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.plans import PlanKind
@@ -22,6 +23,7 @@ from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+from fairlead_web.yaml_text import yaml_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,14 @@ class RoleRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDocument:
+    """A parameter of the policy that is a document of its own, such as an EndpointPickerConfig, as YAML."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPage(Context):
     template: ClassVar[str] = "pages/pool.html"
     shell: Shell
@@ -46,6 +56,9 @@ class PoolPage(Context):
     ratio: str | None
     states: list[tuple[str, int]]
     routing: list[tuple[str, str]]
+    documents: list[PolicyDocument]
+    notes: tuple[str, ...]
+    """What of the policy's parameters is taken and not needed here, a line each."""
     mix: list[tuple[str, float]] | None
     migrations: list[Migration] | None
     events: list[PoolEventItem] | None
@@ -105,6 +118,8 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             ratio=ratio_of(detail),
             states=sorted(Counter(instance.state for instance in detail.instances).items(), key=lambda item: -item[1]),
             routing=routing_facts(detail),
+            documents=[PolicyDocument(name=name, text=yaml_text(value)) for name, value in parameters(detail) if isinstance(value, dict)],
+            notes=parameter_notes(detail),
             mix=[(reason, amount / reasons.total()) for reason, amount in reasons.most_common(6)] if decisions else None,
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
@@ -150,7 +165,7 @@ def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
     spec, pool = detail.spec, detail.pool
     engine = pool.engine if pool.engines_file is None else "runs already"
     facts = [("Model", pool.model), ("Engine", engine), ("Policy", pool.policy)]
-    facts += [(f"· {name}", str(value)) for name, value in sorted((_at(spec, "routing", "parameters", default={})).items())]
+    facts += [(f"· {name}", str(value)) for name, value in parameters(detail) if not isinstance(value, dict)]
     facts += [
         ("Anchors per instance", str(_at(spec, "routing", "anchorsPerInstance", default=160))),
         ("Early rejection", str(_at(spec, "earlyRejection", "mode", default="Disabled"))),
@@ -158,6 +173,20 @@ def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
         ("Drain timeout", str(_at(spec, "drain", "timeout", default="120s"))),
     ]
     return facts
+
+
+def parameters(detail: PoolDetail) -> list[tuple[str, Any]]:
+    """The policy's parameters that the spec gives, by name."""
+    return sorted(_at(detail.spec, "routing", "parameters", default={}).items())
+
+
+def parameter_notes(detail: PoolDetail) -> tuple[str, ...]:
+    """What the policy says of parameters that it does not need; nothing for a policy of somebody else's package."""
+    try:
+        policy = _at(detail.spec, "routing", "policy", default=detail.pool.policy)
+        return BUILT_IN.check_parameters(policy, dict(parameters(detail))).notes
+    except FairleadError:
+        return ()
 
 
 def _at(document: dict[str, Any], *path: str, default: Any) -> Any:

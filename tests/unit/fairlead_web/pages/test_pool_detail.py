@@ -1,0 +1,33 @@
+"""The page of one pool: what its policy is told."""
+
+import html
+
+import yaml
+
+from fairlead_testing.fakes.public_data.loads import CODE
+from fairlead_testing.running.web_client import visitor
+
+CONFIG = {
+    "apiVersion": "llm-d.ai/v1alpha1",
+    "kind": "EndpointPickerConfig",
+    "plugins": [{"type": "active-request-scorer", "parameters": {"requestTimeout": "2m"}}],
+}
+
+
+async def test_a_file_of_the_endpoint_picker_is_shown_as_yaml_beside_what_of_it_is_not_needed() -> None:
+    async with visitor() as viewer:
+        viewer.fake.world.spec_changes[CODE] = {"routing": {"policy": "endpoint-picker", "parameters": {"config": CONFIG}}}
+        page = (await viewer.http.get(f"/pools/{CODE}")).text
+    shown = page.split("The policy&#39;s" if "The policy&#39;s" in page else "The policy's", 1)[1]
+    text = html.unescape(shown.split("<code>", 1)[1].split("</code>", 1)[0])
+    assert yaml.safe_load(text) == CONFIG
+    assert "config.plugins[0].parameters.requestTimeout is not needed: a request is counted until it ends" in shown
+
+
+async def test_plain_parameters_stay_in_the_table_and_bring_no_note() -> None:
+    async with visitor() as viewer:
+        viewer.fake.world.spec_changes[CODE] = {"routing": {"policy": "lodestar", "parameters": {"near_best": 0.2}}}
+        page = (await viewer.http.get(f"/pools/{CODE}")).text
+    assert "· near_best" in page
+    assert "is not needed" not in page
+    assert "The policy's" not in page
