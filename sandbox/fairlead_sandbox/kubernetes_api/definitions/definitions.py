@@ -49,6 +49,9 @@ def _without_nulls(schema: Any) -> Any:
     return {name: value if name in _DATA else _without_nulls(value) for name, value in schema.items() if value is not None}
 
 
+_APPROVED = "api-approved.kubernetes.io"
+
+
 def definition_faults(crd: Object, old: Object | None) -> list[Cause]:
     """All faults that keep a definition from being served."""
     spec = crd.get("spec", {})
@@ -62,6 +65,9 @@ def _name_faults(crd: Object, spec: Object) -> Iterator[Cause]:
     name = at_path(crd, "metadata", "name")
     if name != f"{at_path(spec, 'names', 'plural')}.{spec.get('group')}":
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    protected = str(spec.get("group", "")).endswith((".k8s.io", ".kubernetes.io"))
+    if protected and not (at_path(crd, "metadata", "annotations") or {}).get(_APPROVED):
+        yield required_value(f"metadata.annotations[{_APPROVED}]", f'protected groups must have approval annotation "{_APPROVED}"')
 
 
 def _spec_faults(spec: Object) -> Iterator[Cause]:

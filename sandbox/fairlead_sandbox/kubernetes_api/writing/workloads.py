@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from fairlead_sandbox.kubernetes_api.objects.errors import Cause, invalid_value, not_supported, required_value
+from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, not_supported, required_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
 from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
 from fairlead_sandbox.kubernetes_api.writing.pods import default_pod_spec, pod_spec_faults
 
 _ENDING_POLICIES = ("OnFailure", "Never")
+_MUTABLE_OF_STATEFUL_SETS = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_OF_STATEFUL_SETS = (
+    "updates to statefulset spec for fields other than "
+    + ", ".join(f"'{name}'" for name in _MUTABLE_OF_STATEFUL_SETS[:-1])
+    + f" and '{_MUTABLE_OF_STATEFUL_SETS[-1]}' are forbidden"
+)
+"""The server's own sentence."""
 _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 
@@ -53,9 +68,16 @@ def workload_faults(item: Object, old: Object | None) -> list[Cause]:
         causes.append(invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
     claimed = [claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", ())]
     causes += pod_spec_faults(template.get("spec", {}), "spec.template.spec", claimed)
-    if old is not None and at_path(old, "spec", "selector") != selector:
+    if old is not None and item["kind"] == "StatefulSet" and _fixed_part(old) != _fixed_part(item):
+        causes.append(forbidden_value("spec", _OF_STATEFUL_SETS))
+    elif old is not None and at_path(old, "spec", "selector") != selector:
         causes.append(invalid_value("spec.selector", selector, "field is immutable"))
     return causes
+
+
+def _fixed_part(stateful_set: Object) -> Object:
+    """What of a StatefulSet's spec no update may change."""
+    return {name: value for name, value in stateful_set.get("spec", {}).items() if name not in _MUTABLE_OF_STATEFUL_SETS}
 
 
 def default_job(item: Object) -> None:
