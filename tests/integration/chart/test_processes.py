@@ -84,14 +84,15 @@ def test_the_router_keeps_its_name_and_its_spool_and_asks_for_keys(external: Rel
     settings = settings_of(external, "router", tmp_path)
     assert settings.api_url == "http://test-fairlead-api:8080"
     assert settings.router_id == "test-fairlead-router-0"
-    assert settings.gateway_keys == (SECRET,)
+    assert (settings.gateway_keys_required, settings.gateway_keys) == (True, (SECRET,))
     assert settings.spool_dir == tmp_path / "var/spool/fairlead"
     assert settings.logs.format == "json"
 
 
 def test_without_keys_required_the_router_asks_for_none(render: Render, tmp_path: Path) -> None:
     release = render(merged(EXTERNAL, {"gatewayKeys": {"required": False}}))
-    assert settings_of(release, "router", tmp_path).gateway_keys == ()
+    settings = settings_of(release, "router", tmp_path)
+    assert (settings.gateway_keys_required, settings.gateway_keys) == (False, ())
 
 
 def test_the_api_knows_the_tokens_of_the_others_and_leaves_migrations_to_the_job(external: Release, tmp_path: Path) -> None:
