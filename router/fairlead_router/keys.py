@@ -23,14 +23,20 @@ Shown = Iterable[tuple[bytes, bytes]]
 
 
 class GatewayKey:
-    """One key and what is left of its limits at this router."""
+    """One key and what is left of its limits at this router; each live router has an equal share of them."""
 
     __slots__ = ("_requests", "_tokens", "facts")
 
-    def __init__(self, facts: GatewayKeyFacts, now: float) -> None:
+    def __init__(self, facts: GatewayKeyFacts, now: float, routers: int = 1) -> None:
         self.facts = facts
-        self._requests = None if facts.requests_per_minute is None else RateLimit(facts.requests_per_minute, now)
-        self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute, now)
+        self._requests = None if facts.requests_per_minute is None else RateLimit(facts.requests_per_minute / routers, now)
+        self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute / routers, now)
+
+    def share(self, routers: int, now: float) -> None:
+        """Divide the limits by this many routers. What is left at this one stays, as far as its new share allows it."""
+        for limit, per_minute in ((self._requests, self.facts.requests_per_minute), (self._tokens, self.facts.tokens_per_minute)):
+            if limit is not None and per_minute is not None:
+                limit.change(per_minute / routers, now)
 
     def opens(self, pool: Pool) -> bool:
         """Whether the key opens the pool."""
@@ -72,6 +78,14 @@ class GatewayKeys:
         }
         self._by_digest: Mapping[bytes, GatewayKey] = self._shared
         self._are_read = False
+        self._routers = 1
+
+    def know_routers(self, count: int, now: float) -> None:
+        """Share limits with the other live routers; `count` is all of them, as the API told last."""
+        if max(1, count) != self._routers:
+            self._routers = max(1, count)
+            for key in self._by_digest.values():
+                key.share(self._routers, now)
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
         """Know exactly these keys, besides the settings' own. An unchanged one keeps what is left of its limits."""
@@ -83,7 +97,7 @@ class GatewayKeys:
                 logger.warning("gateway key without a digest ignored", extra={"key": facts.id})
                 continue
             before = self._by_digest.get(digest)
-            known[digest] = before if before is not None and before.facts == facts else GatewayKey(facts, now)
+            known[digest] = before if before is not None and before.facts == facts else GatewayKey(facts, now, self._routers)
         self._by_digest = known | self._shared
         self._are_read = True
 
@@ -140,7 +154,8 @@ class GatewayKeys:
         self._metrics.key_refusals[reason.value] += 1
         facts, after = key.facts, max(1, math.ceil(seconds))
         limit = f"{facts.tokens_per_minute} tokens" if reason is KeyRefusal.OVER_TOKENS else f"{facts.requests_per_minute} requests"
-        message = f"the API key's limit of {limit} a minute is used up; send the request again in {after} s"
+        over = f" over {self._routers} routers" if self._routers > 1 else ""
+        message = f"the API key's limit of {limit} a minute{over} is used up here; send the request again in {after} s"
         word = reason.value.encode()
         headers: Headers = [(b"x-fairlead-rejection", word), (b"x-llm-d-request-dropped-reason", word), (b"retry-after", b"%d" % after)]
         return BadRequest(429, reason.value, message, None, headers)

@@ -100,7 +100,7 @@ class Router:
         self.api = SystemApi(settings.api_url, settings.api_token)
         spool_metrics = SpoolMetrics(self.spool, self.metrics, self.now)
         self.delivery = Delivery(
-            settings.router_id, self.pools, self.spool, self.api, self.metrics, spool_metrics, self.now, lambda: uuid.uuid4().hex
+            settings.router_id, self.pools, self.keys, self.spool, self.api, self.metrics, spool_metrics, self.now, lambda: uuid.uuid4().hex
         )
         self.collector = Collector(
             settings.router_id, self.pools, self.spool, spool_metrics, self.now, lambda: uuid.uuid4().hex, self.delivery.wake

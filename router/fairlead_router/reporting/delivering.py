@@ -19,6 +19,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_client.report_posts import encode_batch
+from fairlead_router.keys import GatewayKeys
 from fairlead_router.kv_events.knowledge import known_caches
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
@@ -44,6 +45,7 @@ class Delivery:
         self,
         router: str,
         pools: Pools,
+        keys: GatewayKeys,
         spool: Spool,
         api: SystemApi,
         metrics: RouterMetrics,
@@ -53,6 +55,7 @@ class Delivery:
     ) -> None:
         self._router = router
         self._pools = pools
+        self._keys = keys
         self._spool = spool
         self._api = api
         self._metrics = metrics
@@ -224,4 +227,5 @@ class Delivery:
             self._pools.apply_bindings(receipt.conflicts, receipt.lost)
             if receipt.live_routers is not None:
                 self._pools.know_routers(receipt.live_routers)
+                self._keys.know_routers(receipt.live_routers, self._now())
         return outcome

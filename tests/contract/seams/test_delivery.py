@@ -8,6 +8,7 @@ import pytest
 from fairlead.reports.batches import ReportBatch
 from fairlead_client.outcomes import Cause, Later, Taken
 from fairlead_client.report_posts import encode_batch
+from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
 from fairlead_router.reporting.delivering import Delivery
@@ -28,9 +29,10 @@ class Desk:
         self.spool.open()
         self.metrics = RouterMetrics()
         pools = Pools(lambda _table: pytest.fail("no tables here"), self.metrics, lambda: now)
+        keys = GatewayKeys((), self.metrics, required=False)
         watched = SpoolMetrics(self.spool, self.metrics, lambda: now)
         self.delivery = Delivery(
-            "router-0", pools, self.spool, clients.router_api, self.metrics, watched, lambda: now, lambda: f"state-{next(numbers)}"
+            "router-0", pools, keys, self.spool, clients.router_api, self.metrics, watched, lambda: now, lambda: f"state-{next(numbers)}"
         )
 
     def keep(self, batch_id: str, session: str) -> None:

@@ -158,3 +158,57 @@ def test_a_list_cannot_take_a_key_of_the_settings_away_or_narrow_it() -> None:
 def test_a_key_without_a_usable_digest_costs_only_itself() -> None:
     keys, _ = gateway(GatewayKeyFacts(id="odd", digest="not hexadecimal"), facts())
     admitted(keys, bearer(TEAM))
+
+
+def _served(keys: GatewayKeys, minutes: int) -> int:
+    """Requests admitted of one every 0.1 s."""
+    served = 0
+    for tenth in range(minutes * 600):
+        try:
+            keys.admit(bearer(TEAM), 1000.0 + tenth / 10, counted=True)
+            served += 1
+        except BadRequest:
+            pass
+    return served
+
+
+@pytest.mark.parametrize("routers", [1, 2, 3])
+def test_routers_that_share_a_limit_admit_no_more_than_it_together(routers: int) -> None:
+    served = 0
+    for _ in range(routers):
+        keys, _ = gateway(facts(requests_per_minute=60))
+        keys.know_routers(routers, 0.0)
+        served += _served(keys, 5)
+    assert 60 * 6 - routers <= served <= 60 * 6, "a minute's worth at once, then five more"
+
+
+def test_a_router_that_comes_or_goes_changes_the_share_of_known_and_new_keys_but_refills_nothing() -> None:
+    keys, _ = gateway(facts(requests_per_minute=60))
+    for _ in range(60):
+        admitted(keys, bearer(TEAM))
+    keys.know_routers(2, 0.0)
+    assert dict(refused(keys, bearer(TEAM)).extra)[b"retry-after"] == b"2"
+    keys.know_routers(2, 1.0)
+    keys.know_routers(1, 2.0)
+    admitted(keys, bearer(TEAM), 2.0)
+    assert dict(refused(keys, bearer(TEAM), 2.0).extra)[b"retry-after"] == b"1"
+    keys.know_routers(30, 2.0)
+    keys.replace((facts("flk_another-one", requests_per_minute=60),), 2.0)
+    for _ in range(2):
+        admitted(keys, bearer("flk_another-one"), 2.0)
+    assert "60 requests a minute over 30 routers" in refused(keys, bearer("flk_another-one"), 2.0).message
+
+
+def test_a_share_below_one_request_is_one_at_a_time_and_keeps_its_rate() -> None:
+    keys, _ = gateway(facts(requests_per_minute=1))
+    keys.know_routers(4, 0.0)
+    admitted(keys, bearer(TEAM))
+    assert dict(refused(keys, bearer(TEAM)).extra)[b"retry-after"] == b"240"
+    admitted(keys, bearer(TEAM), 240.0)
+
+
+def test_no_router_told_counts_as_this_one() -> None:
+    keys, _ = gateway(facts(requests_per_minute=60))
+    keys.know_routers(0, 0.0)
+    for _ in range(60):
+        admitted(keys, bearer(TEAM))

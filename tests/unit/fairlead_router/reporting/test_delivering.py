@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
@@ -11,10 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.batches import Report, ReportReceipt
 from fairlead_client.internal import SystemApi
+from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
+from fairlead_router.refusals import BadRequest
 from fairlead_router.reporting.batches import encode_batches
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.lanes import Lane
@@ -64,14 +68,17 @@ class Api:
         return [change.session for report in self.stored.values() for change in report.bindings]
 
 
-def _delivery(directory: Path, api: Api, max_bytes: int = 1_000_000) -> tuple[Delivery, Spool, RouterMetrics]:
+def _delivery(
+    directory: Path, api: Api, max_bytes: int = 1_000_000, keys: GatewayKeys | None = None
+) -> tuple[Delivery, Spool, RouterMetrics]:
     spool = Spool(directory, max_bytes)
     spool.open()
     metrics = RouterMetrics()
     pools = Pools(lambda _table: pytest.fail("no tables here"), metrics, lambda: 5.0)
     system_api = SystemApi("http://api", "token", transport=httpx.MockTransport(api))
     spool_metrics = SpoolMetrics(spool, metrics, lambda: 5.0)
-    return Delivery("router-0", pools, spool, system_api, metrics, spool_metrics, lambda: 5.0, batch_ids()), spool, metrics
+    keys = keys or GatewayKeys((), metrics, required=False)
+    return Delivery("router-0", pools, keys, spool, system_api, metrics, spool_metrics, lambda: 5.0, batch_ids()), spool, metrics
 
 
 STEPS = st.lists(
@@ -208,3 +215,17 @@ async def test_the_number_of_routers_is_that_of_the_last_answer_that_told_one(tm
         await delivery.send(Lane(cargo=Cargo.HISTORY))
         seen.append(metrics.live_routers)
     assert seen == [1, 2, 2, 2, 1]
+
+
+async def test_a_keys_limit_is_shared_with_the_routers_that_a_receipt_tells(tmp_path: Path) -> None:
+    api, metrics = Api(), RouterMetrics()
+    keys = GatewayKeys((), metrics, required=True)
+    keys.replace((GatewayKeyFacts(id="k", digest=sha256(b"flk_k").hexdigest(), requests_per_minute=4),), 5.0)
+    delivery, spool, _ = _delivery(tmp_path, api, keys=keys)
+    api.live_routers = 2
+    _append(spool, "s")
+    await delivery.send(Lane(cargo=Cargo.HISTORY))
+    for _ in range(2):
+        keys.admit([(b"x-api-key", b"flk_k")], 5.0, counted=True)
+    with pytest.raises(BadRequest, match="4 requests a minute over 2 routers"):
+        keys.admit([(b"x-api-key", b"flk_k")], 5.0, counted=True)
