@@ -5,13 +5,21 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from fairlead_client.client import ControlApi
+from fairlead_client.internal import SystemApi
+from fairlead_client.resources.gateway_keys import GatewayKeyRequest
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
+from fairlead_testing.running.api import CHAT, SECRETS, a_state, an_instance
 from fairlead_testing.running.ports import free_port
+from fairlead_testing.running.postgres import fresh_database, shared_server
+from fairlead_testing.running.seams import real_seam
+from fairlead_testing.running.strict_system_api import StrictSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World, until
 
@@ -163,3 +171,51 @@ async def test_a_taken_port_is_named(world: World, tmp_path: Path) -> None:
     assert process.returncode == 2
     assert errors.decode().startswith(f"fairlead router: --host/--port: '127.0.0.1:{port}' cannot be used; ")
     assert "in use" in errors.decode()
+
+
+@pytest.fixture
+def database_url() -> Iterator[str]:
+    with shared_server() as server, fresh_database(server) as url:
+        yield url
+
+
+async def test_a_key_made_at_the_real_api_admits_and_a_revoked_one_is_a_401_within_seconds(world: World, database_url: str) -> None:
+    (engine,) = await world.start_engines(1)
+    port = free_port()
+    async with (
+        real_seam(database_url) as seam,
+        ControlApi(seam.url, SECRETS["operator"], timeout_seconds=PATIENCE_SECONDS) as control,
+        SystemApi(seam.url, seam.operator_token, timeout_seconds=PATIENCE_SECONDS) as operator,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client,
+    ):
+        await StrictSystemApi(operator).put_pool_state(CHAT, a_state(an_instance("a", address=engine.address)))
+        told = {"FAIRLEAD_API_URL": seam.url, "FAIRLEAD_API_TOKEN": seam.router_token, "FAIRLEAD_GATEWAY_KEYS_REQUIRED": "1"}
+        process = await _start(_environment(world, **told), port)
+        try:
+            await _ready(port)
+            made = await control.create_gateway_key(GatewayKeyRequest(name="team-x", pools=(str(CHAT),)))
+            shown = {"authorization": f"Bearer {made.secret}"}
+
+            async def answers(status: int) -> httpx.Response:
+                """The first answer with this status, which may take the router a moment."""
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while True:
+                        answer = await client.post("/v1/chat/completions", json=_document(model="tiny"), headers=shown)
+                        if answer.status_code == status:
+                            return answer
+                        await asyncio.sleep(0.05)
+
+            assert (await client.post("/v1/chat/completions", json=_document(model="tiny"))).status_code == 401
+            assert (await answers(200)).headers["x-fairlead-pool"] == str(CHAT)
+            await control.revoke_gateway_key(made.id)
+            revoked = await answers(401)
+            assert revoked.json()["error"]["code"] == "invalid_api_key"
+            assert "revoked" in revoked.json()["error"]["message"]
+            assert (await client.get("/v1/models", headers=shown)).status_code == 401
+        finally:
+            process.terminate()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await process.wait()
+    spooled = b"".join(path.read_bytes() for path in (world.directory / "router-0").rglob("*") if path.is_file())
+    assert made.secret is not None
+    assert made.secret.encode() not in spooled
