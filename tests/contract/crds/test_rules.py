@@ -110,10 +110,11 @@ MOST_ITEMS = 2
 
 @st.composite
 def pools_with_windows(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools that are valid but for what their only schedule says of a role."""
+    """Pools that are valid but for what their only schedule says of a role or of early rejection."""
     bounds = draw(st.sampled_from(["replicas", "minReplicas", "maxReplicas"]))
     role = {"name": draw(st.sampled_from(["both", "prefill"])), bounds: draw(st.integers(1, 5))}
-    schedule = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "roles": [role]}
+    change = draw(st.sampled_from([{"roles": [role]}, {"earlyRejection": {"mode": "AfterPrefill"}}]))
+    schedule = {"name": "day", "cron": "0 8 * * *", "duration": "10h", **change}
     roles = [{"name": "both", "minReplicas": 2, "maxReplicas": 4}]
     return {"model": "m", "replicas": 3, "roles": roles, "scaling": {"schedules": [schedule]}}
 

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.tables import PoolKey
 from fairlead_client.lines import (
     BindingsLine,
+    GatewayKeysLine,
     HeartbeatLine,
     LineCutter,
     PoolDeletedLine,
@@ -27,6 +29,7 @@ LINES: list[StreamLine] = [
     TableLine(table=routing_table(["127.0.0.1:1"])),
     PoolDeletedLine(pool=POOL),
     BindingsLine(bindings=()),
+    GatewayKeysLine(keys=(GatewayKeyFacts(id="k1", digest="ab" * 32, models=("m",), requests_per_minute=60),)),
     SyncedLine(),
     HeartbeatLine(),
 ]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead_sandbox.identities import ProcessIdentity
@@ -77,6 +77,8 @@ class World:
     def run(self, seconds: float) -> None:
         until = self.now + seconds
         while not self.finished:
+            if self._ends_at is not None and self._ends_at <= self.now:
+                self.crash(exit_code=0)
             decision = decide(self.pod, self.state, self.now)
             for action in decision.actions:
                 self._do(action)
@@ -88,8 +90,6 @@ class World:
                 self.now = until
                 return
             self.now = wake
-            if self._ends_at is not None and self._ends_at <= self.now:
-                self.crash(exit_code=0)
 
     def _do(self, action: object) -> None:
         self.did.append(type(action).__name__)
@@ -272,6 +272,7 @@ def test_an_adopted_container_keeps_its_verdict_and_is_asked_at_once() -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@example(history=["wait", "crash", "crash", "sick", "wait", "wait"], policy="Always", obedient=True)
 @given(
     st.lists(st.sampled_from(["wait", "crash", "sick", "well", "delete"]), max_size=25),
     st.sampled_from(["Always", "OnFailure", "Never"]),
