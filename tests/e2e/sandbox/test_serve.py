@@ -115,8 +115,8 @@ def test_requests_are_served_and_sessions_find_their_prefix_again(served: Servin
         for session in range(6):
             answer = chat(served, f"s{session}", turn)
             assert answer.status_code == 200, answer.text
-    hit_rate = until(lambda: served.ask(POOL)["pool"]["hit_rate"], "a hit rate is known")
-    assert hit_rate > 0.4, "each turn repeats all that came before it, and the sessions have stayed"
+    # Each turn repeats all that came before it. What is told first may be of the first turns alone.
+    until(lambda: (served.ask(POOL)["pool"]["hit_rate"] or 0) > 0.4, "most of what was asked again was found")
     assert until(lambda: len(served.ask("/v1/sessions", limit=100)["items"]) == 6, "the sessions are known")
 
 

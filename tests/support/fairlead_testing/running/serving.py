@@ -56,7 +56,7 @@ class Serving:
         until(lambda: self.states() == wanted, f"engines {wanted}")
 
     def page(self, path: str) -> str:
-        """A page's HTML, as somebody who signed in with a link."""
+        """A page's HTML, as somebody who signed in with a link; asked again while the API is too slow for the page."""
         made = self.request("POST", "/v1/login-links", json={"role": "admin"})
         assert made.status_code in {200, 201}, made.text
         with httpx.Client(base_url=self.url("api"), trust_env=False, timeout=PATIENCE_SECONDS, follow_redirects=True) as browser:
@@ -64,7 +64,7 @@ class Serving:
             form = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', entered.text))
             if form:
                 browser.post("/login", data=form, headers={"origin": self.url("api"), "sec-fetch-site": "same-origin"})
-            answer = browser.get(path)
+            answer = until(lambda: found if (found := browser.get(path)).status_code != 503 else None, f"{path} is shown")
         assert answer.status_code == 200, f"{path}: {answer.status_code}"
         return answer.text
 
