@@ -12,8 +12,8 @@ class HeuristicReason(StrEnum):
 
     `cold-start` no model yet · `stale-model` the model's trainer has fallen silent while samples came ·
     `out-of-distribution` the request or the instances are outside what it was trained on · `not-finite` the model's
-    answer was no number · `losing` it errs by more than the router's own formula does on the same requests ·
-    `saturated` the pool is nearly full · `shadow` the policy is only to watch.
+    answer was no number · `losing` it errs by far more than the router's own formula does on the same requests
+    · `shadow` the policy is only to watch.
     """
 
     COLD_START = "cold-start"
@@ -21,7 +21,6 @@ class HeuristicReason(StrEnum):
     OUT_OF_DISTRIBUTION = "out-of-distribution"
     NOT_FINITE = "not-finite"
     LOSING = "losing"
-    SATURATED = "saturated"
     SHADOW = "shadow"
 
 

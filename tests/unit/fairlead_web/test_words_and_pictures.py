@@ -166,6 +166,13 @@ def test_a_decisions_terms_are_shown_with_unit_direction_and_role() -> None:
     assert all(len(row.values) == len(ranked) for row in rows.values())
 
 
+def test_where_another_rule_than_the_score_chose_no_term_is_called_part_of_it() -> None:
+    decision = WORLD.decisions()[0]
+    rows = term_rows(decision, [replace(one.term, total=None) for one in candidates(decision)])
+    assert "wait" in {row.words for row in rows}
+    assert "part of the score" not in {row.role for row in rows}
+
+
 def test_a_total_that_is_one_of_the_usual_figures_is_shown_once() -> None:
     decision = WORLD.decisions()[0]
     total = next(term for term in decision.terms if term.name == "total")

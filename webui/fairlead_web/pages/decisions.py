@@ -140,6 +140,7 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> lis
     """
     rows: list[TermRow] = []
     order = decision.rule.order
+    scored = any(one.total is not None for one in shown)
     for term in sorted(decision.terms, key=lambda one: order.index(one.name) if one.name in order else len(order)):
         values = [value_of(one, term.name) for one in shown]
         known = [value for value in values if value is not None]
@@ -152,7 +153,7 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> lis
                 words=term.words,
                 unit=term.unit,
                 better=term.better,
-                role="decides" if decides else "part of the score" if term.name in decision.parts else "",
+                role="decides" if decides else "part of the score" if scored and term.name in decision.parts else "",
                 values=[None if value is None else in_words(value, term.unit) for value in values],
                 best=frozenset(index for index, value in enumerate(values) if value == best),
             )

@@ -18,14 +18,19 @@ RECENT = 500
 JUDGED_AFTER = 100
 """Predictions of a model before it is compared with the formula."""
 
-RECOVERED = 0.9
-"""A model that lost is trusted again once its error is below this part of the formula's."""
+LOST = 2.0
+"""A model whose error is above so many times the formula's is not obeyed. One that errs by a little more still places
+better than a heuristic that predicts nothing.
+"""
+
+RECOVERED = 1.8
+"""It is trusted again once its error is below so many times the formula's."""
 
 
 class Comparison:
-    """The errors of a model and of the router's own formula over the same recent requests, and which of them loses.
+    """The errors of a model and of the router's own formula over the same recent requests, and whether the model loses.
 
-    A model that errs by more is not trusted again before it errs by clearly less, so that the two do not take turns.
+    A model that lost is not trusted again before it errs by clearly less, so that the two do not take turns.
     """
 
     def __init__(self) -> None:
@@ -43,7 +48,7 @@ class Comparison:
         self._model += model_error
         self._formula += formula_error
         if len(self._errors) >= JUDGED_AFTER:
-            self.model_loses = self._model > (RECOVERED if self.model_loses else 1.0) * self._formula
+            self.model_loses = self._model > (RECOVERED if self.model_loses else LOST) * self._formula
 
 
 class Experience:
@@ -63,7 +68,7 @@ class Experience:
 
     @property
     def model_loses(self) -> bool:
-        """Whether the model in use errs by more than the router's own formula."""
+        """Whether the model in use errs by far more than the router's own formula."""
         return self._comparison.model_loses
 
     def adopted(self) -> None:

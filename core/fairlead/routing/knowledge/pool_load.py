@@ -41,6 +41,14 @@ class OfferedPrefills:
         return self._sum * exp((self._at - now) / WINDOW_SECONDS) / (WINDOW_SECONDS * (1 - exp(-seen / WINDOW_SECONDS)))
 
 
+def affinity(load: float, most: float) -> float:
+    """Seconds of waiting that a second of prefill is worth at this load of the pool, at most `most`.
+
+    It counts for itself, and for what it makes others wait, as in any queue that is busy for that share of the time.
+    """
+    return most if load >= FULL else min(most, 1 / (1 - load))
+
+
 def decode_share(step_seconds: float, tpot_seconds: float) -> float:
     """Of an instance's time, what its decodes need so that each gets its tokens within the target (0-1).
 

@@ -28,7 +28,7 @@ from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
-from fairlead.routing.knowledge.pool_load import FULL
+from fairlead.routing.knowledge.pool_load import FULL, affinity
 from fairlead.schemas.shapes import number, text, truth
 from fairlead.tables import EngineFacts
 
@@ -124,8 +124,8 @@ class Fairlead:
         ahead = vectors.ahead_seconds(now)
         wait, rest = waits(prefill, ahead, slowness, vectors, now)
         load = view.pool_load()
-        affinity = self.affinity(load)
-        costs = affinity * prefill
+        worth = affinity(load, self._parameters.most_affinity)
+        costs = worth * prefill
         costs += wait
         costs += rest
         costs += self._parameters.kv_seconds * vectors.kv_usage
@@ -148,12 +148,12 @@ class Fairlead:
             terms=lambda index: {
                 "wait_seconds": float(wait[index]),
                 "rest_seconds": float(rest[index]),
-                "weighted_prefill_seconds": affinity * float(prefill[index]),
+                "weighted_prefill_seconds": worth * float(prefill[index]),
                 "kv_seconds": self._parameters.kv_seconds * float(vectors.kv_usage[index]),
                 "prefill_seconds": float(prefill[index]),
                 "decode_tokens": float(vectors.decode_tokens[index]),
             },
-            limits={"affinity": affinity, "in_time_seconds": limit},
+            limits={"affinity": worth, "in_time_seconds": limit},
             passed_over=None if best == cheapest else cheapest,
             ttfts=lambda index: float(ttft[index]),
             transfer_from=None if source is None else vectors.loads[source].entry.id,
@@ -175,13 +175,6 @@ class Fairlead:
                 holder = least_busy_holder(hits, most, vectors)
             seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
         return _Prefills(hits, known, most, alone, seconds, holder)
-
-    def affinity(self, load: float) -> float:
-        """Seconds of waiting that a second of prefill is worth at this load of the pool: itself, and what it makes
-        others wait, as in any queue that is busy for that share of the time.
-        """
-        most = self._parameters.most_affinity
-        return most if load >= 1 else min(most, 1 / (1 - load))
 
 
 def slownesses(paces: FloatVector) -> FloatVector | None:

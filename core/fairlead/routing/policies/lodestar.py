@@ -1,11 +1,14 @@
-"""Lodestar: where a learnt model expects the shortest TTFT; by a heuristic where the model cannot know.
+"""Lodestar: where a learnt model expects the shortest TTFT, for the request and those after it; by a heuristic where
+the model cannot know.
 
 The model is a small network over what each instance and the request look like (`instance_features`), trained outside
 on what came of this router's own requests (`fairlead.predictors`). After Lodestar (arXiv 2606.00946), Algorithms 3
-and 4, with their tie-break mended: theirs compares with a bound above the best and never acts.
+and 4, with their tie-break mended: theirs compares with a bound above the best and never acts. And theirs goes for the
+TTFT of each request alone, which close to saturation gives up so much of the cache that all wait longer.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +42,7 @@ from fairlead.routing.contracts.weighing import (
     Term,
     Unit,
 )
+from fairlead.routing.knowledge.pool_load import affinity
 from fairlead.routing.policies.prefix_cache_load import ENTRY as HEURISTIC
 from fairlead.routing.policies.prefix_cache_load import PrefixCacheLoad, PrefixCacheLoadParameters
 from fairlead.schemas.shapes import number, text, truth, whole
@@ -64,7 +68,7 @@ class LodestarParameters(PrefixCacheLoadParameters):
         enum=("candidates", "pool"),
     )
     near_best: float = number(
-        "Instances predicted within this part of the shortest TTFT are taken as equal, as published with 0.1: most cached tokens, then "
+        "Instances that cost within this part of the least are taken as equal, as published with 0.1: most cached tokens, then "
         "fewest waiting ones decide.",
         0.0,
         minimum=0.0,
@@ -73,12 +77,12 @@ class LodestarParameters(PrefixCacheLoadParameters):
     near_errors: float = number(
         "So are those within so many of the model's own mean errors: it cannot tell them apart.", 1.0, minimum=0.0, maximum=10.0
     )
-    most_load: float = number(
-        "Load of the pool above which the heuristic places, where at 1 it has no time left: there, what a request saves itself by a miss "
-        "elsewhere costs all that come after it more.",
-        0.85,
-        minimum=0.0,
-        maximum=10.0,
+    most_affinity: float = number(
+        "Seconds of TTFT that a second of prefill is worth at most. At load x it is 1 / (1 - x): itself, and what it makes others wait; at "
+        "1, as published, each request goes for its own TTFT alone.",
+        8.0,
+        minimum=1.0,
+        maximum=100.0,
     )
     exploration: float = number("Share of choices made by chance, so that all instances are learnt.", 0.0, minimum=0.0, maximum=1.0)
     filter_instances: int = whole(
@@ -197,8 +201,6 @@ class Lodestar:
             return HeuristicReason.NOT_FINITE
         if self._experience.model_loses:
             return HeuristicReason.LOSING
-        if view.pool_load() > given.most_load:
-            return HeuristicReason.SATURATED
         within = model.within(features)
         known = within.all() if given.out_of_distribution == "pool" else within[0, OF_THE_REQUEST]
         return None if known else HeuristicReason.OUT_OF_DISTRIBUTION
@@ -208,38 +210,46 @@ class Lodestar:
     ) -> tuple[Decision, int]:
         given = self._parameters
         count = len(ttfts)
+        weights = self._costs(request, view, hits, ttfts)
+        costs = weights.total
         if given.exploration and self._dice.below(1_000_000) < given.exploration * 1_000_000:
             index = self._dice.below(count)
-            order = [index, *(other for other in np.argsort(ttfts, kind="stable")[: FALLBACKS + 1].tolist() if other != index)]
-            return self._decision(request, view, order, hits, ttfts, "explored"), index
+            order = [index, *(other for other in np.argsort(costs, kind="stable")[: FALLBACKS + 1].tolist() if other != index)]
+            return self._decision(request, view, order, hits, weights, "explored"), index
         members = self._group(request, vectors, hits)
         filtered = bool(members)
         choosable = np.full(count, not filtered)
         choosable[members] = True
-        order = np.lexsort((ttfts, ~choosable)).tolist()
-        best = ttfts[order[0]]
+        order = np.lexsort((costs, ~choosable)).tolist()
+        best = costs[order[0]]
         bound = float(best + max(given.near_best * abs(best), given.near_errors * self._model_error()))
-        near = np.flatnonzero(choosable & (ttfts <= bound))
+        near = np.flatnonzero(choosable & (costs <= bound))
         first = order[0]
         if len(near) > 1:
             first = int(near[np.lexsort((vectors.pending[near], -hits[near]))[0]])
         rule = ("group" if filtered else "learned") + ("-near-best" if len(near) > 1 else "")
         order = [first, *(other for other in order if other != first)]
-        unfiltered = int(ttfts.argmin())
+        unfiltered = int(costs.argmin())
         return (
             self._decision(
                 request,
                 view,
                 order,
                 hits,
-                ttfts,
+                weights,
                 rule,
-                eligible=choosable & (ttfts <= bound) if len(near) > 1 else choosable,
+                eligible=choosable & (costs <= bound) if len(near) > 1 else choosable,
                 near_best_seconds=bound,
                 passed_over=unfiltered if not choosable[unfiltered] else None,
             ),
             first,
         )
+
+    def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
+        """The prefill is at the pool's speed on a slow instance too: there it takes longer, but as much fewer wait."""
+        worth = affinity(view.pool_load(), self._parameters.most_affinity)
+        others: FloatVector = (worth - 1) * view.prefill_vector(request, hits)
+        return _Costs(affinity=worth, ttfts=ttfts, others=others, total=ttfts + others)
 
     def _model_error(self) -> float:
         """Mean absolute error in seconds on samples held out from the training of the model in use."""
@@ -258,27 +268,31 @@ class Lodestar:
         view: PoolView,
         order: list[int],
         hits: IntVector,
-        ttfts: FloatVector,
+        costs: "_Costs",
         rule: str,
         *,
         eligible: Truths | None = None,
         near_best_seconds: float | None = None,
         passed_over: int | None = None,
     ) -> Decision:
-        limits = {} if near_best_seconds is None else {"near_best_seconds": near_best_seconds, "outside": 0.0}
+        limits = {"affinity": costs.affinity}
+        if near_best_seconds is not None:
+            limits |= {"near_best_seconds": near_best_seconds, "outside": 0.0}
         return ordered_decision(
             request,
             view,
             order,
             hits,
-            ttfts,
+            costs.total,
             DecisionReason.RANDOM if rule == "explored" else DecisionReason.LEARNED_TTFT,
             rule,
-            terms=None if eligible is None else lambda index: {"eligible": float(eligible[index])},
+            terms=lambda index: (
+                {"others_seconds": float(costs.others[index])} | ({} if eligible is None else {"eligible": float(eligible[index])})
+            ),
             limits=limits,
             passed_over=passed_over,
-            ttfts=lambda index: float(ttfts[index]),
-            ttft_seconds=max(0.0, float(ttfts[order[0]])),
+            ttfts=lambda index: float(costs.ttfts[index]),
+            ttft_seconds=max(0.0, float(costs.ttfts[order[0]])),
         )
 
     def _by_heuristic(
@@ -296,36 +310,52 @@ class Lodestar:
         return replace(decision, weigh=weigh), names.index(decision.instance)
 
 
+class _Costs(NamedTuple):
+    """What a request costs on each instance, in seconds: the TTFT that the model expects for it, and what its prefill
+    makes others wait; `affinity` is the worth of a second of prefill. Each [n].
+    """
+
+    affinity: float
+    ttfts: FloatVector
+    others: FloatVector
+    total: FloatVector
+
+
 WHY = {
     HeuristicReason.COLD_START: "no model has been trained yet",
     HeuristicReason.STALE_MODEL: "no newer model has come for too many samples",
     HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
     HeuristicReason.NOT_FINITE: "the model's answer was no number",
-    HeuristicReason.LOSING: "the model erred by more than the router's own formula did on the same requests",
-    HeuristicReason.SATURATED: "the pool was nearly full, where the shortest TTFT of one request costs all others more",
+    HeuristicReason.LOSING: "the model erred by more than twice as much as the router's own formula did on the same requests",
     HeuristicReason.SHADOW: "the model is only to watch",
 }
 ELIGIBLE = Comparison(term="eligible", holds=Holds.ABOVE, against="outside")
 MOST_CACHED = ("hit_tokens", "pending_tokens")
-EXPECTED = "the model expected the shortest TTFT there"
-NEAR = "the model expected nearly the shortest TTFT there, and it held the most of the prompt of those that came so close"
+EXPECTED = "the TTFT that the model expected there, and what its prefill makes others wait, were the least together"
+NEAR = (
+    "the TTFT that the model expected there, and what its prefill makes others wait, were nearly the least together, and it held the most "
+    "of the prompt of those that came so close"
+)
 FILTERED = "memory is short, so prompts that begin alike are kept together: of the prefix group's instances "
 
 ENTRY = PolicyEntry(
     name=Lodestar.name,
-    intent="Where a model learnt online expects the shortest TTFT; a heuristic where it cannot know.",
+    intent="Where a model learnt online expects the shortest TTFT, for the request and those after it; a heuristic where it cannot know.",
     build=Lodestar,
     parameters=LodestarParameters,
     learns=True,
     terms=PolicyTerms(
-        total=Term(name=TOTAL, words="learnt TTFT", unit=Unit.SECONDS),
+        total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
+        parts=("predicted_ttft_seconds", "others_seconds"),
         terms=(
+            Term(name="others_seconds", words="others wait for its prefill", unit=Unit.SECONDS),
             Term(name=OTHER_TOTAL, words="requests", unit=Unit.REQUESTS),
             Term(name="learned_ttft_seconds", words="learnt TTFT, not obeyed", unit=Unit.SECONDS),
             Term(name="eligible", words="might be chosen", unit=Unit.SCORE, better=Better.HIGHER),
         ),
         limits=(
-            Limit(name="near_best_seconds", words="TTFT that is as good as the shortest", unit=Unit.SECONDS),
+            Limit(name="near_best_seconds", words="cost that is as good as the least", unit=Unit.SECONDS),
+            Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
             Limit(name="outside", words="score of what might not be chosen", unit=Unit.SCORE),
             *HEURISTIC.terms.limits,
         ),

@@ -15,6 +15,7 @@ from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.vectors import PoolVectors
+from fairlead.routing.knowledge.pool_load import affinity
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters, waits
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -163,9 +164,9 @@ def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -
     assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}, load=2.0).instance == "i1"
 
 
-@pytest.mark.parametrize(("load", "affinity"), [(0.0, 1.0), (0.5, 2.0), (0.75, 4.0), (0.875, 8.0), (1.0, 8.0), (3.0, 8.0)])
-def test_affinity_is_what_a_second_of_work_makes_all_wait(load: float, affinity: float) -> None:
-    assert Fairlead(FairleadParameters()).affinity(load) == pytest.approx(affinity)
+@pytest.mark.parametrize(("load", "worth"), [(0.0, 1.0), (0.5, 2.0), (0.75, 4.0), (0.875, 8.0), (1.0, 8.0), (3.0, 8.0)])
+def test_affinity_is_what_a_second_of_work_makes_all_wait(load: float, worth: float) -> None:
+    assert affinity(load, most=8.0) == pytest.approx(worth)
 
 
 def test_leaving_the_larger_hit_is_said_to_be_for_the_slo() -> None:
