@@ -113,7 +113,7 @@ def pools_with_windows(draw: st.DrawFn) -> dict[str, Any]:
     """Pools that are valid but for what their only schedule says of a role or of early rejection."""
     bounds = draw(st.sampled_from(["replicas", "minReplicas", "maxReplicas"]))
     role = {"name": draw(st.sampled_from(["both", "prefill"])), bounds: draw(st.integers(1, 5))}
-    change = draw(st.sampled_from([{"roles": [role]}, {"earlyRejection": {"mode": "AfterPrefill"}}]))
+    change: dict[str, Any] = draw(st.sampled_from([{"roles": [role]}, {"earlyRejection": {"mode": "AfterPrefill"}}]))
     schedule = {"name": "day", "cron": "0 8 * * *", "duration": "10h", **change}
     roles = [{"name": "both", "minReplicas": 2, "maxReplicas": 4}]
     return {"model": "m", "replicas": 3, "roles": roles, "scaling": {"schedules": [schedule]}}
