@@ -337,7 +337,7 @@ class RouterMetrics(Collector):
         )
         off = GaugeMetricFamily(
             "fairlead_router_time_estimate_error",
-            "Mean absolute error of predicted times over the last 500 prefills or answers (0.1 = 10 %), by what was learnt and by"
+            "Mean absolute error of predicted times over the last few hundred prefills or answers (0.1 = 10 %), by what was learnt and by"
             " spec.engine.prefillTokensPerSecond.",
             labels=["pool", "phase", "by"],
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
-from fairlead.reports.engines import KnownCache, TroubledEngine
+from fairlead.reports.engines import KnownCache, LearntFigure, TroubledEngine
 from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
@@ -34,6 +34,7 @@ class RouterState:
     use: tuple[PoolUse, ...] = ()
     troubled_engines: tuple[TroubledEngine, ...] = ()
     known_caches: tuple[KnownCache, ...] = ()
+    learnt_figures: tuple[LearntFigure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ class Report(ReportBatch):
     use: tuple[PoolUse, ...] = ()
     troubled_engines: tuple[TroubledEngine, ...] = ()
     known_caches: tuple[KnownCache, ...] = ()
+    learnt_figures: tuple[LearntFigure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What routers know of engines: what their pool did not expect, and what their prefix caches hold."""
+"""What routers know of engines: what their pool did not expect, what their prefix caches hold, how fast they are."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,3 +56,39 @@ class KnownCache:
     believed_tokens: int = 0
     cached_tokens: int = 0
     wrong_tokens: int = 0
+
+
+class Quantity(StrEnum):
+    """What is learnt of engines, with its unit."""
+
+    PREFILL = "prefill-seconds-per-token"
+    """Of prompt tokens that were not cached."""
+    DECODE = "decode-seconds-per-token"
+    """Of output tokens after the first, as one request gets them."""
+    TEXT = "bytes-per-token"
+    """Of prompt text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntFigure:
+    """A figure that a router learnt of a pool's engines, and how well it predicts.
+
+    `learnt` is the mean of what was observed last, `declared` what the pool's spec says (None where it says nothing),
+    both in the quantity's unit. `samples` prefills, answers or prompts taught it. Errors are mean absolute errors of
+    predictions for the last few hundred of them as shares (0.1 = 10 %), each made before its outcome was learnt:
+    `error` of those by what the router has learnt of all the pool's instances (for token counts those by the figure in
+    use), `declared_error` of those by `declared`. `in_use` says whether the router's own predictions come from what
+    was learnt.
+    """
+
+    pool: PoolKey
+    instance: str | None
+    """None = of all the pool's instances."""
+    quantity: str
+    """A `Quantity`, or the word of a newer router."""
+    learnt: float
+    declared: float | None
+    samples: int
+    error: float | None
+    declared_error: float | None
+    in_use: bool

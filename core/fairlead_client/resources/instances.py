@@ -63,9 +63,26 @@ class CacheKnowledge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearntOfEngines:
+    """What one live router has learnt of an instance or of its whole pool: as `LearntFigure` of the reports."""
+
+    router: str
+    quantity: str
+    learnt: float
+    declared: float | None
+    samples: int
+    error: float | None
+    declared_error: float | None
+    in_use: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDetail:
-    """`caches` has a row for each live router that knows something of the instance's prefix cache."""
+    """`caches` has a row for each live router that knows something of the instance's prefix cache, and `learnt` one for
+    each and each quantity that it has learnt here.
+    """
 
     instance: InstanceSummary
     transitions: list[InstanceTransition]
     caches: list[CacheKnowledge]
+    learnt: list[LearntOfEngines]

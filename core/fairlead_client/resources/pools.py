@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from fairlead_client.resources.instances import InstanceSummary
+from fairlead_client.resources.instances import InstanceSummary, LearntOfEngines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,8 @@ class PoolDetail:
     """One pool with its spec and its instances.
 
     `desired` has the instances wanted now, per role, as the operator has them: an InferencePoolRole, an open window of
-    a schedule, the load or the ratio may want others than the spec.
+    a schedule, the load or the ratio may want others than the spec. `learnt` has a row for each live router and each
+    quantity that it has learnt of the pool's engines.
     """
 
     pool: PoolSummary
@@ -78,6 +79,7 @@ class PoolDetail:
     live_routers: int
     table_acknowledged: bool
     desired: dict[str, int] = field(default_factory=dict)
+    learnt: list[LearntOfEngines] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from fairlead_router.kv_events.knowledge import known_caches
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
 from fairlead_router.reporting.lanes import LANES, Lane
+from fairlead_router.reporting.learnt_figures import learnt_figures
 from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
@@ -200,6 +201,7 @@ class Delivery:
             use=use,
             troubled_engines=troubled,
             known_caches=tuple(chain.from_iterable(known)),
+            learnt_figures=tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool)),
         )
 
     def _holding(self) -> frozenset[PoolKey]:

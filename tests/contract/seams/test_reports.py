@@ -1,10 +1,13 @@
 """Reports: stored once however they are cut and repeated, with receipts in their order; and a router's goodbye."""
 
+from dataclasses import replace
+
 import httpx
 import msgspec
 import pytest
 
 from fairlead.reports.batches import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
 from fairlead_client import internal_paths
 from fairlead_client.outcomes import Refused, Taken
 from fairlead_client.report_posts import encode_batch
@@ -46,6 +49,23 @@ async def test_who_comes_second_hears_who_was_first(clients: Clients) -> None:
 async def test_a_router_without_news_says_that_it_lives(clients: Clients) -> None:
     assert await clients.router.post_report(a_report("r1")) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
     assert (await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).live_routers == 1
+
+
+async def test_a_router_tells_what_it_knows_of_engines(clients: Clients) -> None:
+    cache = KnownCache(pool=CHAT, instance="a", state="current")
+    figure = LearntFigure(
+        pool=CHAT,
+        instance="a",
+        quantity=Quantity.DECODE,
+        learnt=0.03,
+        declared=None,
+        samples=1,
+        error=None,
+        declared_error=None,
+        in_use=False,
+    )
+    knowing = a_report("r1", known_caches=(cache,), learnt_figures=(figure, replace(figure, instance=None, quantity="of a newer router")))
+    assert await clients.router.post_report(knowing) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
 
 
 @pytest.mark.parametrize(

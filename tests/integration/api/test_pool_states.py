@@ -11,7 +11,7 @@ from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolEvent
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.engines import KnownCache
+from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
 from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
@@ -45,6 +45,39 @@ async def test_what_live_routers_know_of_a_cache_is_told_with_its_instance(api: 
     assert (await api.viewer.instance(CHAT, "b")).caches == []
     await api.router.post_report(a_report("r3", "router-0"))
     assert [one.router for one in (await api.viewer.instance(CHAT, "a")).caches] == ["router-1"], "a state replaces the one before"
+
+
+async def test_what_live_routers_have_learnt_is_told_with_its_instance_and_with_the_pool(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    assert ((await api.viewer.pool(CHAT)).learnt, (await api.viewer.instance(CHAT, "a")).learnt) == ([], [])
+    here = LearntFigure(
+        pool=CHAT,
+        instance="a",
+        quantity=Quantity.PREFILL,
+        learnt=0.0002,
+        declared=0.00016,
+        samples=7,
+        error=0.06,
+        declared_error=0.2,
+        in_use=False,
+    )
+    text = replace(here, instance=None, quantity=Quantity.TEXT, learnt=3.1, declared=4.0, error=None)
+    elsewhere = replace(here, pool=replace(CHAT, name="unknown"))
+    await api.router.post_report(a_report("r1", "router-1", learnt_figures=(replace(here, samples=9), elsewhere)))
+    await api.router.post_report(a_report("r2", "router-0", learnt_figures=(text, here, replace(here, instance=None, in_use=True))))
+    told = (await api.viewer.instance(CHAT, "a")).learnt
+    assert [(one.router, one.quantity, one.learnt, one.declared, one.samples, one.error, one.declared_error) for one in told] == [
+        ("router-0", Quantity.PREFILL, 0.0002, 0.00016, 7, 0.06, 0.2),
+        ("router-1", Quantity.PREFILL, 0.0002, 0.00016, 9, 0.06, 0.2),
+    ]
+    assert (await api.viewer.instance(CHAT, "b")).learnt == []
+    of_pool = (await api.viewer.pool(CHAT)).learnt
+    assert [(one.router, one.quantity, one.learnt, one.error, one.in_use) for one in of_pool] == [
+        ("router-0", Quantity.TEXT, 3.1, None, False),
+        ("router-0", Quantity.PREFILL, 0.0002, 0.06, True),
+    ]
+    await api.router.post_report(a_report("r3", "router-0"))
+    assert [one.router for one in (await api.viewer.instance(CHAT, "a")).learnt] == ["router-1"], "a state replaces the one before"
 
 
 async def test_a_new_version_comes_only_when_what_routers_act_on_changes(api: ApiInstance) -> None:

@@ -55,8 +55,8 @@ def estimate(seconds_per_token: float | None = None, error: float | None = None,
 def test_a_pool_tells_what_it_learnt_of_its_engines_and_how_wrong_that_is() -> None:
     metrics = RouterMetrics()
     nothing = estimate()
-    told = TokenSizeReport(bytes_per_token=2.1, samples=40, error=0.05, declared_error=0.48)
-    untold = TokenSizeReport(bytes_per_token=4.0, samples=0, error=None, declared_error=None)
+    told = TokenSizeReport(bytes_per_token=2.1, learnt=2.1, samples=40, error=0.05, declared_error=0.48)
+    untold = TokenSizeReport(bytes_per_token=4.0, learnt=None, samples=0, error=None, declared_error=None)
     metrics.pool_readings = [
         PoolReading("default/chat", 3, told, estimate(0.0005, 0.1, 0.5), estimate(0.02, 0.07)),
         PoolReading("default/code", 0, untold, nothing, nothing),

@@ -133,10 +133,10 @@ class CheckingScheduler:
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None: ...
 
-    def prefill_estimate(self) -> EstimateReport:
+    def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
         return NOTHING_LEARNT
 
-    def decode_estimate(self) -> EstimateReport:
+    def decode_estimate(self, instance: str | None = None) -> EstimateReport:
         return NOTHING_LEARNT
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:

@@ -25,6 +25,7 @@ from fairlead_web import findings, formats
 from fairlead_web.charts import Bar, Sparkline, Tick, even_ticks, sparkline, time_ticks
 from fairlead_web.facets import Facet, facet
 from fairlead_web.heatmap_cells import METRIC_WORDS, text_of
+from fairlead_web.learnt_figures import TIMES, Learnt, learnt_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
@@ -78,6 +79,7 @@ class InstancePage(Context):
     pool: str
     detail: InstanceDetail
     caches: list[CacheRow]
+    learnt: Learnt
     charts: list[MetricChart]
     states: list[Bar]
     state_ticks: tuple[str, ...]
@@ -205,6 +207,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             pool=pool,
             detail=detail,
             caches=[cache_row(one) for one in detail.caches],
+            learnt=learnt_of(detail.learnt, TIMES[detail.instance.role]),
             charts=charts(heatmaps or [], name),
             states=state_band(detail.transitions, visit.range),
             state_ticks=even_ticks(visit.range.start, visit.range.end),

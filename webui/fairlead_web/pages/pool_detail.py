@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from fairlead.errors import FairleadError, InvalidInput
 from fairlead.instances import InstanceState, Role
+from fairlead.reports.engines import Quantity
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.moves import Migration
@@ -19,6 +20,7 @@ from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 from fairlead_web import change_forms, findings, formats
 from fairlead_web.change_forms import ChangeForm
 from fairlead_web.differences import Change, changes_of
+from fairlead_web.learnt_figures import Learnt, learnt_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
@@ -60,6 +62,7 @@ class PoolPage(Context):
     notes: tuple[str, ...]
     """What of the policy's parameters is taken and not needed here, a line each."""
     mix: list[tuple[str, float]] | None
+    learnt: Learnt
     migrations: list[Migration] | None
     events: list[PoolEventItem] | None
     forms: list[ChangeForm]
@@ -121,6 +124,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             documents=[PolicyDocument(name=name, text=yaml_text(value)) for name, value in parameters(detail) if isinstance(value, dict)],
             notes=parameter_notes(detail),
             mix=[(reason, amount / reasons.total()) for reason, amount in reasons.most_common(6)] if decisions else None,
+            learnt=learnt_of(detail.learnt, tuple(Quantity)),
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
             forms=change_forms.change_forms(detail.spec, detail.desired, typed, problem, makes_instances=detail.pool.engines_file is None),

@@ -115,6 +115,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         use=kept(report.use, lambda row: row),
         troubled_engines=kept(report.troubled_engines, lambda row: row),
         known_caches=kept(report.known_caches, lambda row: row),
+        learnt_figures=kept(report.learnt_figures, lambda row: row),
     )
     return whole, dropped
 
@@ -155,7 +156,7 @@ def _check(hint: Any) -> tuple[Check | None, str]:
         return (
             lambda terms: len(terms) <= MAX_ITEMS and all(_is_name(name) and _is_number(value) for name, value in terms.items())
         ), "number"
-    if isinstance(hint, type) and issubclass(hint, Enum):
+    if isinstance(hint, type) and (hint is bool or issubclass(hint, Enum)):
         return None, ""
     if hint is str:
         return _is_name, "name"

@@ -13,7 +13,7 @@ from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.records import read
-from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary
+from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, LearntOfEngines
 
 _NEWEST = """
 SELECT instance, sum(running) AS running, sum(waiting) AS waiting, sum(pending_prefill_tokens) AS pending, max(kv_usage) AS kv_usage
@@ -34,6 +34,15 @@ async def known_caches(connection: AsyncConnection, pool_id: int, instance: str)
     known = routers.c.known_caches[str(pool_id)][instance]
     rows = await connection.execute(select(routers.c.id, known).where(IS_LIVE, known.is_not(None)).order_by(routers.c.id))
     return [CacheKnowledge(router=router, **fields) for router, fields in rows]
+
+
+async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
+    """What each live router has learnt of the instance, or of all the pool's, by quantity and by the router's name."""
+    routers = tables.routers
+    learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]
+    rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))
+    found = [LearntOfEngines(router=router, **fields) for router, figures in rows for fields in figures]
+    return sorted(found, key=lambda one: (one.quantity, one.router))
 
 
 async def instance_summaries(

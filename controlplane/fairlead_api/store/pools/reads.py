@@ -14,7 +14,7 @@ from fairlead_api.services.streams.sharing import Shared
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
-from fairlead_api.store.pools.instance_summaries import instance_summaries, known_caches
+from fairlead_api.store.pools.instance_summaries import instance_summaries, known_caches, learnt_figures
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.pool_summaries import desired_of, pool_summaries
@@ -57,7 +57,8 @@ class PostgresPoolReads:
             )
             transitions = [read(InstanceTransition, item) for item in rows]
             caches = await known_caches(connection, row.id, instance)
-        return InstanceDetail(instance=found[0], transitions=transitions, caches=caches)
+            learnt = await learnt_figures(connection, row.id, instance)
+        return InstanceDetail(instance=found[0], transitions=transitions, caches=caches, learnt=learnt)
 
     async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         pools = tables.pools
@@ -89,6 +90,7 @@ class PostgresPoolReads:
                 live_routers=len(routers),
                 table_acknowledged=table_acknowledged(row.table_version, routers),
                 desired=desired_of(row),
+                learnt=await learnt_figures(connection, row.id, None),
             )
 
     async def _instances_page(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding
-from fairlead.reports.engines import KnownCache
+from fairlead.reports.engines import KnownCache, LearntFigure
 from fairlead.reports.moves import MigrationOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.services.reports.ingestion import Ingested
@@ -38,6 +38,9 @@ ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_out
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
 """What is kept of a KnownCache below its pool and instance."""
+
+FIGURE_FIELDS = tuple(item.name for item in fields(LearntFigure) if item.name not in {"pool", "instance"})
+"""What is kept of a LearntFigure below its pool and instance."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
 """Errors raised for a row that Postgres or its driver cannot take."""
@@ -166,7 +169,7 @@ class PostgresReports:
     async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
         wanted = {
             row.pool
-            for name in (*ROWS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches")
+            for name in (*ROWS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures")
             for row in getattr(report, name)
         }
         if not wanted <= self._pool_ids.keys():
@@ -192,6 +195,11 @@ class PostgresReports:
         for cache in report.known_caches:
             if cache.pool in ids:
                 known.setdefault(str(ids[cache.pool]), {})[cache.instance] = {name: getattr(cache, name) for name in CACHE_FIELDS}
+        learnt: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for figure in report.learnt_figures:
+            if figure.pool in ids:
+                of = learnt.setdefault(str(ids[figure.pool]), {}).setdefault(figure.instance or "", [])
+                of.append({name: getattr(figure, name) for name in FIGURE_FIELDS})
         state = {
             "sent_at": moment(report.sent_at),
             "acknowledged": acknowledged,
@@ -199,6 +207,7 @@ class PostgresReports:
             "use": use,
             "troubled_engines": troubled,
             "known_caches": known,
+            "learnt_figures": learnt,
             "gone_at": None,
         }
         row = upsert(routers).values(id=report.router, last_seen_at=func.now(), **state)

@@ -164,6 +164,7 @@ routers = Table(
     Column("use", JSONB, nullable=False, server_default="{}"),
     Column("troubled_engines", JSONB, nullable=False, server_default="{}"),
     Column("known_caches", JSONB, nullable=False, server_default="{}"),
+    Column("learnt_figures", JSONB, nullable=False, server_default="{}"),
 )
 
 router_acknowledgements = Table(

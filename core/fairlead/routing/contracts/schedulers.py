@@ -158,11 +158,11 @@ class Scheduler(Protocol):
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
         """A fresh reading of the engine's own metrics."""
 
-    def prefill_estimate(self) -> EstimateReport:
-        """How long prefills take, and how well that is predicted."""
+    def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
+        """How long prefills take on an instance or on all, and how well that is predicted."""
 
-    def decode_estimate(self) -> EstimateReport:
-        """How long decoded tokens take, and how well that is predicted."""
+    def decode_estimate(self, instance: str | None = None) -> EstimateReport:
+        """How long decoded tokens take on an instance or on all, and how well that is predicted."""
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are

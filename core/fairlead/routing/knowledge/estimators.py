@@ -6,7 +6,7 @@ pool's table says. The same observations in the same order give the same coeffic
 was observed; predictions are kept above zero and within a factor of the table's.
 """
 
-from collections import deque
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +20,6 @@ FORMS = ("configured", "linear", "bilinear")
 and s all prompt tokens.
 """
 
-ERRORS_KEPT = 500
 MEMORY_OBSERVATIONS = 200
 """In means of what was observed, an observation weighs 1/e after so many further ones."""
 
@@ -55,31 +54,73 @@ class LeastSquares:
         self._covariance = (covariance + covariance.T) / 2
 
 
-class _Errors:
-    """How far the last predictions were off, learnt and declared, and the mean time of a token; None where unknown."""
+class _Mean:
+    """A weighted mean of what was observed last; None before anything was."""
+
+    __slots__ = ("_sum", "_weight")
 
     def __init__(self) -> None:
-        self._errors: deque[tuple[float | None, float | None]] = deque(maxlen=ERRORS_KEPT)
-        self._seconds = 0.0
-        self._tokens = 0.0
+        self._sum = 0.0
+        self._weight = 0.0
 
     @property
-    def seconds_per_token(self) -> float | None:
-        return self._seconds / self._tokens if self._tokens else None
+    def value(self) -> float | None:
+        return self._sum / self._weight if self._weight else None
+
+    def observe(self, value: float, weight: float = 1.0) -> None:
+        kept = 1 - 1 / MEMORY_OBSERVATIONS
+        self._sum = self._sum * kept + value * weight
+        self._weight = self._weight * kept + weight
+
+
+class _Observed:
+    """The mean time of a token, and how far predictions of it were off: learnt and declared ones."""
+
+    __slots__ = ("declared_error", "error", "samples", "seconds_per_token")
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.seconds_per_token = _Mean()
+        self.error = _Mean()
+        self.declared_error = _Mean()
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None) -> None:
         """So many tokens took so long; what was predicted before."""
-        self._errors.append(
-            (None if learnt is None else abs(learnt - seconds) / seconds, None if declared is None else abs(declared - seconds) / seconds)
-        )
-        kept = 1 - 1 / MEMORY_OBSERVATIONS
-        self._seconds = self._seconds * kept + seconds
-        self._tokens = self._tokens * kept + tokens
+        self.samples += 1
+        self.seconds_per_token.observe(seconds / tokens, tokens)
+        for errors, predicted in ((self.error, learnt), (self.declared_error, declared)):
+            if predicted is not None:
+                errors.observe(abs(predicted - seconds) / seconds)
 
-    def mean(self, which: int) -> float | None:
-        """The mean of the learnt (0) or the declared (1)."""
-        known = [error for errors in self._errors if (error := errors[which]) is not None]
-        return sum(known) / len(known) if known else None
+    def report(self, form: str, in_use: bool) -> EstimateReport:
+        return EstimateReport(
+            form=form,
+            samples=self.samples,
+            in_use=in_use,
+            seconds_per_token=self.seconds_per_token.value,
+            error=self.error.value,
+            declared_error=self.declared_error.value,
+        )
+
+
+class _ObservedByInstance:
+    """What was observed of all instances together, by which times are predicted, and of each by itself."""
+
+    def __init__(self) -> None:
+        self.all = _Observed()
+        self._each: defaultdict[str, _Observed] = defaultdict(_Observed)
+
+    def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None) -> None:
+        """As of `_Observed`; `learnt` is predicted by what all have taught."""
+        for observed in (self.all, self._each[instance]):
+            observed.observe(tokens, seconds, learnt, declared)
+
+    def of(self, instance: str | None) -> _Observed:
+        """That of one instance, or of all for None."""
+        return self.all if instance is None else self._each.get(instance, _Observed())
+
+    def forget(self, instance: str) -> None:
+        self._each.pop(instance, None)
 
 
 class PrefillTimes:
@@ -90,14 +131,18 @@ class PrefillTimes:
 
     def __init__(self, engine: EngineFacts, form: str = "configured", min_samples: int = 200) -> None:
         self.form = form
-        self.samples = 0
         self._speed = engine.prefill_tokens_per_second
         self._min_samples = min_samples
         per_thousand = 1000 / self._speed
         prior = [0.0, per_thousand] if form == "linear" else [0.0, per_thousand, 0.0, 0.0]
         doubt = [1.0, 1.0] if form == "linear" else [1.0, 1.0, 0.1, 0.01]
         self._fit = LeastSquares(prior, [one * (10 * per_thousand) ** 2 for one in doubt])
-        self._errors = _Errors()
+        self._observed = _ObservedByInstance()
+
+    @property
+    def samples(self) -> int:
+        """The prefills observed."""
+        return self._observed.all.samples
 
     @property
     def fitted(self) -> bool:
@@ -121,7 +166,7 @@ class PrefillTimes:
         bounded: FloatVector = np.clip(fitted, configured / FURTHEST, configured * FURTHEST + 1.0)
         return bounded
 
-    def observe(self, prompt_tokens: int, hit_tokens: int, seconds: float) -> None:
+    def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float) -> None:
         """A prefill took so long. Observations of 0 s or less say nothing and are ignored. A fit learns only where it
         is asked for.
         """
@@ -130,24 +175,20 @@ class PrefillTimes:
         tokens = max(1, prompt_tokens - hit_tokens)
         declared = tokens / self._speed
         if self.form == "configured":
-            mean = self._errors.seconds_per_token
+            mean = self._observed.all.seconds_per_token.value
             learnt = None if mean is None else tokens * mean
         else:
             learnt = self._bounded(prompt_tokens, hit_tokens, declared)
             self._fit.observe(self._features(prompt_tokens, hit_tokens), seconds)
-        self._errors.observe(tokens, seconds, learnt, declared)
-        self.samples += 1
+        self._observed.observe(instance, tokens, seconds, learnt, declared)
 
-    def report(self) -> EstimateReport:
-        """What a prefilled token takes, and the errors of whole prefills."""
-        return EstimateReport(
-            form=self.form,
-            samples=self.samples,
-            in_use=self.fitted,
-            seconds_per_token=self._errors.seconds_per_token,
-            error=self._errors.mean(0),
-            declared_error=self._errors.mean(1),
-        )
+    def report(self, instance: str | None = None) -> EstimateReport:
+        """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
+        return self._observed.of(instance).report(self.form, self.fitted)
+
+    def forget(self, instance: str) -> None:
+        """The instance is gone, or another engine runs there."""
+        self._observed.forget(instance)
 
     def _bounded(self, prompt_tokens: int, hit_tokens: int, configured: float) -> float:
         fitted = self._fit.predict(self._features(prompt_tokens, hit_tokens))
@@ -168,9 +209,13 @@ class DecodeTimes:
         self._modelled = engine.modelled
         self._min_samples = min_samples
         self._fit = LeastSquares([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
-        self._errors = _Errors()
-        self.samples = 0
+        self._observed = _ObservedByInstance()
         self._fitted_samples = 0
+
+    @property
+    def samples(self) -> int:
+        """The answers observed."""
+        return self._observed.all.samples
 
     @property
     def known(self) -> bool:
@@ -185,12 +230,11 @@ class DecodeTimes:
             return 0.0
         return max(0.0, self._fit.predict(np.array([1.0, context_tokens / 1e5, requests / 100])))
 
-    def observe_answer(self, output_tokens: int, seconds: float) -> None:
+    def observe_answer(self, instance: str, output_tokens: int, seconds: float) -> None:
         """An answer's tokens after the first took so long."""
         if seconds > 0 and output_tokens > 1:
-            mean = self._errors.seconds_per_token
-            self._errors.observe(output_tokens - 1, seconds, None if mean is None else (output_tokens - 1) * mean, None)
-            self.samples += 1
+            tokens, mean = output_tokens - 1, self._observed.all.seconds_per_token.value
+            self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None)
 
     def observe(self, context_tokens: float, requests: float, seconds: float) -> None:
         """A request decoded at `seconds` per token, on average among so many tokens and requests: for the fit."""
@@ -198,13 +242,12 @@ class DecodeTimes:
             self._fit.observe(np.array([1.0, context_tokens / 1e5, requests / 100]), seconds)
             self._fitted_samples += 1
 
-    def report(self) -> EstimateReport:
-        """What a decoded token takes as requests see it, and the error of whole answers by that mean."""
-        return EstimateReport(
-            form="fitted",
-            samples=self.samples,
-            in_use=self.known and not self._modelled.decode_known,
-            seconds_per_token=self._errors.seconds_per_token,
-            error=self._errors.mean(0),
-            declared_error=None,
-        )
+    def report(self, instance: str | None = None) -> EstimateReport:
+        """What a decoded token takes as requests see it, and the error of whole answers by the mean of all: of an
+        instance, or of all.
+        """
+        return self._observed.of(instance).report("fitted", self.known and not self._modelled.decode_known)
+
+    def forget(self, instance: str) -> None:
+        """The instance is gone, or another engine runs there."""
+        self._observed.forget(instance)

@@ -28,13 +28,14 @@ ERRORS_KEPT = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSizeReport:
-    """How prompts are counted.
+    """How prompts are counted: `bytes_per_token` is the figure in use, `learnt` the mean of the last prompts.
 
     `error` is the mean absolute error of the counts of the last prompts against the engine's own, `declared_error`
     that of the declared figure over the same; shares (0.1 = 10 %), None before any prompt.
     """
 
     bytes_per_token: float
+    learnt: float | None
     samples: int
     error: float | None
     declared_error: float | None
@@ -90,6 +91,7 @@ class TokenSizes:
         count = len(self._errors)
         return TokenSizeReport(
             bytes_per_token=self.bytes_per_token,
+            learnt=self._bytes / self._tokens if self._tokens else None,
             samples=self.samples,
             error=sum(used for used, _ in self._errors) / count if count else None,
             declared_error=sum(declared for _, declared in self._errors) / count if count else None,

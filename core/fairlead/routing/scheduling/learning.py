@@ -30,7 +30,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
     load.lasting_pace = next_pace(load.lasting_pace, seconds, predicted, LASTING_PACE_WEIGHT, rising)
     if not tracked.transfer_tokens:
-        state.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
+        state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
@@ -49,7 +49,7 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     forecast errs on the side of serving. Short answers tell too little.
     """
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
-        state.decode_times.observe_answer(output_tokens, now - tracked.first_token_at)
+        state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at)
     if not state.learns_decoding:
         return
     began = tracked.decode_began

@@ -265,13 +265,13 @@ class PoolScheduler:
             for instance, load in sorted(self._state.loads.items())
         )
 
-    def prefill_estimate(self) -> EstimateReport:
-        """How long prefills take, and how well that is predicted."""
-        return self._state.prefill_times.report()
+    def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
+        """How long prefills take on an instance or on all, and how well that is predicted."""
+        return self._state.prefill_times.report(instance)
 
-    def decode_estimate(self) -> EstimateReport:
-        """How long decoded tokens take, and how well that is predicted."""
-        return self._state.decode_times.report()
+    def decode_estimate(self, instance: str | None = None) -> EstimateReport:
+        """How long decoded tokens take on an instance or on all, and how well that is predicted."""
+        return self._state.decode_times.report(instance)
 
     def pool_loads(self, now: float) -> PoolLoads:
         """Prefill and decode loads of the pool, over their SLOs."""

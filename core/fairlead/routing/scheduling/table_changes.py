@@ -124,6 +124,8 @@ def forget_departed(state: SchedulerState) -> None:
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
             state.departed.discard(instance)
             state.circuits.pop(instance, None)  # its last requests may have failed after it left
+            state.prefill_times.forget(instance)  # or have been answered
+            state.decode_times.forget(instance)
             del state.loads[instance]
     for instance in tuple(state.drained):
         if instance not in state.departed and not state.bindings.count(instance):
@@ -139,6 +141,8 @@ def _decode_in_place(state: SchedulerState, instance: str) -> None:
 
 def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     state.prefixes.drop(load.entry.id)
+    state.prefill_times.forget(load.entry.id)
+    state.decode_times.forget(load.entry.id)
     state.caches.ignore(load.entry.id)
     state.circuits.pop(load.entry.id, None)
     load.broken_until = 0.0

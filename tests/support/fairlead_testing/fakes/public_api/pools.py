@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, Role
+from fairlead.reports.engines import Quantity
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.services.pools.rings import RingQuestion, ring_of
@@ -79,6 +80,7 @@ class Pools:
                 live_routers=2,
                 table_acknowledged=True,
                 desired=self._world.desired_of(pool),
+                learnt=self._world.learnt(pool),
             )
         )
 
@@ -87,7 +89,8 @@ class Pools:
         if name not in INSTANCES[pool]:
             raise Refusal(404, "No such instance", f"There is no instance {name} in {pool}.")
         one = self._world.instance(pool, name)
-        return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one), caches=self._world.caches()))
+        learnt = [row for row in self._world.learnt(pool) if row.quantity != Quantity.TEXT]
+        return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one), caches=self._world.caches(), learnt=learnt))
 
     async def _rollout(self, request: Request) -> Response:
         pool = pool_named(request)

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead.instances import InstanceState
-from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition
+from fairlead.reports.engines import Quantity
+from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition, LearntOfEngines
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
@@ -108,6 +109,27 @@ def caches() -> list[CacheKnowledge]:
         wrong_tokens=1_312,
     )
     return [heard, replace(heard, router="router-1", state="replaying", gaps=3, answered=0, exact=0, wrong_tokens=0, cached_tokens=0)]
+
+
+def learnt(pool: str) -> list[LearntOfEngines]:
+    """Two routers have learnt of one pool's engines; nothing is learnt of the others yet."""
+    if pool != CHAT:
+        return []
+    size = LearntOfEngines(
+        router="router-0",
+        quantity=Quantity.TEXT,
+        learnt=3.1,
+        declared=4.0,
+        samples=4_210,
+        error=0.043,
+        declared_error=0.29,
+        in_use=True,
+    )
+    prefill = replace(
+        size, quantity=Quantity.PREFILL, learnt=1 / 5_120, declared=1 / 5_000, samples=1_906, error=0.06, declared_error=0.071, in_use=False
+    )
+    decode = replace(prefill, quantity=Quantity.DECODE, learnt=0.0312, declared=None, samples=1_733, error=0.094, declared_error=None)
+    return [one for row in (prefill, decode, size) for one in (row, replace(row, router="router-1", samples=row.samples // 3))]
 
 
 def transitions(now: datetime, one: InstanceSummary) -> list[InstanceTransition]:

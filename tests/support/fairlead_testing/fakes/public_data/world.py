@@ -17,7 +17,7 @@ from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
-from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition
+from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition, LearntOfEngines
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup
@@ -205,6 +205,9 @@ class World:
 
     def caches(self) -> list[CacheKnowledge]:
         return pools.caches()
+
+    def learnt(self, pool: str) -> list[LearntOfEngines]:
+        return pools.learnt(pool)
 
     def transitions(self, one: InstanceSummary) -> list[InstanceTransition]:
         return pools.transitions(self.now, one)

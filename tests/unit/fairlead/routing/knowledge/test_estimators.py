@@ -28,7 +28,7 @@ def trained(form: str, count: int = 400, noise: float = 0.0) -> PrefillTimes:
     for _ in range(count):
         prompt = source.randint(500, 60_000)
         hit = source.choice([0, 0, source.randint(0, prompt - 1)])
-        times.observe(prompt, hit, real_seconds(prompt, hit) * (1 + source.uniform(-noise, noise)))
+        times.observe("a", prompt, hit, real_seconds(prompt, hit) * (1 + source.uniform(-noise, noise)))
     return times
 
 
@@ -54,7 +54,7 @@ def test_its_error_is_told_beside_that_of_the_configured_speed() -> None:
 def test_until_there_are_enough_samples_the_configured_speed_is_used() -> None:
     times = trained("bilinear", 199)
     assert (times.fitted, times.seconds(6_250, 0)) == (False, 1.0)
-    times.observe(6_250, 0, real_seconds(6_250, 0))
+    times.observe("a", 6_250, 0, real_seconds(6_250, 0))
     assert times.fitted
     assert times.seconds(6_250, 0) < 0.5
     assert not trained("configured", 500).fitted
@@ -69,7 +69,7 @@ def test_without_a_fit_the_mean_is_learnt_and_told_but_not_used() -> None:
     """Half as fast as the table says, and steady: after the first prefill the mean predicts each exactly."""
     times = PrefillTimes(ENGINE)
     for tokens in (1_000, 4_000, 2_500):
-        times.observe(tokens + 500, 500, tokens / 3_125)
+        times.observe("a", tokens + 500, 500, tokens / 3_125)
     report = times.report()
     assert report.seconds_per_token == pytest.approx(1 / 3_125)
     assert report.error == pytest.approx(0.0)
@@ -80,8 +80,8 @@ def test_without_a_fit_the_mean_is_learnt_and_told_but_not_used() -> None:
 def test_the_pace_of_answers_is_told_with_its_error() -> None:
     times = DecodeTimes(ENGINE)
     assert times.report().seconds_per_token is None and times.report().error is None
-    times.observe_answer(101, 2.0)
-    times.observe_answer(51, 2.0)
+    times.observe_answer("a", 101, 2.0)
+    times.observe_answer("a", 51, 2.0)
     report = times.report()
     assert report.seconds_per_token == pytest.approx(4.0 / 150, rel=0.01)
     assert report.error == pytest.approx(0.5) and report.declared_error is None
@@ -93,7 +93,7 @@ def test_a_changed_engine_is_learnt_anew() -> None:
     source = random.Random(3)
     for _ in range(3_000):
         prompt = source.randint(500, 60_000)
-        times.observe(prompt, 0, 0.01 + prompt / 3_000)
+        times.observe("a", prompt, 0, 0.01 + prompt / 3_000)
     assert times.seconds(30_000, 0) == pytest.approx(10.01, rel=0.03)
 
 
@@ -112,7 +112,7 @@ def test_whatever_was_observed_predictions_stay_within_bounds_and_vectors_agree(
 ) -> None:
     times = PrefillTimes(ENGINE, form, min_samples=10)
     for tokens, hit, seconds in observed:
-        times.observe(tokens, min(hit, tokens - 1), seconds)
+        times.observe("a", tokens, min(hit, tokens - 1), seconds)
     hits = np.array([0, prompt // 2, prompt])
     configured = np.maximum(1, prompt - hits) / 6250.0
     vector = times.seconds_vector(prompt, hits)

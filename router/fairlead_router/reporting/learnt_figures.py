@@ -1,0 +1,43 @@
+"""What this router has learnt of a pool's engines, as it tells the control API."""
+
+from collections.abc import Iterator
+
+from fairlead.reports.engines import LearntFigure, Quantity
+from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead_router.pool import Pool
+
+
+def learnt_figures(pool: Pool) -> Iterator[LearntFigure]:
+    """Of all its instances together, and of each in the table; nothing where nothing is learnt."""
+    sizes = pool.token_sizes.report()
+    if sizes.learnt is not None:
+        yield LearntFigure(
+            pool=pool.key,
+            instance=None,
+            quantity=Quantity.TEXT,
+            learnt=sizes.learnt,
+            declared=pool.token_sizes.declared,
+            samples=sizes.samples,
+            error=sizes.error,
+            declared_error=sizes.declared_error,
+            in_use=sizes.bytes_per_token != pool.token_sizes.declared,
+        )
+    declared = 1 / pool.table.engine.prefill_tokens_per_second
+    for instance in (None, *pool.addresses):
+        yield from _times(pool, instance, Quantity.PREFILL, pool.scheduler.prefill_estimate(instance), declared)
+        yield from _times(pool, instance, Quantity.DECODE, pool.scheduler.decode_estimate(instance), None)
+
+
+def _times(pool: Pool, instance: str | None, quantity: Quantity, report: EstimateReport, declared: float | None) -> Iterator[LearntFigure]:
+    if report.seconds_per_token is not None:
+        yield LearntFigure(
+            pool=pool.key,
+            instance=instance,
+            quantity=quantity,
+            learnt=report.seconds_per_token,
+            declared=declared,
+            samples=report.samples,
+            error=report.error,
+            declared_error=report.declared_error,
+            in_use=report.in_use,
+        )

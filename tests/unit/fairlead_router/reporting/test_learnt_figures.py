@@ -1,0 +1,73 @@
+"""What a router tells the control API of what it has learnt of engines."""
+
+import pytest
+
+from fairlead.reports.engines import LearntFigure, Quantity
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead_router.answers import Usage
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pool import Pool
+from fairlead_router.reporting.learnt_figures import learnt_figures
+from fairlead_testing.builders.routing_tables import CHAT, routing_table
+
+TABLE = routing_table(["127.0.0.1:1", "127.0.0.1:2"], prefill_tokens_per_second=5_000)
+
+
+def a_pool() -> Pool:
+    return Pool(TABLE, PoolScheduler(TABLE, "router-0", 1), RouterMetrics(), 0.0)
+
+
+def serve(pool: Pool, name: str, began: float, prefill_seconds: float) -> float:
+    """A streamed request of 1000 tokens of 3 bytes, and an answer of 41 tokens in 2 s; returns when it has ended."""
+    request = RoutingRequest(
+        id=name, arrived_at=began, prompt_tokens=1_000, blocks=(), first_bytes_hash=0, prompt_bytes=3_000, streamed=True
+    )
+    ticket = pool.submit(request, began)
+    pool.first_token(ticket, began + prefill_seconds)
+    pool.complete(ticket, began + prefill_seconds + 2.0, Usage(41, None, 1_000))
+    return began + prefill_seconds + 2.0
+
+
+def told(pool: Pool) -> dict[tuple[str | None, str], LearntFigure]:
+    return {(one.instance, one.quantity): one for one in learnt_figures(pool)}
+
+
+def test_nothing_is_told_before_anything_is_learnt() -> None:
+    assert told(a_pool()) == {}
+
+
+def test_what_all_instances_and_each_one_taught_is_told_with_its_error() -> None:
+    """Instances take turns, i1 first: i0 prefills as fast as declared, the other half as fast."""
+    pool, now = a_pool(), 1.0
+    for number in range(10):
+        now = serve(pool, str(number), now, 0.2 if number % 2 else 0.4)
+    found = told(pool)
+    assert {one.pool for one in found.values()} == {CHAT}
+    assert {(instance, quantity) for instance, quantity in found} == {
+        (None, Quantity.TEXT),
+        *((instance, quantity) for instance in (None, "i0", "i1") for quantity in (Quantity.PREFILL, Quantity.DECODE)),
+    }
+    text = found[None, Quantity.TEXT]
+    assert text.learnt == pytest.approx(3.0)
+    assert (text.declared, text.samples, text.in_use) == (4, 10, False)
+    assert (text.error, text.declared_error) == (0.25, 0.25), "before 20 prompts the declared figure is in use"
+    fast, slow, both = (found[instance, Quantity.PREFILL] for instance in ("i0", "i1", None))
+    assert [one.learnt for one in (fast, slow)] == [pytest.approx(0.2 / 1_000), pytest.approx(0.4 / 1_000)]
+    assert fast.learnt < both.learnt < slow.learnt
+    assert [one.declared for one in (fast, slow, both)] == [1 / 5_000] * 3
+    assert [one.samples for one in (fast, slow, both)] == [5, 5, 10]
+    assert [one.declared_error for one in (fast, slow)] == [pytest.approx(0.0, abs=1e-9), pytest.approx(0.5)]
+    assert fast.error is not None and fast.error > 0.3, "the mean of both is too long for the fast one"
+    step = found["i0", Quantity.DECODE]
+    assert [step.learnt, step.error] == [pytest.approx(0.05), pytest.approx(0.0, abs=1e-9)]
+    assert (step.declared, step.declared_error) == (None, None)
+
+
+def test_an_engine_that_was_replaced_is_learnt_anew_and_the_pool_keeps_what_it_knows() -> None:
+    pool, now = a_pool(), 1.0
+    for number in range(4):
+        now = serve(pool, str(number), now, 0.2)
+    pool.update(routing_table(["127.0.0.1:9", "127.0.0.1:2"], prefill_tokens_per_second=5_000, version=2), now)
+    assert {instance for instance, _ in told(pool)} == {None, "i1"}
+    assert told(pool)[None, Quantity.PREFILL].samples == 4
