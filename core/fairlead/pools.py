@@ -19,6 +19,7 @@ from fairlead.schemas.shapes import Rule, duration, listing, nested, number, tex
 from fairlead.schemas.writing import written
 from fairlead.tables import (
     AFTER_PREFILL,
+    KV_USAGE_METRICS,
     EarlyRejectionFacts,
     EngineFacts,
     EngineSpecFacts,
@@ -137,9 +138,9 @@ class MetricsSpec:
     """How the engine's metrics are read."""
 
     path: str = text("Path of the Prometheus metrics on the engine's port.", "/metrics", pattern="^/", max_length=256)
-    kv_usage: str = text(
-        "Name of the gauge with the used share (0 to 1) of the KV cache.",
-        "vllm:kv_cache_usage_perc",
+    kv_usage: str | None = text(
+        "Name of the gauge with the used share (0 to 1) of the KV cache; by default the one of engine.type.",
+        None,
         pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$",
         max_length=256,
     )
@@ -274,6 +275,13 @@ class PoolSpec:
             message="roles[].template is required unless engine.type is simulated or the role's maxReplicas is 0",
         ),
         Rule(
+            cel="self.engine.type != 'sglang' || self.roles.all(role, role.name == 'both')",
+            holds=lambda spec: spec.engine.type != "sglang" or all(role.name is Role.BOTH for role in spec.roles),
+            field="roles",
+            message="engine.type sglang takes only the role both, because its handover from prefill to decode is not supported; "
+            "leave roles prefill and decode out, or use engine.type vllm",
+        ),
+        Rule(
             cel="self.earlyRejection.mode != 'AfterPrefill' || self.roles.exists(role, role.name == 'prefill')",
             holds=lambda spec: spec.early_rejection.mode != AFTER_PREFILL or len(spec.roles) == 2,
             field="earlyRejection",
@@ -364,7 +372,7 @@ class PoolSpec:
                 block_tokens=self.routing.block_tokens,
                 block_bytes=self.routing.block_tokens * self.engine.bytes_per_token,
                 metrics_path=self.engine.metrics.path,
-                kv_usage_metric=self.engine.metrics.kv_usage,
+                kv_usage_metric=self.engine.metrics.kv_usage or KV_USAGE_METRICS[self.engine.type],
             ),
             routing=_part(RoutingFacts, self.routing),
             session=self.routing.session,

@@ -11,8 +11,10 @@ CRD, in every table and in the pool's history of changes.
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
@@ -73,6 +75,12 @@ class InstanceEntry:
         return self.state in ACCEPTING
 
 
+KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
+    {"simulated": "vllm:kv_cache_usage_perc", "vllm": "vllm:kv_cache_usage_perc", "sglang": "sglang:token_usage"}
+)
+"""Every `engine.type`, and its gauge with the used share (0-1) of the KV cache."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFigures:
     """The fields of `spec.engine` that say how routers reckon with an engine, whatever it is."""
@@ -105,7 +113,7 @@ class EngineSpecFacts(EngineFigures):
     type: str = text(
         "Engine of the instances; cannot be changed later.",
         "simulated",
-        enum=("simulated", "vllm"),
+        enum=tuple(KV_USAGE_METRICS),
         rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
     )
     port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
@@ -157,7 +165,7 @@ class EngineFacts(EngineSpecFacts):
     """Bytes of text per routing block: `spec.routing.blockTokens` at the declared bytes per token."""
     metrics_path: str = "/metrics"
     """Path of the Prometheus metrics on the instance's address."""
-    kv_usage_metric: str = "vllm:kv_cache_usage_perc"
+    kv_usage_metric: str = KV_USAGE_METRICS["vllm"]
     """Gauge with the used share (0-1) of the KV cache."""
     modelled: ModelledFacts = ModelledFacts()
     """The defaults, unknown, in a real pool."""

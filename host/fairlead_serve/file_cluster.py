@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import Conflict, NotFound
@@ -50,6 +51,8 @@ class FileCluster:
     def _write(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         memory, file = self._known(target)
         after = read_pool_file(merged(file.document, {name: value for name, value in change.items() if name in WRITABLE}), self._policies)
+        if after.pool.engine.type not in {None, memory.engine_type}:
+            raise InvalidInput("engine.type", after.pool.engine.type, f"keep {memory.engine_type}; a pool's engine cannot be changed")
         if dry_run:
             return self._pool(memory, after, self._files.read_marks(), "")
         content = self._files.write_pool(after.document)
@@ -86,11 +89,11 @@ class FileCluster:
         return memory, file
 
     def _pool(self, memory: Memory, file: PoolFile, marks: Marks, content: str) -> ClusterObject:
-        spec = file.spec(memory.model)
+        spec = file.spec(memory.model, memory.engine_type)
         return ClusterObject(
             uid=memory.uid,
             resource_version=digest(content),
-            generation=int(file.spec_digest(memory.model)[:12], 16),
+            generation=int(file.spec_digest(memory.model, memory.engine_type)[:12], 16),
             spec=spec,
             labels={},
             annotations=annotations_of(self._files, marks),

@@ -30,6 +30,7 @@ FILE = "file"
 """The path under which the schema reads the file; it is taken off again in every error."""
 NOT_OF_FILES = ("scaling", "ratio", "rollout")
 """Sections of an InferencePool's spec that are about making instances."""
+REAL_ENGINES = ("vllm", "sglang")
 
 
 def base_url(url: str) -> str:
@@ -78,6 +79,7 @@ class EngineEntry:
 class ServedEngineSpec(EngineFigures):
     """The figures about the engines that routing needs, and where their metrics are."""
 
+    type: str | None = text("What the engines are, all alike; by default what the first that answers says it is.", None, enum=REAL_ENGINES)
     metrics: MetricsSpec = nested(MetricsSpec, "Where the engines' own metrics are read.")
 
 
@@ -117,10 +119,10 @@ class PoolFile:
     document: Mapping[str, Any]
     pool: ServedPool
 
-    def spec(self, model: str) -> dict[str, Any]:
+    def spec(self, model: str, engine_type: str) -> dict[str, Any]:
         """The InferencePool's spec that says the same, with all defaults: a pool for which no instance is made."""
         sections = {name: value for name, value in self.document.items() if name in {"routing", "slo", "earlyRejection", "drain"}}
-        engine = {"type": "vllm", **(self.document.get("engine") or {})}
+        engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {
             "model": self.pool.model or model,
             "replicas": 0,
@@ -132,9 +134,9 @@ class PoolFile:
         del found["engine"]["port"]
         return {name: value for name, value in found.items() if name not in NOT_OF_FILES}
 
-    def spec_digest(self, model: str) -> str:
+    def spec_digest(self, model: str, engine_type: str) -> str:
         """Changes with the spec, and with nothing else."""
-        return digest(yaml.safe_dump(self.spec(model)))
+        return digest(yaml.safe_dump(self.spec(model, engine_type)))
 
 
 def parse_pool_file(content: str, policies: PolicyCatalogue) -> PoolFile:

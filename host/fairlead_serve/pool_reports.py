@@ -47,7 +47,7 @@ def pool_state(
         uid=memory.uid,
         generation=memory.generation,
         resource_version=str(memory.version),
-        spec=file.spec(memory.model),
+        spec=file.spec(memory.model, memory.engine_type),
         annotations=annotations_of(files, marks),
         changed_by=FIELD_MANAGER if marks.written == content_digest else FILE_MANAGER,
         problem=problem,

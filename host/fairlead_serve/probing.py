@@ -1,7 +1,7 @@
 """Asks engines how they are: whether they answer and serve the model, and once what they say of themselves.
 
-The paths are vLLM's; simulated engines have the same. An engine without `/health` (404) is taken for healthy when it
-lists its models.
+The paths are vLLM's; simulated engines have the same. An SGLang server is known by its list of models, and asked at its
+own. An engine without `/health` (404) is taken for healthy when it lists its models.
 """
 
 import asyncio
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import httpx
 import msgspec
 
-from fairlead_router.engine_pages import PageUnreadable, read_models, read_page
-from fairlead_router.kv_events.sources import SOURCES_PATH, EventSource, SourcesUnreadable, read_sources
+from fairlead.tables import KV_USAGE_METRICS
+from fairlead_router.engine_pages import PageUnreadable, ToldModels, read_models, read_page
+from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 from fairlead_serve.engine_states import UNASKED, Health
 
 PROBE_SECONDS = 1.0
@@ -31,6 +32,7 @@ class EngineFindings:
 
     url: str
     models: tuple[str, ...] = ()
+    engine_type: str = "vllm"
     version: str | None = None
     kv_cache_tokens: int | None = None
     sources: tuple[EventSource, ...] = ()
@@ -62,30 +64,33 @@ class Prober:
             return Health(ready=True)
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
-    async def models(self, url: str) -> tuple[str, ...] | None:
-        """The models it lists; None when it lists none, () when it tells them only to who has its key."""
+    async def models(self, url: str) -> ToldModels | None:
+        """The models it lists; None when it lists none, without names when it tells them only to who has its key."""
         try:
             answer = await self._http.get(f"{url}/v1/models")
             if answer.status_code in {401, 403}:
-                return ()
+                return ToldModels(names=())
             return read_models(answer.content) if answer.is_success else None
         except (httpx.HTTPError, PageUnreadable):
             return None
 
-    async def findings(self, url: str, kv_usage_metric: str = "vllm:kv_cache_usage_perc") -> EngineFindings:
+    async def findings(self, url: str) -> EngineFindings:
         """All that the engine says of itself."""
         health = await self.health(url)
         if not health.ready:
             return EngineFindings(url=url, problem=health.words)
-        models, version, page, sources = await asyncio.gather(
-            self.models(url), self._page(f"{url}/version"), self._page(f"{url}/metrics"), self._page(f"{url}{SOURCES_PATH}")
+        models = await self.models(url)
+        kind = "vllm" if models is None else models.engine_type
+        version, page, sources = await asyncio.gather(
+            self._page(f"{url}{_VERSION_PATHS[kind]}"), self._page(f"{url}/metrics"), self._page(f"{url}{sources_path(kind)}")
         )
         return EngineFindings(
             url=url,
-            models=models or (),
+            models=() if models is None else models.names,
+            engine_type=kind,
             version=_version(version),
-            kv_cache_tokens=None if page is None else read_page(page, kv_usage_metric).kv_cache_tokens,
-            sources=_sources(sources, url),
+            kv_cache_tokens=None if page is None else read_page(page, kind, KV_USAGE_METRICS[kind]).kv_cache_tokens,
+            sources=_sources(sources, kind, url),
             problem=None if models is not None else "it answers, but lists no models at /v1/models",
         )
 
@@ -103,7 +108,7 @@ class _Asked:
 
     health: Health = UNASKED
     failures: int = 0
-    models: tuple[str, ...] | None = None
+    models: ToldModels | None = None
     models_at: float = float("-inf")
 
 
@@ -134,14 +139,15 @@ class HealthWatch:
         asked = self._asked.get(address)
         if asked is None:
             return UNASKED
-        if asked.health.ready and model and asked.models and model not in asked.models:
-            return Health(ready=False, reason="ModelNotServed", words=f"it serves {', '.join(asked.models)}, not {model}")
+        names = () if asked.models is None else asked.models.names
+        if asked.health.ready and model and names and model not in names:
+            return Health(ready=False, reason="ModelNotServed", words=f"it serves {', '.join(names)}, not {model}")
         return asked.health
 
     @property
-    def models(self) -> Mapping[str, tuple[str, ...]]:
+    def models(self) -> Mapping[str, ToldModels]:
         """The models of each address that told them."""
-        return {address: asked.models for address, asked in self._asked.items() if asked.models}
+        return {address: asked.models for address, asked in self._asked.items() if asked.models is not None and asked.models.names}
 
     async def close(self) -> None:
         tasks = tuple(self._tasks.values())
@@ -169,6 +175,7 @@ class HealthWatch:
             await asyncio.sleep(max(0.0, began + PROBE_SECONDS - now()))
 
 
+_VERSION_PATHS = {"vllm": "/version", "sglang": "/server_info"}
 _WITHOUT_MODELS = Health(ready=False, reason="ModelsNotListed", words="it lists no models at /v1/models")
 
 
@@ -188,8 +195,8 @@ def _version(answer: bytes | None) -> str | None:
         return None
 
 
-def _sources(answer: bytes | None, url: str) -> tuple[EventSource, ...]:
+def _sources(answer: bytes | None, engine_type: str, url: str) -> tuple[EventSource, ...]:
     try:
-        return () if answer is None else read_sources(answer, url.removeprefix("http://"))
+        return () if answer is None else read_sources(answer, engine_type, url.removeprefix("http://"))
     except SourcesUnreadable:
         return ()

@@ -21,6 +21,7 @@ from fairlead_client.outcomes import Later
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.settings import Pace
+from fairlead_router.engine_pages import ToldModels
 from fairlead_serve.engine_states import Health, WantedEngine, next_round, warm_shares
 from fairlead_serve.pool_files import NAMESPACE, PoolFile, digest, parse_pool_file
 from fairlead_serve.pool_reports import conditions, pool_state, wanted_engines
@@ -45,7 +46,7 @@ class KnowsHealth(Protocol):
         """The health of an engine that must serve this model."""
 
     @property
-    def models(self) -> Mapping[str, tuple[str, ...]]:
+    def models(self) -> Mapping[str, ToldModels]:
         """The models of each address that told them."""
 
 
@@ -122,13 +123,17 @@ class PoolSource:
             raise InvalidInput("name", file.pool.name, f"keep {self._memory.name}, or {again}")
         if file.pool.model not in {None, self._memory.model}:
             raise InvalidInput("model", file.pool.model, f"keep {self._memory.model}, or {again}")
+        if file.pool.engine.type not in {None, self._memory.engine_type}:
+            raise InvalidInput("engine.type", file.pool.engine.type, f"keep {self._memory.engine_type}, or {again}")
 
     async def _identity(self, wanted: Sequence[WantedEngine]) -> Memory | None:
         """The memory of this very pool: that of the last run, or a new one once its model is known; else None."""
         pool, memory = self._file.pool, self._memory
         if self._exchange is not None:
             return memory
-        if memory is not None and (memory.name != pool.name or pool.model not in {None, memory.model}):
+        if memory is not None and (
+            memory.name != pool.name or pool.model not in {None, memory.model} or pool.engine.type not in {None, memory.engine_type}
+        ):
             if memory.name != pool.name:
                 gone = await self._control_plane.delete_pool(PoolKey(namespace=NAMESPACE, name=memory.name))
                 if isinstance(gone, Later):
@@ -136,20 +141,22 @@ class PoolSource:
                     return None
             memory = None
         if memory is None:
-            model = pool.model or self._model_told(wanted)
+            told = self._first_told(wanted)
+            model = pool.model or (told.names[0] if told is not None else None)
             if model is None:
                 self.waiting_words = "no engine answers yet, and the file names no model"
                 return None
-            memory = Memory(name=pool.name, uid=uuid.uuid4().hex, model=model)
+            engine_type = pool.engine.type or (told.engine_type if told is not None else "vllm")
+            memory = Memory(name=pool.name, uid=uuid.uuid4().hex, model=model, engine_type=engine_type)
         self.waiting_words = ""
         self._memory = memory
         self._exchange = StateExchange(pool.key, self._control_plane, Pace(busy=1.0, settled=SETTLED_SECONDS), self._now)
         return memory
 
-    def _model_told(self, wanted: Sequence[WantedEngine]) -> str | None:
-        """The first model of the first engine of the file that names one."""
+    def _first_told(self, wanted: Sequence[WantedEngine]) -> ToldModels | None:
+        """What the first engine of the file tells that names a model."""
         told = self._health.models
-        return next((told[one.address][0] for one in wanted if told.get(one.address)), None)
+        return next((told[one.address] for one in wanted if one.address in told), None)
 
     def _advanced(self, memory: Memory, wanted: Sequence[WantedEngine], now: float) -> Memory:
         warming = self._file.pool.routing.warming
@@ -166,7 +173,7 @@ class PoolSource:
         self._events += found.events
         for event in found.events:
             logger.info("pool event", extra={"reason": event.reason, "instance": event.instance, "text": event.message})
-        spec = self._file.spec_digest(memory.model)
+        spec = self._file.spec_digest(memory.model, memory.engine_type)
         generation = memory.generation + (spec != memory.spec_digest)
         return replace(memory, engines=found.engines, spec_digest=spec, generation=generation)
 

@@ -174,11 +174,16 @@ async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
 
 
 def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[EngineFindings]) -> None:
-    """Begin a new pool when the engines serve another model than in the last run and the file names none.
+    """Begin a new pool when the engines serve another model than in the last run, or are of another kind, and the file
+    names none.
 
-    A pool's model never changes. While no engine tells one, the last run's stays.
+    A pool's model and engine never change. While no engine tells them, the last run's stay.
     """
     memory = files.read_memory()
     told = {model for one in findings for model in one.models}
-    if memory is not None and file.pool.model is None and told and memory.model not in told:
+    if memory is None or not told:
+        return
+    types = {one.engine_type for one in findings if one.models}
+    other_model = file.pool.model is None and memory.model not in told
+    if other_model or (file.pool.engine.type is None and memory.engine_type not in types):
         files.forget_memory()

@@ -39,7 +39,8 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What the source must know after a restart: its pool's identity and model, and how far each engine had come.
+    """What the source must know after a restart: its pool's identity, model and kind of engine, and how far each engine
+    had come.
 
     `spec_digest` belongs to `generation`; `version` grows with every state that is told.
     """
@@ -47,6 +48,7 @@ class Memory:
     name: str
     uid: str
     model: str
+    engine_type: str = "vllm"
     generation: int = 0
     spec_digest: str = ""
     version: int = 0

@@ -32,6 +32,10 @@ class ServeReport:
     notices: tuple[str, ...] = ()
 
 
+_NAMES = {"vllm": "", "sglang": "SGLang, "}
+"""Simulated engines tell what vLLM tells, so only another engine is named."""
+
+
 def render(report: ServeReport, *, width: int, coloured: bool) -> str:
     """The summary as text; lines that people copy stand outside the frame."""
     target = io.StringIO()
@@ -70,7 +74,7 @@ def engine_line(found: EngineFindings, model: str | None) -> str:
         return f"{found.url}  serves {', '.join(found.models)}, not {model}; it stays out of the pool"
     words = [", ".join(found.models) or "tells its models only to who has its key"]
     if found.version is not None:
-        words.append(f"version {found.version}")
+        words.append(f"{_NAMES[found.engine_type]}version {found.version}")
     words.append(f"KV cache of {found.kv_cache_tokens:,} tokens" if found.kv_cache_tokens else "size of its KV cache not told")
     words.append(f"KV events at {_endpoints(found)}" if found.sources else "no KV events: its cache is estimated from what is sent")
     return f"{found.url}  {' · '.join(words)}"

@@ -60,6 +60,11 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
 ENGINE = "engine"
 
+_PROBE_SECONDS: Mapping[str, tuple[int, int]] = MappingProxyType({"simulated": (1, 2), "vllm": (1, 2), "sglang": (2, 10)})
+"""Pause between readiness probes, and their time limit, by `engine.type`. SGLang's `/health` takes a second or more: it
+waits for a token.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolIdentity:
@@ -249,9 +254,15 @@ def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
     for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
         if not any(item.get("name") == name for item in environment):
             environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    period, timeout = _PROBE_SECONDS[spec.engine.type]
     container.setdefault(
         "readinessProbe",
-        {"httpGet": {"path": "/health", "port": spec.engine.port}, "periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 3},
+        {
+            "httpGet": {"path": "/health", "port": spec.engine.port},
+            "periodSeconds": period,
+            "timeoutSeconds": timeout,
+            "failureThreshold": 3,
+        },
     )
     return template
 

@@ -69,7 +69,7 @@ class EngineScraper:
         except UpstreamFailure:
             self._metrics.scrape_errors += 1
             return None
-        return read_page(page, engine.kv_usage_metric)
+        return read_page(page, engine.type, engine.kv_usage_metric)
 
     def _judge(self, pool: Pool, instance: str, page: EnginePage) -> None:
         name = pool.table.engine.kv_usage_metric
@@ -91,7 +91,7 @@ class EngineScraper:
             return
         self._models_due[key] = now + MODELS_SECONDS
         try:
-            models = read_models(await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS))
+            models = read_models(await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS)).names
         except (UpstreamFailure, PageUnreadable):
             return
         found, model = pool.troubles[instance], pool.table.model

@@ -1,20 +1,60 @@
-"""What an engine says of itself: its metrics page, in the names of vLLM's versions, and its list of models.
+"""What an engine says of itself: its metrics page, in the names of its kind and version, and its list of models.
 
 vLLM renamed the gauge of its KV cache with version 0.10; the first name that is present counts. An engine with several
 data-parallel ranks has a line for each: requests and cache sizes are summed, and of the used shares the largest counts.
+SGLang may repeat a rank's figures, for each of its parallel processes and for each priority; the largest is the rank's.
 """
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 
-KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-RUNNING, WAITING, CACHE_CONFIG = "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:cache_config_info"
+from fairlead.tables import KV_USAGE_METRICS
 
 _CACHE_LABEL = re.compile(rb'(?:^|,)(block_size|num_gpu_blocks|kv_cache_size_tokens)="([0-9]{1,15})"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricNames:
+    """What one kind of engine calls its figures."""
+
+    kv_usage: tuple[str, ...]
+    """Newest first."""
+    running: str
+    waiting: str
+    rank: bytes
+    """Label of the data-parallel rank."""
+    cache_tokens: str = ""
+    """Gauge of the tokens that fit into a rank's KV cache."""
+    cache_config: str = ""
+    """Gauge whose labels tell it instead."""
+
+
+_VLLM = MetricNames(
+    kv_usage=(KV_USAGE_METRICS["vllm"], "vllm:gpu_cache_usage_perc"),
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    rank=b"engine",
+    cache_config="vllm:cache_config_info",
+)
+METRIC_NAMES: Mapping[str, MetricNames] = MappingProxyType(
+    {
+        "simulated": _VLLM,
+        "vllm": _VLLM,
+        "sglang": MetricNames(
+            kv_usage=(KV_USAGE_METRICS["sglang"],),
+            running="sglang:num_running_reqs",
+            waiting="sglang:num_queue_reqs",
+            rank=b"dp_rank",
+            cache_tokens="sglang:max_total_num_tokens",
+        ),
+    }
+)
+"""By `engine.type`."""
 
 
 class PageUnreadable(Exception):
@@ -32,23 +72,40 @@ class EnginePage:
     kv_cache_tokens: int | None = None
 
 
-def read_page(page: bytes, kv_usage_metric: str) -> EnginePage:
-    """Read a metrics page. The declared name of the KV cache's gauge has older names if it is vLLM's own."""
-    names = KV_USAGE if kv_usage_metric in KV_USAGE else (kv_usage_metric,)
-    usage = next((value for name in names if (value := _largest(page, name)) is not None), None)
-    return EnginePage(kv_usage=usage, running=_sum(page, RUNNING), waiting=_sum(page, WAITING), kv_cache_tokens=_cache_tokens(page))
+def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
+    """Read a metrics page. The declared name of the KV cache's gauge has older names if it is the engine's own."""
+    names = METRIC_NAMES[engine_type]
+    gauges = names.kv_usage if kv_usage_metric in names.kv_usage else (kv_usage_metric,)
+    return EnginePage(
+        kv_usage=next((value for name in gauges if (value := _largest(page, name)) is not None), None),
+        running=_sum(page, names.running, names.rank),
+        waiting=_sum(page, names.waiting, names.rank),
+        kv_cache_tokens=(_sum(page, names.cache_tokens, names.rank) if names.cache_tokens else _configured(page, names.cache_config))
+        or None,
+    )
 
 
-def read_models(answer: bytes) -> tuple[str, ...]:
-    """The models that `GET /v1/models` names. Raises PageUnreadable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldModels:
+    """The models that an engine serves, and the `engine.type` it is by its own word."""
+
+    names: tuple[str, ...]
+    engine_type: str = "vllm"
+
+
+def read_models(answer: bytes) -> ToldModels:
+    """What `GET /v1/models` tells. Raises PageUnreadable."""
     try:
-        return tuple(model.id for model in _MODELS.decode(answer).data)
+        models = _MODELS.decode(answer).data
     except msgspec.MsgspecError as error:
         raise PageUnreadable(str(error)) from None
+    is_sglang = any(model.owned_by == "sglang" for model in models)
+    return ToldModels(names=tuple(model.id for model in models), engine_type="sglang" if is_sglang else "vllm")
 
 
 class _Model(msgspec.Struct):
     id: str
+    owned_by: object = None
 
 
 class _Models(msgspec.Struct):
@@ -82,15 +139,22 @@ def _largest(page: bytes, name: str) -> float | None:
     return max((value for _, value in _samples(page, name)), default=None)
 
 
-def _sum(page: bytes, name: str) -> int | None:
-    values = [value for _, value in _samples(page, name) if 0 <= value < 1e12]
-    return round(sum(values)) if values else None
+def _sum(page: bytes, name: str, rank: bytes) -> int | None:
+    """The sum over the ranks, each by its largest value."""
+    label = re.compile(rb"(?:^|,)" + rank + rb'="([^"]*)"')
+    ranks: dict[bytes, float] = {}
+    for labels, value in _samples(page, name):
+        if 0 <= value < 1e12:
+            found = label.search(labels)
+            of = found[1] if found else b""
+            ranks[of] = max(value, ranks.get(of, 0.0))
+    return round(sum(ranks.values())) if ranks else None
 
 
-def _cache_tokens(page: bytes) -> int | None:
-    """Tokens that the KV caches of all ranks hold."""
+def _configured(page: bytes, name: str) -> int:
+    """Tokens that the KV caches of all ranks hold, by the labels of this gauge."""
     total = 0
-    for labels, _ in _samples(page, CACHE_CONFIG):
+    for labels, _ in _samples(page, name):
         told = {name: int(value) for name, value in _CACHE_LABEL.findall(labels)}
         total += told.get(b"kv_cache_size_tokens") or told.get(b"block_size", 0) * told.get(b"num_gpu_blocks", 0)
-    return total or None
+    return total

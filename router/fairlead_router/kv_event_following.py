@@ -18,7 +18,7 @@ from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
-from fairlead_router.kv_events.sources import SOURCES_PATH, EventSource, SourcesUnreadable, read_sources
+from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -105,10 +105,11 @@ class KvEventFollower:
             self._followed[key] = _Followed(pool=pool, instance=entry.id, address=entry.address)
 
     async def _ask(self, followed: _Followed) -> None:
+        engine_type = followed.pool.table.engine.type
         async with self._slots:
             try:
-                answer = await self._upstream.fetch(followed.address, SOURCES_PATH, seconds=TIMEOUT_SECONDS)
-                sources = read_sources(answer, followed.address)
+                answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS)
+                sources = read_sources(answer, engine_type, followed.address)
             except UpstreamFailure as failure:
                 if failure.kind != "status":
                     return  # asked again at the next look

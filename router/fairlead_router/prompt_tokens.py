@@ -18,7 +18,7 @@ import msgspec
 
 from fairlead.kv_events.block_keys import block_keys
 from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, KnownBeginning, KnownPrompts, PromptText
-from fairlead_router.kv_events.prompt_texts import prompt_text, question, token_ids
+from fairlead_router.kv_events.prompt_texts import detokenizing, prompt_text, question, token_ids
 from fairlead_router.pool import Pool
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
@@ -48,7 +48,12 @@ class _Answer(msgspec.Struct):
     token_strs: list[str] | None = None
 
 
+class _Texts(msgspec.Struct):
+    text: list[str]
+
+
 _ANSWER = msgspec.json.Decoder(_Answer)
+_TEXTS = msgspec.json.Decoder(_Texts)
 
 
 class _Asking:
@@ -119,12 +124,24 @@ class PromptTokens:
         try:
             answer = await self._upstream.fetch(address, "/tokenize", seconds=TIMEOUT_SECONDS, limit=MOST_ANSWER_BYTES, body=body)
             told = _ANSWER.decode(answer)
+            strings = told.token_strs
+            if strings is None and pool.table.engine.type == "sglang":
+                strings = await self._texts(pool, address, told.tokens)
             await asyncio.sleep(0)
-            outcome = "learnt" if known.learn(prompt, told.tokens, told.token_strs or ()) else "unaligned"
+            outcome = "learnt" if known.learn(prompt, told.tokens, strings or ()) else "unaligned"
         except (UpstreamFailure, msgspec.MsgspecError, OverflowError) as failure:
             logger.debug("prompt not tokenized", extra={"pool": str(pool.key), "address": address, "error": str(failure)})
         finally:
             pool.counters.tokenizing[outcome] += 1
+
+    async def _texts(self, pool: Pool, address: str, tokens: list[int]) -> list[str]:
+        """The text of each token, from an engine whose `/tokenize` tells ids alone; none if it does not tell."""
+        body = detokenizing(tokens, pool.table.model)
+        try:
+            answer = await self._upstream.fetch(address, "/detokenize", seconds=TIMEOUT_SECONDS, limit=MOST_ANSWER_BYTES, body=body)
+            return _TEXTS.decode(answer).text
+        except (UpstreamFailure, msgspec.MsgspecError):
+            return []
 
 
 def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int) -> RoutedPrompt:

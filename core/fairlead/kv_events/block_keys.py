@@ -41,6 +41,8 @@ def stored_keys(event: BlockStored, parent_key: int | None) -> list[int]:
     name, extra_keys = event.lora_name, event.extra_keys
     if parent_key is None:
         parent_key = _root_key(name if name is not None or event.lora_id is None else f"lora id {event.lora_id}")
+        if event.cache_salt is not None:
+            parent_key = _seeded(parent_key, (event.cache_salt,))
     if extra_keys is None or not any(extra_keys):
         return [xxh3_64_intdigest(data, parent_key)] if blocks == 1 else _chained(data, size, parent_key)
     keys: list[int] = []

@@ -57,6 +57,10 @@ class BlockStored(Protocol):
         """Per block what its hash depends on besides tokens: adapter, salt, images. None: no block has any."""
 
     @property
+    def cache_salt(self) -> str | None:
+        """The salt that all blocks of the sequence depend on, where an engine tells it apart from `extra_keys`."""
+
+    @property
     def group_idx(self) -> int | None:
         """Models with several kinds of attention cache a block once per group of layers."""
 

@@ -70,6 +70,11 @@ def question(path: str, document: Mapping[str, Any], model: str) -> bytes:
     return orjson.dumps({"model": model, form: document[form], "return_token_strs": True, **asked})
 
 
+def detokenizing(tokens: Sequence[int], model: str) -> bytes:
+    """The body of `POST /detokenize` that asks SGLang for the text of each token."""
+    return orjson.dumps({"model": model, "tokens": [[token] for token in tokens], "skip_special_tokens": False})
+
+
 def _root(path: str, document: Mapping[str, Any], salt: str | None) -> bytes:
     return orjson.dumps([path, salt, {field: document[field] for field in _ASKED if document.get(field) is not None}])
 

@@ -1,6 +1,7 @@
-"""Where an engine publishes KV events, from its answer to `GET /kv_event_sources`.
+"""Where an engine publishes KV events, by its own word.
 
-vLLM's versions word it in three ways: an object by data-parallel rank, a list of ranks, and that list under `sources`.
+vLLM's versions answer `GET /kv_event_sources` in three ways: an object by data-parallel rank, a list of ranks, and that
+list under `sources`. SGLang tells the ports of rank 0 under `kv_events` of `GET /server_info`; a rank adds its number.
 """
 
 import re
@@ -8,7 +9,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-SOURCES_PATH = "/kv_event_sources"
+_VLLM_PATH = "/kv_event_sources"
+_SGLANG_PATH = "/server_info"
+_SOURCES_PATHS = {"simulated": _VLLM_PATH, "vllm": _VLLM_PATH, "sglang": _SGLANG_PATH}
+_MOST_RANKS = 1024
 
 _ENDPOINT = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]{1,5})")
 _EVERY_ADDRESS = frozenset({"*", "0.0.0.0", "[::]", "::"})  # noqa: S104  # what an engine bound, not what we bind
@@ -44,13 +48,36 @@ _ANSWER: msgspec.json.Decoder[dict[str, _Told] | list[_Told]] = msgspec.json.Dec
 _ENVELOPED = msgspec.json.Decoder(_Enveloped)
 
 
-def read_sources(answer: bytes, address: str) -> tuple[EventSource, ...]:
+class _Publisher(msgspec.Struct):
+    """`kv_events` of SGLang's `/server_info`."""
+
+    publisher: str
+    endpoint_host: str
+    endpoint_port_base: int
+    dp_size: int = 1
+    topic: str = ""
+    replay_endpoint_port_base: int | None = None
+
+
+class _ServerInfo(msgspec.Struct):
+    kv_events: _Publisher | None = None
+
+
+_SERVER_INFO = msgspec.json.Decoder(_ServerInfo)
+
+
+def sources_path(engine_type: str) -> str:
+    """Path where an engine of this `engine.type` tells its sources."""
+    return _SOURCES_PATHS[engine_type]
+
+
+def read_sources(answer: bytes, engine_type: str, address: str) -> tuple[EventSource, ...]:
     """The sources of the engine at `address` (host:port), by rank; none if it publishes nothing.
 
     An endpoint bound to every address is one at the engine's own. Raises SourcesUnreadable.
     """
     host = address.rpartition(":")[0]
-    told = _told(answer)
+    told = _of_server_info(answer) if sources_path(engine_type) == _SGLANG_PATH else _told(answer)
     found = [
         EventSource(
             rank=rank,
@@ -64,11 +91,32 @@ def read_sources(answer: bytes, address: str) -> tuple[EventSource, ...]:
     return tuple(sorted(found, key=lambda source: source.rank))
 
 
+def _of_server_info(answer: bytes) -> dict[int, _Told]:
+    try:
+        told = _SERVER_INFO.decode(answer).kv_events
+    except msgspec.MsgspecError as error:
+        raise SourcesUnreadable(f"{_SGLANG_PATH} answered what names no sources: {error}") from None
+    if told is None:
+        return {}
+    if not 0 < told.dp_size <= _MOST_RANKS:
+        raise SourcesUnreadable(f"{_SGLANG_PATH} tells of {told.dp_size} data-parallel ranks, which is no number from 1 to {_MOST_RANKS}")
+    replay = told.replay_endpoint_port_base
+    return {
+        rank: _Told(
+            endpoint=f"tcp://{told.endpoint_host}:{told.endpoint_port_base + rank}",
+            replay_endpoint=None if replay is None else f"tcp://*:{replay + rank}",
+            topic=told.topic,
+            publisher=told.publisher,
+        )
+        for rank in range(told.dp_size)
+    }
+
+
 def _told(answer: bytes) -> dict[int, _Told]:
     try:
         return {place if one.data_parallel_rank is None else one.data_parallel_rank: one for place, one in enumerate(_listed(answer))}
     except msgspec.MsgspecError as error:
-        raise SourcesUnreadable(f"{SOURCES_PATH} answered what names no sources: {error}") from None
+        raise SourcesUnreadable(f"{_VLLM_PATH} answered what names no sources: {error}") from None
 
 
 def _listed(answer: bytes) -> list[_Told]:
@@ -79,7 +127,7 @@ def _listed(answer: bytes) -> list[_Told]:
     if isinstance(told, list):
         return told
     if not all(key.isdecimal() for key in told):
-        raise SourcesUnreadable(f"{SOURCES_PATH} answered an object whose keys are no ranks")
+        raise SourcesUnreadable(f"{_VLLM_PATH} answered an object whose keys are no ranks")
     for key, one in told.items():
         one.data_parallel_rank = int(key)
     return list(told.values())

@@ -1,10 +1,11 @@
-"""Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on.
+"""Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
 
 A batch is an array `[stamp, events, rank]`; the newest sources make it a map. An event is a map with its name under
 `type`, of older engines an array that begins with the name, where defaults at the end are left out. What an engine
 adds later (fields, events) is passed over.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -31,6 +32,11 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
 
+    @property
+    def cache_salt(self) -> str | None:
+        """Only maps tell it."""
+        return None
+
 
 class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=False):
     """`fairlead.kv_events.events.BlockRemoved` on the wire."""
@@ -47,6 +53,10 @@ class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type",
     kind: ClassVar[Literal[EventKind.CLEARED]] = EventKind.CLEARED
 
 
+class _StoredMap(BlockStored, tag="BlockStored", tag_field="type", gc=False):
+    cache_salt: str | None = None
+
+
 class _StoredArray(BlockStored, tag="BlockStored", tag_field="type", array_like=True, gc=False): ...
 
 
@@ -57,6 +67,7 @@ class _ClearedArray(AllBlocksCleared, tag="AllBlocksCleared", tag_field="type", 
 
 
 WireEvent = BlockStored | BlockRemoved | AllBlocksCleared
+_MapEvent = _StoredMap | BlockRemoved | AllBlocksCleared
 _ArrayEvent = _StoredArray | _RemovedArray | _ClearedArray
 
 
@@ -64,8 +75,12 @@ class WireBatch(msgspec.Struct, array_like=True, gc=False):
     """A batch: the engine's clock in s, what happened in order, and the data-parallel rank that says so."""
 
     ts: float
-    events: list[WireEvent]
+    events: Sequence[WireEvent]
     data_parallel_rank: int | None = None
+
+
+class _BatchOfMaps(WireBatch, array_like=True, gc=False):
+    events: Sequence[_MapEvent]
 
 
 class _BatchOfArrays(msgspec.Struct, array_like=True, gc=False):
@@ -90,11 +105,11 @@ class _NameOnly(msgspec.Struct):
     type: str
 
 
-_MAPS = msgspec.msgpack.Decoder(WireBatch)
+_MAPS = msgspec.msgpack.Decoder(_BatchOfMaps)
 _ARRAYS = msgspec.msgpack.Decoder(_BatchOfArrays)
 _ANYTHING = msgspec.msgpack.Decoder(_BatchOfAnything)
 _MAP_BATCH = msgspec.msgpack.Decoder(_MapBatch)
-_MAP_EVENT: msgspec.msgpack.Decoder[WireEvent] = msgspec.msgpack.Decoder(WireEvent)
+_MAP_EVENT: msgspec.msgpack.Decoder[WireEvent] = msgspec.msgpack.Decoder(_MapEvent)
 _ARRAY_EVENT: msgspec.msgpack.Decoder[WireEvent] = msgspec.msgpack.Decoder(_ArrayEvent)
 _EVENT_NAME = msgspec.msgpack.Decoder(_NameOnly)
 _EVENT_ITEMS = msgspec.msgpack.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)])

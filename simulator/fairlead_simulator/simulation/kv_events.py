@@ -48,6 +48,7 @@ class StoredBlocks:
     lora_name: str | None = None
     medium: str | None = None
     extra_keys: None = None
+    cache_salt: None = None
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
 

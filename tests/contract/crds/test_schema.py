@@ -31,6 +31,7 @@ REFUSALS = {
     "cel-error": "replicas must not be greater than roles[].maxReplicas",
     "replicas-of-two-roles": "replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
     "half-a-pair": "roles must be exactly both, or exactly prefill and decode",
+    "sglang-of-two-roles": "engine.type sglang takes only the role both",
     "missing-template": "roles[].template is required unless engine.type is simulated",
 }
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}

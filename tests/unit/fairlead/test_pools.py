@@ -67,6 +67,14 @@ def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
     assert spec.roles[0].template == TEMPLATE
 
 
+def test_a_pool_of_sglang_reads_sglangs_gauge_unless_another_is_named() -> None:
+    document: dict[str, Any] = {"model": "m", "engine": {"type": "sglang"}, "roles": [{"name": "both", "template": TEMPLATE}]}
+    assert parse_spec(document).facts().engine.kv_usage_metric == "sglang:token_usage"
+    document["engine"]["metrics"] = {"kvUsage": "my:usage"}
+    assert parse_spec(document).facts().engine.kv_usage_metric == "my:usage"
+    assert parse_spec({"model": "m"}).facts().engine.kv_usage_metric == "vllm:kv_cache_usage_perc"
+
+
 BALANCED = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mode": "Auto"}}
 """A schedule for a pool of prefill and decode."""
 WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejection": {"mode": "AfterPrefill"}}
@@ -115,7 +123,18 @@ WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejecti
         ),
         ({"model": "m", "roles": [{"name": "prefill"}, {"name": "decode", "replicas": 0}]}, "spec.roles[1].replicas", "from 1 to 4096"),
         ({"model": "m", "roles": [{"name": "prefill", "maxReplicas": 0}, {"name": "decode"}]}, "spec.roles[0].maxReplicas", "at least 1"),
-        ({"model": "m", "engine": {"type": "sglang"}}, "spec.engine.type", "one of simulated, vllm"),
+        ({"model": "m", "engine": {"type": "trtllm"}}, "spec.engine.type", "one of simulated, vllm, sglang"),
+        (
+            {"model": "m", "engine": {"type": "sglang"}, "roles": [{**role, "template": TEMPLATE} for role in PREFILL_DECODE]},
+            "spec.roles",
+            "engine.type sglang takes only the role both, because its handover from prefill to decode is not supported; "
+            "leave roles prefill and decode out, or use engine.type vllm",
+        ),
+        (
+            {"model": "m", "engine": {"type": "sglang"}},
+            "spec.roles",
+            "roles[].template is required unless engine.type is simulated or the role's maxReplicas is 0",
+        ),
         (
             {"model": "m", "engine": {"type": "vllm"}},
             "spec.roles",

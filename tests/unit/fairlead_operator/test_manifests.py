@@ -19,7 +19,7 @@ def simulated(**changes: Any) -> Any:
     return parse_spec({"model": "m", **changes})
 
 
-def with_template(**container: Any) -> Any:
+def with_template(engine: str = "vllm", **container: Any) -> Any:
     template = {
         "metadata": {"labels": {"team": "a", "fairlead.dev/pool": "forged"}, "annotations": {"note": "x"}},
         "spec": {
@@ -27,7 +27,7 @@ def with_template(**container: Any) -> Any:
             "containers": [{"name": "sidecar", "image": "s"}, {"name": "engine", "image": "vllm:1", **container}],
         },
     }
-    return parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "template": template}]})
+    return parse_spec({"model": "m", "engine": {"type": engine}, "roles": [{"name": "both", "template": template}]})
 
 
 def made(spec: Any) -> dict[str, Any]:
@@ -74,6 +74,13 @@ def test_a_simulated_engine_is_told_everything_by_arguments() -> None:
         "--startup-seconds": "2",
     }
     assert container["readinessProbe"]["httpGet"] == {"path": "/health", "port": 9000}
+
+
+@pytest.mark.parametrize(("engine", "period", "timeout"), [("vllm", 1, 2), ("sglang", 2, 10)])
+def test_a_readiness_probe_gives_sglang_time_to_make_a_token(engine: str, period: int, timeout: int) -> None:
+    probe = made(with_template(engine))["spec"]["containers"][1]["readinessProbe"]
+    assert probe["httpGet"] == {"path": "/health", "port": 8000}
+    assert (probe["periodSeconds"], probe["timeoutSeconds"]) == (period, timeout)
 
 
 def test_a_persons_template_is_kept_and_only_completed() -> None:

@@ -1,11 +1,14 @@
 """Asking engines what they say of themselves: metrics in the names of vLLM's versions, and models."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.tables import RoutingTable
 from fairlead_router.engine_metrics import EngineScraper
-from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
+from fairlead_router.engine_pages import EnginePage, PageUnreadable, ToldModels, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -37,6 +40,26 @@ mamba_block_size="None",num_cpu_blocks="None",num_gpu_blocks="300",num_gpu_block
 """
 """Lines of a real engine's page, with other figures."""
 
+USAGE_OF_SGLANG = "sglang:token_usage"
+SGLANG_0_5_23 = b"""\
+# HELP sglang:num_running_reqs The number of running requests.
+# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{engine_type="unified",model_name="tiny/qwen",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 3.0
+# HELP sglang:num_queue_reqs The number of requests in the waiting queue.
+# TYPE sglang:num_queue_reqs gauge
+sglang:num_queue_reqs{engine_type="unified",model_name="tiny/qwen",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 2.0
+# HELP sglang:token_usage The token usage.
+# TYPE sglang:token_usage gauge
+sglang:token_usage{engine_type="unified",model_name="tiny/qwen",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 0.25
+# HELP sglang:max_total_num_tokens Maximum total number of tokens in the KV cache pool.
+# TYPE sglang:max_total_num_tokens gauge
+sglang:max_total_num_tokens{engine_type="unified",model_name="tiny/qwen",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 9600.0
+# HELP sglang:max_total_num_tokens_swa Maximum total number of tokens in the SWA KV cache pool.
+# TYPE sglang:max_total_num_tokens_swa gauge
+sglang:max_total_num_tokens_swa{engine_type="unified",model_name="tiny/qwen",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 0.0
+"""
+"""Names, words and labels of SGLang's source, as its Prometheus client prints them; no running engine's page."""
+
 
 @pytest.mark.parametrize(
     ("page", "expected"),
@@ -56,33 +79,56 @@ mamba_block_size="None",num_cpu_blocks="None",num_gpu_blocks="300",num_gpu_block
     ],
 )
 def test_a_gauge_is_found_only_under_its_exact_name(page: bytes, expected: float | None) -> None:
-    assert read_page(page, NAME).kv_usage == expected
+    assert read_page(page, "vllm", NAME).kv_usage == expected
 
 
 def test_a_real_engines_page_is_understood() -> None:
-    assert read_page(VLLM_0_32, NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
+    assert read_page(VLLM_0_32, "vllm", NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
 
 
 def test_of_ranks_requests_and_cache_sizes_are_summed_and_the_fullest_cache_counts() -> None:
     ranks = VLLM_0_32 + VLLM_0_32.replace(b'engine="0"', b'engine="1"').replace(b" 0.25", b" 0.5")
-    assert read_page(ranks, NAME) == EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200)
+    assert read_page(ranks, "vllm", NAME) == EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200)
+
+
+def test_sglangs_page_is_understood() -> None:
+    assert read_page(SGLANG_0_5_23, "sglang", USAGE_OF_SGLANG) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
+    assert read_page(VLLM_0_32, "sglang", USAGE_OF_SGLANG) == EnginePage()
+
+
+def test_sglangs_ranks_are_summed_and_a_ranks_further_lines_are_not() -> None:
+    first, second = (SGLANG_0_5_23.replace(b"{", b'{dp_rank="%d",' % rank) for rank in (0, 1))
+    piped = first.replace(b'pp_rank="0"', b'pp_rank="1"')
+    of_one_priority = b'sglang:num_queue_reqs{dp_rank="1",priority="7"} 1.0\n'
+    page = first + piped + second.replace(b" 0.25", b" 0.5") + of_one_priority
+    assert read_page(page, "sglang", USAGE_OF_SGLANG) == EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200)
 
 
 def test_older_names_count_where_the_newer_are_absent() -> None:
     old = VLLM_0_32.replace(b"kv_cache_usage_perc", b"gpu_cache_usage_perc").replace(b'kv_cache_size_tokens="9600",', b"")
-    assert read_page(old, NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
-    assert read_page(old + VLLM_0_32.replace(b" 0.25", b" 0.75"), NAME).kv_usage == 0.75
+    assert read_page(old, "vllm", NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
+    assert read_page(old + VLLM_0_32.replace(b" 0.25", b" 0.75"), "vllm", NAME).kv_usage == 0.75
 
 
 def test_a_name_of_ones_own_has_no_others() -> None:
-    assert read_page(VLLM_0_32, "my:usage").kv_usage is None
-    assert read_page(b"my:usage 0.5\n" + VLLM_0_32, "my:usage").kv_usage == 0.5
+    assert read_page(VLLM_0_32, "vllm", "my:usage").kv_usage is None
+    assert read_page(b"my:usage 0.5\n" + VLLM_0_32, "vllm", "my:usage").kv_usage == 0.5
 
 
 def test_a_list_of_models_names_them_or_is_none() -> None:
-    assert read_models(b'{"object": "list", "data": [{"id": "a", "parent": null}, {"id": "b", "parent": "a"}]}') == ("a", "b")
+    assert read_models(b'{"object": "list", "data": [{"id": "a", "parent": null}, {"id": "b", "parent": "a"}]}') == ToldModels(
+        names=("a", "b")
+    )
     with pytest.raises(PageUnreadable):
         read_models(b'{"error": "no"}')
+
+
+@pytest.mark.parametrize(
+    ("owner", "engine_type"), [('"sglang"', "sglang"), ('"vllm"', "vllm"), ('"me"', "vllm"), ("null", "vllm"), ("7", "vllm")]
+)
+def test_a_list_of_models_tells_whether_the_engine_is_sglang(owner: str, engine_type: str) -> None:
+    told = read_models(b'{"object": "list", "data": [{"id": "a", "owned_by": %s}]}' % owner.encode())
+    assert told == ToldModels(names=("a",), engine_type=engine_type)
 
 
 class Engines(UpstreamPool):
@@ -108,12 +154,12 @@ class Engines(UpstreamPool):
 class Scraped:
     """A pool of one instance, and its scraper."""
 
-    def __init__(self, page: bytes, models: bytes | None = None) -> None:
+    def __init__(self, page: bytes, models: bytes | None = None, table: RoutingTable | None = None) -> None:
         self.now = 0.0
         self.engines = Engines(page, models)
         metrics = RouterMetrics()
         self.pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: self.now)
-        self.pools.apply(routing_table(["127.0.0.1:1"]))
+        self.pools.apply(table or routing_table(["127.0.0.1:1"]))
         self.scraper = EngineScraper(self.pools, self.engines, metrics, lambda: self.now)
 
     @property
@@ -146,6 +192,16 @@ async def test_a_usage_that_cannot_be_is_unknown_counted_and_told(told: bytes, k
     stage.engines.page = VLLM_0_32
     await stage.scraper.scrape()
     assert stage.found() == []
+
+
+async def test_a_pool_of_sglang_is_read_by_sglangs_names() -> None:
+    table = routing_table(["127.0.0.1:1"], engine_type="sglang")
+    stage = Scraped(SGLANG_0_5_23, table=replace(table, engine=replace(table.engine, kv_usage_metric=USAGE_OF_SGLANG)))
+    await stage.scraper.scrape()
+    assert (stage.pool.kv_usage, stage.kv_cache_tokens, stage.found()) == ({"i0": 0.25}, 9600, [])
+    stage.engines.page = VLLM_0_32
+    await stage.scraper.scrape()
+    assert stage.found() == [EngineTrouble.KV_USAGE_MISSING], "an engine of another kind is told"
 
 
 async def test_an_engine_that_serves_another_model_is_told_until_it_serves_the_pools() -> None:

@@ -61,6 +61,8 @@ async def test_a_value_that_the_file_could_not_have_is_refused(tmp_path: Path) -
     before = await cluster.read(TARGET)
     with pytest.raises(InvalidInput, match=r"slo\.ttft"):
         await cluster.patch(TARGET, {"slo": {"ttft": "soon"}}, before.resource_version, {}, dry_run=True)
+    with pytest.raises(InvalidInput, match=r"engine\.type.*keep vllm"):
+        await cluster.patch(TARGET, {"engine": {"type": "sglang"}}, before.resource_version, {}, dry_run=True)
 
 
 async def test_the_users_file_owns_its_pool(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_engines_are_named_by_their_address_unless_the_file_names_them() -> None
 
 def test_the_spec_is_that_of_an_inference_pool_for_which_nothing_is_made() -> None:
     content = f"{TWO}slo: {{ttft: 800ms}}\nrouting: {{policy: dualmap}}\nengine: {{passClientCredentials: true}}\n"
-    document = parse_pool_file(content, installed_policies()).spec("m")
+    document = parse_pool_file(content, installed_policies()).spec("m", "vllm")
     spec = parse_spec(document)
     assert (spec.replicas, spec.roles[0].max_replicas, spec.model) == (0, 0, "m")
     assert (spec.slo.ttft_seconds, spec.routing.policy, spec.engine.pass_client_credentials) == (0.8, "dualmap", True)

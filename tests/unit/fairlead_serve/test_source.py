@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import yaml
 
 from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState
@@ -12,6 +13,7 @@ from fairlead_api.services.plans.marks import FIELD_MANAGER
 from fairlead_api.services.plans.objects import Target
 from fairlead_client.outcomes import Cause, Later, Outcome, Taken
 from fairlead_process.policies import installed_policies
+from fairlead_router.engine_pages import ToldModels
 from fairlead_serve.engine_states import UNASKED, Health
 from fairlead_serve.file_cluster import FileCluster
 from fairlead_serve.source import PoolSource
@@ -61,7 +63,7 @@ class Engines:
     """The engines' health by address."""
 
     known: dict[str, Health] = field(default_factory=dict)
-    models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    models: Mapping[str, ToldModels] = field(default_factory=dict)
     watched: set[str] = field(default_factory=set)
 
     def watch(self, addresses: Iterable[str]) -> None:
@@ -101,7 +103,7 @@ class World:
 async def serving(root: Path, **document: object) -> World:
     world = World(root, **document)
     world.engines.known = {A: WELL, B: WELL}
-    world.engines.models = {A: ("m",), B: ("m", "n")}
+    world.engines.models = {A: ToldModels(names=("m",)), B: ToldModels(names=("m", "n"))}
     assert await world.rounds() == {"a-8000": "Serving", "b-8000": "Serving"}
     return world
 
@@ -112,9 +114,20 @@ async def test_there_is_no_pool_before_its_model_is_known(tmp_path: Path) -> Non
         await world.source.step()
     assert not world.api.states
     assert world.source.waiting_words == "no engine answers yet, and the file names no model"
-    world.engines.known, world.engines.models = {B: WELL}, {B: ("n",)}
+    world.engines.known, world.engines.models = {B: WELL}, {B: ToldModels(names=("n",))}
     assert await world.rounds() == {"a-8000": "Starting", "b-8000": "Serving"}
-    assert world.newest.spec["model"] == "n"
+    assert (world.newest.spec["model"], world.newest.spec["engine"]["type"]) == ("n", "vllm")
+
+
+@pytest.mark.parametrize(("engine", "found"), [({}, "sglang"), ({"type": "vllm"}, "vllm")])
+async def test_a_pool_is_of_the_engine_that_the_first_one_says_it_is_unless_the_file_does(
+    engine: dict[str, str], found: str, tmp_path: Path
+) -> None:
+    world = World(tmp_path, engine=engine)
+    world.engines.known = {A: WELL}
+    world.engines.models = {A: ToldModels(names=("m",), engine_type="sglang")}
+    await world.rounds()
+    assert world.newest.spec["engine"]["type"] == found
 
 
 async def test_an_engine_that_is_lost_is_told_with_its_reason(tmp_path: Path) -> None:

@@ -71,9 +71,24 @@ def test_engines_that_serve_another_model_than_last_time_are_another_pool(told: 
     assert (files.read_memory() is not None) is stays
 
 
+@pytest.mark.parametrize(("written", "stays"), [("", False), ("engine: {type: vllm}", True)])
+def test_engines_of_another_kind_than_last_time_are_another_pool_unless_the_file_names_it(
+    written: str, stays: bool, tmp_path: Path
+) -> None:
+    files = StateFiles(root=tmp_path, pool_file=own_pool_file(tmp_path))
+    files.write_memory(Memory(name="engines", uid="0" * 32, model="m"))
+    file = parse_pool_file(f"engines: [{{url: '{ONE}'}}]\n{written}", installed_policies())
+    forget_other_model(files, file, [EngineFindings(url=ONE, models=("m",), engine_type="sglang")])
+    assert (files.read_memory() is not None) is stays
+
+
 @pytest.mark.parametrize(
     ("found", "words"),
     [
+        (
+            EngineFindings(url=ONE, models=("m",), engine_type="sglang", version="0.5.23", kv_cache_tokens=9600),
+            "m · SGLang, version 0.5.23 · KV cache of 9,600 tokens · no KV events",
+        ),
         (
             EngineFindings(url=ONE, problem="it does not accept connections"),
             "it does not accept connections; it joins the pool when it does",

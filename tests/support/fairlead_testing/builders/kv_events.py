@@ -20,6 +20,7 @@ class Stored:
     lora_name: str | None = None
     medium: str | None = None
     extra_keys: Sequence[Sequence[object] | None] | None = None
+    cache_salt: str | None = None
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
 

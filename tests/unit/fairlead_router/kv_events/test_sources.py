@@ -24,17 +24,17 @@ READ = (
     ],
 )
 def test_every_wording_names_the_same_sources(answer: object) -> None:
-    assert read_sources(json.dumps(answer).encode(), "10.0.0.7:8000") == READ
+    assert read_sources(json.dumps(answer).encode(), "vllm", "10.0.0.7:8000") == READ
 
 
 @pytest.mark.parametrize("answer", [{}, [], {"sources": []}, {"0": {"endpoint": None}}, {"0": {**RANK_0, "publisher": "null"}}])
 def test_an_engine_that_publishes_nothing_has_no_sources(answer: object) -> None:
-    assert read_sources(json.dumps(answer).encode(), "10.0.0.7:8000") == ()
+    assert read_sources(json.dumps(answer).encode(), "vllm", "10.0.0.7:8000") == ()
 
 
 def test_an_endpoint_with_an_address_of_its_own_is_taken_as_told() -> None:
     answer = [{"endpoint": "tcp://10.9.9.9:5557", "replay_endpoint": "tcp://[fd00::1]:5657"}]
-    (source,) = read_sources(json.dumps(answer).encode(), "10.0.0.7:8000")
+    (source,) = read_sources(json.dumps(answer).encode(), "vllm", "10.0.0.7:8000")
     assert (source.endpoint, source.replay_endpoint, source.topic) == ("tcp://10.9.9.9:5557", "tcp://[fd00::1]:5657", "")
 
 
@@ -51,4 +51,4 @@ def test_an_endpoint_with_an_address_of_its_own_is_taken_as_told() -> None:
 )
 def test_what_cannot_be_used_is_told(answer: Any, names: str) -> None:
     with pytest.raises(SourcesUnreadable, match=names.replace("*", r"\*")):
-        read_sources(answer if isinstance(answer, bytes) else json.dumps(answer).encode(), "10.0.0.7:8000")
+        read_sources(answer if isinstance(answer, bytes) else json.dumps(answer).encode(), "vllm", "10.0.0.7:8000")

@@ -78,4 +78,7 @@ def test_what_is_no_batch_is_told_as_such(payload: bytes) -> None:
 def test_an_encoded_batch_is_read_back() -> None:
     stored = BlockStored([1, b"\x01"], None, [1, 2, 3, 4], 2, medium="GPU", lora_name="sql")
     batch = WireBatch(4.0, [stored, BlockRemoved([2])], 1)
-    assert decode(msgspec.msgpack.encode(batch)) == batch
+    read = decode(msgspec.msgpack.encode(batch))
+    back, removed = read.events
+    assert (read.ts, removed, read.data_parallel_rank) == (4.0, BlockRemoved([2]), 1)
+    assert {name: getattr(back, name) for name in BlockStored.__struct_fields__} == msgspec.structs.asdict(stored)
