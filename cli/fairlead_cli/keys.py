@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyTotals
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -24,7 +24,7 @@ def keys() -> None:
 @url_option
 @token_option
 def list_keys(as_json: bool, url: str, token: str | None) -> None:
-    """List all keys, newest first, without secrets."""
+    """List all keys, newest first, without secrets, with what each was used for in the last 24 hours."""
     found = ask(url, token, _all)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
@@ -33,10 +33,12 @@ def list_keys(as_json: bool, url: str, token: str | None) -> None:
         click.echo("There is no key. Make one with `fairlead keys create NAME`.")
         return
     now = datetime.now(UTC)
-    table = Table("id", "name", "begins", "opens", "limits a minute", "state", box=None, pad_edge=False, header_style="bold")
+    columns = ("id", "name", "begins", "opens", "limits a minute", "state", "last used", "last 24 hours")
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for key in found:
-        table.add_row(key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), _state(key, now))
-    Console(soft_wrap=True, highlight=False, markup=False, width=160).print(table)
+        opens = (key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), _state(key, now))
+        table.add_row(*opens, _last_used(key), _last_day(key.last_day))
+    Console(soft_wrap=True, highlight=False, markup=False, width=240).print(table)
 
 
 @keys.command()
@@ -112,6 +114,17 @@ def _state(key: GatewayKey, now: datetime) -> str:
     if key.expires_at is None:
         return "does not expire"
     return f"{'expired' if key.expires_at <= now else 'expires'} {_day(key.expires_at)}"
+
+
+def _last_used(key: GatewayKey) -> str:
+    return "never" if key.last_used_at is None else key.last_used_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _last_day(total: GatewayKeyTotals) -> str:
+    tokens = total.prompt_tokens + total.output_tokens
+    refused = sum(total.refused.values())
+    counts = ((total.requests, "requests"), (tokens, "tokens"), (refused, "refused"))
+    return ", ".join(f"{count:,} {words}" for count, words in counts if count) or "nothing"
 
 
 def _day(at: datetime) -> str:

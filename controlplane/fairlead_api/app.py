@@ -200,7 +200,10 @@ def report_ages(retention: Retention) -> Ages:
     """Largest age at which a row is still stored: the age at which retention would delete it."""
     day = 86_400.0
     return Ages(
-        decisions=day * retention.decisions_days, rejections=day * retention.rejections_days, loads=day * retention.load_samples_days
+        decisions=day * retention.decisions_days,
+        rejections=day * retention.rejections_days,
+        loads=day * retention.load_samples_days,
+        key_use=day * retention.rollups_1m_days,
     )
 
 

@@ -58,7 +58,9 @@ class Retention:
         "LOAD_SAMPLES", 2, "load per second and instance, arrivals per second", "heatmaps by the second; older ones show 10 s"
     )
     rollups_10s_days: int = _days("ROLLUPS_10S", 7, "load per 10 s", "heatmaps by 10 s; older ones show minutes")
-    rollups_1m_days: int = _days("ROLLUPS_1M", 90, "load per minute", "older heatmaps, attainment of SLO versions")
+    rollups_1m_days: int = _days(
+        "ROLLUPS_1M", 90, "load per minute, use of gateway keys per minute", "older heatmaps, attainment of SLO versions, use of keys"
+    )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
     reports_days: int = _days(

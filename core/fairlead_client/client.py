@@ -19,7 +19,7 @@ from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_client.resources.decisions import RoutingDecision
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
@@ -106,6 +106,9 @@ class ControlApi:
 
     async def revoke_gateway_key(self, key_id: str) -> None:
         await self._call("DELETE", f"/v1/gateway-keys/{_segment(key_id)}", None)
+
+    async def gateway_key_usage(self, key_id: str, filters: Query | None = None) -> GatewayKeyUsage:
+        return await self._call("GET", f"/v1/gateway-keys/{_segment(key_id)}/usage", GatewayKeyUsage, query=filters)
 
     # --- pools
 

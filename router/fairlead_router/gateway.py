@@ -9,7 +9,6 @@ from typing import Any
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead_router import paths
-from fairlead_router.answers import Usage
 from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.calls import Call, Calls
 from fairlead_router.client_requests import ClientGone, ClientRequest
@@ -168,8 +167,7 @@ class Gateway:
         try:
             return await self._proxy.relay(call, request, pool, client)
         finally:
-            usage = call.usage or Usage(prompt_tokens=0)
-            key.spend((usage.prompt_tokens or 0) + usage.output_tokens - request.prompt_tokens, self._now())
+            self._keys.settle(key, call.usage, request.prompt_tokens, self._now())
 
     async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Send the request to the instance with the fewest in flight."""
@@ -219,6 +217,8 @@ class Gateway:
             pool, instance = await self._find_holder(scope, response, opens)
         else:
             instance = home[1]
+        if key is not None:
+            self._keys.sent_to_pool(key, self._now())
         call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
         return await self._direct.relay(call, pool, client, only=instance)
 
@@ -249,11 +249,14 @@ class Gateway:
     def _pool_for(self, model: str, headers: list[tuple[bytes, bytes]], key: GatewayKey | None) -> Pool:
         """The pool for a request. Raises BadRequest 404, also for a pool that its key does not open."""
         try:
-            return self._pools.resolve(model, header_value(headers, b"x-fairlead-pool"), _opened_by(key))
+            pool = self._pools.resolve(model, header_value(headers, b"x-fairlead-pool"), _opened_by(key))
         except BadRequest:
             if key is not None and self._pools.serves(model):
-                self._keys.out_of_scope()
+                self._keys.out_of_scope(key, self._now())
             raise
+        if key is not None:
+            self._keys.sent_to_pool(key, self._now())
+        return pool
 
     # ── refusing ──
 

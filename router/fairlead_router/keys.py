@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 
 from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal, RateLimit
+from fairlead_router.answers import Usage
+from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, Headers
@@ -79,6 +81,7 @@ class GatewayKeys:
         self._by_digest: Mapping[bytes, GatewayKey] = self._shared
         self._are_read = False
         self._routers = 1
+        self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
         """Share limits with the other live routers; `count` is all of them, as the API told last."""
@@ -108,7 +111,7 @@ class GatewayKeys:
         401 without a valid key where one is required, 429 over a limit, 503 while the keys are not known yet.
         """
         shown = False
-        expired = False
+        expired: GatewayKey | None = None
         for name, value in headers:
             if name == b"x-api-key":
                 secret = value.strip()
@@ -121,18 +124,34 @@ class GatewayKeys:
             if key is None:
                 continue
             if key.has_expired(now):
-                expired = True
+                expired = key
                 continue
             if counted and (over := key.over_limit(now)) is not None:
-                raise self._too_many(key, *over)
+                raise self._too_many(key, *over, now)
             return key
         if not self.required:
             return None
-        raise self._unknown(shown=shown, expired=expired)
+        if expired is not None:
+            self.use.add(expired.facts.id, now, refusal=KeyRefusal.EXPIRED, requests=1)
+        raise self._unknown(shown=shown, expired=expired is not None)
 
-    def out_of_scope(self) -> None:
+    def out_of_scope(self, key: GatewayKey, now: float) -> None:
         """Count a request for what its key does not open."""
         self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1
+        self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)
+
+    def sent_to_pool(self, key: GatewayKey, now: float) -> None:
+        """Count a request that its key opens a pool for."""
+        self.use.add(key.facts.id, now, requests=1)
+
+    def settle(self, key: GatewayKey, usage: Usage | None, taken: int, now: float) -> None:
+        """Count the tokens of a call that ended, None where no engine worked for it, and put right what was `taken`
+        of the limit for its prompt.
+        """
+        prompt_tokens, output_tokens = (0, 0) if usage is None else (usage.prompt_tokens or 0, usage.output_tokens)
+        key.spend(prompt_tokens + output_tokens - taken, now)
+        if prompt_tokens or output_tokens:
+            self.use.add(key.facts.id, now, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
 
     def _unknown(self, *, shown: bool, expired: bool) -> BadRequest:
         if expired:
@@ -150,8 +169,9 @@ class GatewayKeys:
         headers: Headers = [(b"www-authenticate", b"Bearer"), (b"x-fairlead-rejection", reason.value.encode())]
         return BadRequest(401, "invalid_api_key", message, None, headers)
 
-    def _too_many(self, key: GatewayKey, reason: KeyRefusal, seconds: float) -> BadRequest:
+    def _too_many(self, key: GatewayKey, reason: KeyRefusal, seconds: float, now: float) -> BadRequest:
         self._metrics.key_refusals[reason.value] += 1
+        self.use.add(key.facts.id, now, refusal=reason, requests=1)
         facts, after = key.facts, max(1, math.ceil(seconds))
         limit = f"{facts.tokens_per_minute} tokens" if reason is KeyRefusal.OVER_TOKENS else f"{facts.requests_per_minute} requests"
         over = f" over {self._routers} routers" if self._routers > 1 else ""

@@ -103,7 +103,14 @@ class Router:
             settings.router_id, self.pools, self.keys, self.spool, self.api, self.metrics, spool_metrics, self.now, lambda: uuid.uuid4().hex
         )
         self.collector = Collector(
-            settings.router_id, self.pools, self.spool, spool_metrics, self.now, lambda: uuid.uuid4().hex, self.delivery.wake
+            settings.router_id,
+            self.pools,
+            self.keys.use,
+            self.spool,
+            spool_metrics,
+            self.now,
+            lambda: uuid.uuid4().hex,
+            self.delivery.wake,
         )
         self.follower = TableFollower(settings.router_id, self.api, self.pools, self.keys, self.cache, self.metrics, self._synced, self.now)
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)

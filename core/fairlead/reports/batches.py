@@ -6,6 +6,7 @@ from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.engines import KnownCache, LearntFigure, TroubledEngine
+from fairlead.reports.key_use import KeyUse
 from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
@@ -52,6 +53,7 @@ class ReportBatch:
     rejections: tuple[RejectionRecord, ...] = ()
     loads: tuple[LoadSample, ...] = ()
     arrivals: tuple[ArrivalSample, ...] = ()
+    key_use: tuple[KeyUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

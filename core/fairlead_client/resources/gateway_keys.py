@@ -1,6 +1,6 @@
 """Keys of the gateway's clients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
@@ -21,8 +21,23 @@ class GatewayKeyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKeyTotals:
+    """What a key was used for in some time: requests that went to a pool, with their tokens, and `refused` ones by the
+    reason that lies in the key.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKey:
-    """A key without its secret; `prefix` is how that begins. `secret` is present only in the answer that created it."""
+    """A key without its secret; `prefix` is how that begins. `secret` is present only in the answer that created it.
+
+    `last_used_at` is the minute of its last request that went to a pool; None if there was none.
+    """
 
     id: str
     name: str
@@ -36,3 +51,26 @@ class GatewayKey:
     expires_at: datetime | None
     revoked_at: datetime | None
     secret: str | None = None
+    last_used_at: datetime | None = None
+    last_day: GatewayKeyTotals = field(default_factory=GatewayKeyTotals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKeyUsePoint(GatewayKeyTotals):
+    """What a key was used for in the step that begins `at`."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKeyUsage:
+    """A key's use from `start` to `end`: `total`, and `points` in steps of `step_seconds`, oldest first, without those
+    in which there was none.
+    """
+
+    key: str
+    start: datetime
+    end: datetime
+    step_seconds: int
+    total: GatewayKeyTotals
+    points: list[GatewayKeyUsePoint]

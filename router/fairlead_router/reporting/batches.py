@@ -13,6 +13,7 @@ from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import ReportBatch
 from fairlead.reports.bindings import BindingChange
 from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.key_use import KeyUse
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
@@ -23,7 +24,17 @@ BATCH_RECORDS = 500
 
 logger = logging.getLogger(__name__)
 
-Record = BindingChange | MigrationRecord | MigrationOutcome | ReRouteRecord | DecisionRecord | RejectionRecord | LoadSample | ArrivalSample
+Record = (
+    BindingChange
+    | MigrationRecord
+    | MigrationOutcome
+    | ReRouteRecord
+    | DecisionRecord
+    | RejectionRecord
+    | LoadSample
+    | ArrivalSample
+    | KeyUse
+)
 
 FIELDS: tuple[tuple[Cargo, str], ...] = (
     (Cargo.HISTORY, "bindings"),
@@ -32,11 +43,15 @@ FIELDS: tuple[tuple[Cargo, str], ...] = (
     (Cargo.HISTORY, "reroutes"),
     (Cargo.HISTORY, "reroute_outcomes"),
     (Cargo.HISTORY, "rejections"),
+    (Cargo.HISTORY, "key_use"),
     (Cargo.SAMPLES, "decisions"),
     (Cargo.SAMPLES, "loads"),
     (Cargo.SAMPLES, "arrivals"),
 )
 """The fields of ReportBatch that hold records, with the cargo each belongs to."""
+
+OF_POOLS = tuple(name for _, name in FIELDS if name != "key_use")
+"""Those that schedulers record, each for its pool; a key's use is of no one pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Moves records from the schedulers to the disk.
+"""Moves records from the schedulers, and the counts of keys, to the disk.
 
 Five times a second the collector takes what was recorded and cuts it into batches. It writes every batch before any of
 it is sent.
@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.pools import Pools
-from fairlead_router.reporting.batches import FIELDS, Batch, Record, encode_batches
+from fairlead_router.reporting.batches import OF_POOLS, Batch, Record, encode_batches
 from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
@@ -30,6 +31,7 @@ class Collector:
         self,
         router: str,
         pools: Pools,
+        key_use: KeyUseCounts,
         spool: Spool,
         metrics: SpoolMetrics,
         now: Callable[[], float],
@@ -38,6 +40,7 @@ class Collector:
     ) -> None:
         self._router = router
         self._pools = pools
+        self._key_use = key_use
         self._spool = spool
         self._metrics = metrics
         self._now = now
@@ -50,12 +53,12 @@ class Collector:
 
         If the disk refuses some, they stay in memory, up to a bound, and are tried again.
         """
-        records: dict[str, list[Record]] = {}
         dropped = 0
         now = self._now()
+        records: dict[str, list[Record]] = {"key_use": list(self._key_use.take(now, final=final))}
         for pool in self._pools.living():
             taken = pool.scheduler.take_records(now, final=final)
-            for _, name in FIELDS:
+            for name in OF_POOLS:
                 records.setdefault(name, []).extend(getattr(taken, name))
             dropped += taken.dropped
         fresh = list(encode_batches(self._router, records, self._new_id))

@@ -22,7 +22,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
 from fairlead_client.resources.decisions import RoutingDecision
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
@@ -77,6 +77,11 @@ async def audit_entry(door: Door) -> object:
     return await door.viewer.audit_entry((await door.viewer.audit()).items[0].id)
 
 
+async def gateway_key_usage(door: Door) -> object:
+    made = await door.operator.create_gateway_key(GatewayKeyRequest(name="team"))
+    return await door.viewer.gateway_key_usage(made.id)
+
+
 READS: dict[str, tuple[Read, Any]] = {
     "whoami": (lambda door: door.viewer.whoami(), Identity),
     "pools": (lambda door: door.viewer.pools(limit=10), Page[PoolSummary]),
@@ -105,6 +110,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "audit entry": (audit_entry, AuditEntry),
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
     "gateway keys": (lambda door: door.viewer.gateway_keys(), Page[GatewayKey]),
+    "gateway key usage": (gateway_key_usage, GatewayKeyUsage),
     "tokens": (lambda door: door.admin.tokens(), Page[TokenItem]),
 }
 

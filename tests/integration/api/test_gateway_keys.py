@@ -1,16 +1,23 @@
 """Gateway keys in the control API: made, listed, revoked, audited and told to routers; the secret is kept nowhere."""
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from hashlib import sha256
+from typing import Any
 
 import psycopg
 import pytest
 
+from fairlead.gateway_keys import KeyRefusal
+from fairlead.reports.key_use import KeyUse
 from fairlead_api.services.access import gateway_keys as service
+from fairlead_api.settings import Retention
 from fairlead_client.lines import GatewayKeysLine
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.gateway_keys import GatewayKeyRequest
-from fairlead_testing.running.api import ApiInstance
+from fairlead_client.resources.gateway_keys import GatewayKeyRequest, GatewayKeyTotals
+from fairlead_testing.running.api import ApiInstance, a_report, running_api
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.seams import following
 
@@ -105,3 +112,89 @@ async def test_the_secret_is_in_no_table_no_log_and_no_later_answer(
     assert len(rows) > 2
     logs = "\n".join([caplog.text, *(str(vars(record)) for record in caplog.records)])
     assert hidden not in answers + str(rows) + logs
+
+
+def a_use(key: str, minute: float, **counts: Any) -> KeyUse:
+    return KeyUse(key=key, minute=int(minute), **counts)
+
+
+async def test_the_use_of_a_key_is_added_up_once_over_reports_and_routers(api: ApiInstance) -> None:
+    made = await api.admin.create_gateway_key(GatewayKeyRequest(name="a"))
+    unused = await api.admin.create_gateway_key(GatewayKeyRequest(name="b"))
+    assert (made.last_used_at, made.last_day) == (None, GatewayKeyTotals())
+    now = api.clock().timestamp()
+    minute = now - now % 60
+    first = a_report(
+        "r1",
+        key_use=(
+            a_use(made.id, minute - 60, requests=2, prompt_tokens=10, output_tokens=3),
+            a_use(made.id, minute - 60, prompt_tokens=5),
+            a_use(made.id, minute - 60, refusal=KeyRefusal.OVER_REQUESTS, requests=4),
+            a_use(made.id, minute - 7200, requests=1),
+        ),
+    )
+    for _ in range(3):
+        await api.router.post_report(first)
+    await api.router.post_report(a_report("r2", key_use=(a_use(made.id, minute - 60, requests=1, prompt_tokens=1),)))
+    await api.router.post_report(a_report("r1", "router-1", key_use=(a_use(made.id, minute - 60, requests=7),)))
+    listed = {key.id: key for key in (await api.viewer.gateway_keys()).items}
+    total = GatewayKeyTotals(requests=11, prompt_tokens=16, output_tokens=3, refused={"rejected-key-requests": 4})
+    assert listed[made.id].last_day == total
+    assert listed[made.id].last_used_at == datetime.fromtimestamp(minute - 60, UTC)
+    assert (listed[unused.id].last_day, listed[unused.id].last_used_at) == (GatewayKeyTotals(), None)
+    by_minute = await api.viewer.gateway_key_usage(made.id, {"from": "now-6h"})
+    assert (by_minute.step_seconds, by_minute.total) == (60, total)
+    assert [(point.at.timestamp(), point.requests) for point in by_minute.points] == [(minute - 7200, 1), (minute - 60, 10)]
+    by_hour = await api.viewer.gateway_key_usage(made.id)
+    assert (by_hour.step_seconds, by_hour.total, sum(point.requests for point in by_hour.points)) == (3600, total, 11)
+    assert all(point.at.timestamp() % 3600 == 0 for point in by_hour.points)
+    by_day = await api.viewer.gateway_key_usage(made.id, {"from": "now-30d"})
+    assert (by_day.step_seconds, by_day.total) == (86_400, total)
+    assert (await api.viewer.gateway_key_usage(unused.id)).points == []
+    with pytest.raises(ApiProblem) as caught:
+        await api.viewer.gateway_key_usage("nobody")
+    assert caught.value.problem.status == 404
+
+
+async def test_use_of_unknown_keys_and_impossible_times_costs_only_its_row(api: ApiInstance) -> None:
+    made = await api.admin.create_gateway_key(GatewayKeyRequest(name="a"))
+    now = api.clock().timestamp()
+    rows = (
+        a_use("nobody", now, requests=1),
+        a_use(made.id, now - 91 * 86_400, requests=1),
+        a_use(made.id, now + 3600, requests=1),
+        a_use(made.id, now, requests=-1),
+        a_use(made.id, now - 2.0, requests=5),
+    )
+    receipt = await api.router.post_report(a_report("r1", bindings=(), key_use=rows))
+    assert not receipt.duplicate
+    usage = await api.viewer.gateway_key_usage(made.id)
+    assert usage.total.requests == 5
+    assert [point.at.second for point in (await api.viewer.gateway_key_usage(made.id, {"from": "now-1h"})).points] == [0]
+
+
+async def test_routers_that_report_one_key_at_the_same_time_lose_nothing(start_api: Callable[[], Awaitable[ApiInstance]]) -> None:
+    first, second = await start_api(), await start_api()
+    made = await first.admin.create_gateway_key(GatewayKeyRequest(name="a"))
+    now = first.clock().timestamp()
+    posts = [
+        one.router.post_report(a_report(f"r{number}", f"router-{number % 3}", key_use=(a_use(made.id, now, requests=1),)))
+        for number in range(30)
+        for one in (first, second)
+    ]
+    await asyncio.gather(*posts)
+    assert (await first.viewer.gateway_key_usage(made.id)).total.requests == 30
+
+
+async def test_old_use_goes_but_for_the_minute_of_the_last_use(database_url: str) -> None:
+    async with running_api(database_url, retention=Retention(rollups_1m_days=30)) as api:
+        made = await api.admin.create_gateway_key(GatewayKeyRequest(name="a"))
+        now = api.clock().timestamp()
+        rows = tuple(a_use(made.id, now - days * 86_400, requests=1) for days in (1, 2, 3))
+        await api.router.post_report(a_report("r1", key_use=(*rows, a_use(made.id, now, refusal=KeyRefusal.EXPIRED, requests=1))))
+        last_used = (await api.viewer.gateway_keys()).items[0].last_used_at
+        api.clock.skip(40 * 86_400)
+        await api.app.state.upkeep.keep_days(api.clock())
+        kept = await api.viewer.gateway_key_usage(made.id, {"from": "now-90d"})
+        assert (kept.total.requests, kept.total.refused) == (1, {"key-expired": 1})
+        assert (await api.viewer.gateway_keys()).items[0].last_used_at == last_used

@@ -160,3 +160,32 @@ async def test_keys_are_in_no_log_no_file_and_no_answer(world: World, caplog: py
     for name in ("good", "old", "wrong"):
         assert secret(name) not in said + told + engines + files.decode("latin-1")
     assert Path(world.directory / "router-0" / "gateway-keys.json").exists()
+
+
+async def test_what_each_key_was_used_for_is_reported_once(world: World) -> None:
+    running = await guarded(world, key("team", pools=("default/chat",), requests_per_minute=5), key("old", expires_at=1.0))
+    world.api.state.set_table(world.table(pool=OTHER, model="elsewhere"))
+    await until(lambda: len(running.router.pools) == 2)
+    for more in ({}, {"stream": True}, {"script": "bad-request"}):
+        await running.ask(headers=shows("team"), **more)
+    assert (await running.client.get("/v1/models", headers=shows("team"))).status_code == 200
+    assert (await running.ask(headers=shows("team"), model="elsewhere")).status_code == 404
+    tokenized = await running.client.post("/tokenize", json={"model": "mock", "prompt": "x"}, headers=shows("team"))
+    assert tokenized.status_code == 200
+    while (await running.ask(headers=shows("team"))).status_code == 200:
+        pass  # 12 s of one request each would have to pass before one more is admitted
+    for headers in (shows("old"), shows("wrong"), {}):
+        assert (await running.ask(headers=headers)).status_code == 401
+    await world.stop_router(running)
+    sums: dict[tuple[str, str | None], list[int]] = {}
+    for one in world.api.state.stored("key_use"):
+        assert one.minute % 60 == 0
+        counted = sums.setdefault((one.key, one.refusal), [0, 0, 0])
+        for place, count in enumerate((one.requests, one.prompt_tokens, one.output_tokens)):
+            counted[place] += count
+    served = sums.pop(("team", None))
+    assert served[0] >= 4
+    later = served[0] - 4
+    assert served[1:] == [8 + 2 + 8 * later, 3 + 3 + 3 * later], "a stream does not tell its prompt's tokens: the router counts 2"
+    assert sums.pop(("team", "rejected-key-requests")) == [1, 0, 0]
+    assert sums == {("team", "key-out-of-scope"): [1, 0, 0], ("old", "key-expired"): [1, 0, 0]}

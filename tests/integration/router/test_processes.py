@@ -196,11 +196,15 @@ async def test_a_key_made_at_the_real_api_admits_and_a_revoked_one_is_a_401_with
             made = await control.create_gateway_key(GatewayKeyRequest(name="team-x", pools=(str(CHAT),)))
             shown = {"authorization": f"Bearer {made.secret}"}
 
+            served = 0
+
             async def answers(status: int) -> httpx.Response:
                 """The first answer with this status, which may take the router a moment."""
+                nonlocal served
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     while True:
                         answer = await client.post("/v1/chat/completions", json=_document(model="tiny"), headers=shown)
+                        served += answer.status_code == 200
                         if answer.status_code == status:
                             return answer
                         await asyncio.sleep(0.05)
@@ -216,6 +220,12 @@ async def test_a_key_made_at_the_real_api_admits_and_a_revoked_one_is_a_401_with
             process.terminate()
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await process.wait()
+        usage = await control.gateway_key_usage(made.id)
+        assert (usage.total.requests, usage.total.prompt_tokens, usage.total.output_tokens) == (served, 8 * served, 3 * served)
+        assert sum(point.requests for point in usage.points) == served
+        (listed,) = (await control.gateway_keys()).items
+        assert listed.last_used_at is not None
+        assert (listed.last_day, listed.secret) == (usage.total, None)
     spooled = b"".join(path.read_bytes() for path in (world.directory / "router-0").rglob("*") if path.is_file())
     assert made.secret is not None
     assert made.secret.encode() not in spooled

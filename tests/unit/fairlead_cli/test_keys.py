@@ -44,6 +44,9 @@ def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
     assert "default/chat" in line
     assert "60 requests" in line
     assert "expires 2" in line
+    assert line.split()[-2:] == ["never", "nothing"]
+    used = next(line for line in out.splitlines() if "search" in line)
+    assert "18,204 requests, 44,250,589 tokens, 123 refused" in used
     assert "shown-once" not in out
     assert run("revoke", line.split()[0], "--yes")[:2] == (0, f"Key {line.split()[0]} is revoked.\n")
     assert "revoked 2" in next(line for line in run("list")[1].splitlines() if "team-x" in line)

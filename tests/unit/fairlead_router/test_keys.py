@@ -1,11 +1,16 @@
 """The gateway's keys in virtual time: who is admitted, what is refused and how it is counted."""
 
+from collections import Counter
 from hashlib import sha256
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal
+from fairlead_router.answers import Usage
+from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.refusals import BadRequest
@@ -212,3 +217,64 @@ def test_no_router_told_counts_as_this_one() -> None:
     keys.know_routers(0, 0.0)
     for _ in range(60):
         admitted(keys, bearer(TEAM))
+
+
+def used(keys: GatewayKeys, now: float) -> dict[tuple[str, int, str | None], tuple[int, int, int]]:
+    return {(one.key, one.minute, one.refusal): (one.requests, one.prompt_tokens, one.output_tokens) for one in keys.use.take(now)}
+
+
+def test_use_is_counted_by_key_minute_and_refusal_and_taken_once() -> None:
+    keys, _ = gateway(facts(requests_per_minute=2, expires_at=200.0), facts("flk_another-one"))
+    for now in (58.0, 59.0):
+        keys.sent_to_pool(admitted(keys, bearer(TEAM), now), now)
+    assert refused(keys, bearer(TEAM), 59.0).status == 429
+    other = admitted(keys, bearer("flk_another-one"), 61.0)
+    keys.out_of_scope(other, 61.0)
+    assert refused(keys, bearer(TEAM), 200.0).status == 401
+    assert used(keys, 201.0) == {
+        ("a-key-", 0, None): (2, 0, 0),
+        ("a-key-", 0, "rejected-key-requests"): (1, 0, 0),
+        ("anothe", 60, "key-out-of-scope"): (1, 0, 0),
+        ("a-key-", 180, "key-expired"): (1, 0, 0),
+    }
+    assert used(keys, 300.0) == {}
+
+
+def test_tokens_count_when_the_answer_ends_and_nothing_where_no_engine_worked() -> None:
+    keys, _ = gateway(facts(tokens_per_minute=1000))
+    key = admitted(keys, bearer(TEAM))
+    keys.sent_to_pool(key, 59.0)
+    key.spend(100, 59.0)
+    keys.settle(key, Usage(30, None, 90), 100, 61.0)
+    keys.settle(key, None, 0, 61.0)
+    assert used(keys, 62.0) == {("a-key-", 0, None): (1, 0, 0), ("a-key-", 60, None): (0, 90, 30)}
+
+
+def test_use_is_taken_once_a_second_unless_it_is_the_last_time_or_the_clock_went_back() -> None:
+    use = KeyUseCounts()
+    use.add("k", 100.0, requests=1)
+    assert len(use.take(100.0)) == 1
+    use.add("k", 100.1, requests=1)
+    assert use.take(100.9) == ()
+    assert len(use.take(100.9, final=True)) == 1
+    use.add("k", 50.0, requests=1)
+    assert len(use.take(50.0)) == 1
+
+
+def test_the_settings_own_keys_have_no_use() -> None:
+    keys = GatewayKeys(SHARED, RouterMetrics(), required=True)
+    keys.sent_to_pool(admitted(keys, bearer(SHARED[0])), 0.0)
+    assert used(keys, 1.0) == {}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.floats(0, 400), st.integers(0, 50), st.booleans())))
+def test_what_is_taken_adds_up_to_what_was_counted(events: list[tuple[str, float, int, bool]]) -> None:
+    use, counted, taken = KeyUseCounts(), Counter[str](), Counter[str]()
+    for key, now, tokens, is_taken in events:
+        use.add(key, now, prompt_tokens=tokens)
+        counted[key] += tokens
+        for one in use.take(now) if is_taken else ():
+            taken[one.key] += one.prompt_tokens
+    for one in use.take(0.0, final=True):
+        taken[one.key] += one.prompt_tokens
+    assert +taken == +counted

@@ -8,7 +8,7 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.access import Caller, digest
 from fairlead_api.services.errors import Conflict
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.pages import Page
 
 MOST_KEYS = 10_000
@@ -20,11 +20,17 @@ LONGEST_NAME = 200
 SHOWN_CHARACTERS = 8
 """Characters of a secret that are shown, `flk_` included: enough to recognize it, and 232 bits short of it."""
 
+STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelta.max))
+"""Seconds of a step of usage, with the longest range told in it."""
+
 
 class GatewayKeyStore(Protocol):
     """Keys in the database. Every write appends its audit entry and tells the routers, in the same transaction."""
 
-    async def keys(self, cursor: str | None, limit: int) -> Page[GatewayKey]: ...
+    async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]: ...
+
+    async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
+        """What the key was used for in minutes from `start` to before `end`. Raises NotFound."""
 
     async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime, most: int) -> bool:
         """Stores a key; False if there are `most` already that are not revoked."""
@@ -40,8 +46,13 @@ class GatewayKeys:
         self._store = store
         self._new_secret = new_secret
 
-    async def keys(self, cursor: str | None, limit: int) -> Page[GatewayKey]:
-        return await self._store.keys(cursor, limit)
+    async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]:
+        return await self._store.keys(cursor, limit, now)
+
+    async def usage(self, key_id: str, start: datetime, end: datetime) -> GatewayKeyUsage:
+        """What a key was used for, by minute, hour or day, as the range allows. Raises NotFound."""
+        step_seconds = next(step for step, longest in STEPS if end - start <= longest)
+        return await self._store.usage(key_id, start, end, step_seconds)
 
     async def create(self, request: GatewayKeyRequest, caller: Caller, now: datetime) -> GatewayKey:
         """Makes a key; no other answer contains its secret. Raises InvalidInput, Conflict."""

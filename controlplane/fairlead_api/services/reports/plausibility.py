@@ -43,6 +43,7 @@ class Ages:
     decisions: float
     rejections: float
     loads: float
+    key_use: float
 
 
 def clock_error(report: Report, now: float) -> float:
@@ -92,8 +93,17 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
         return place
 
+    def a_minute(oldest: float) -> Callable[[Any], Any]:
+        def place(row: Any) -> Any:
+            minute = row.minute + round(shift)
+            minute -= minute % 60
+            in_time = now - oldest <= minute <= now + CLOCK_TOLERANCE_SECONDS
+            return None if not in_time else row if minute == row.minute else replace(row, minute=minute)
+
+        return place
+
     if shift:
-        timed = (report.bindings, report.migrations, report.decisions, report.rejections, report.loads, report.arrivals)
+        timed = (report.bindings, report.migrations, report.decisions, report.rejections, report.loads, report.arrivals, report.key_use)
         dropped["clock"] += sum(len(rows) for rows in timed)
     named = tuple(
         change if change.id else replace(change, id=f"{report.router}:{report.id}:{number}")
@@ -110,6 +120,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         rejections=kept(report.rejections, a_second(ages.rejections)),
         loads=kept(report.loads, a_second(ages.loads)),
         arrivals=kept(report.arrivals, a_second(ages.loads)),
+        key_use=kept(report.key_use, a_minute(ages.key_use)),
         acknowledged=kept(report.acknowledged, lambda row: row),
         in_flight=kept(report.in_flight, lambda row: row),
         use=kept(report.use, lambda row: row),

@@ -29,12 +29,14 @@ from fairlead_api.store.database import Database, moment
 from fairlead_api.store.live_routers import COUNT_LIVE
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.records import bound, recordset
+from fairlead_api.store.reports.key_use import save_key_use
 from fairlead_api.store.reports.samples import save_samples
 from fairlead_api.store.sessions.bindings import apply_bindings
 from fairlead_api.store.sessions.moves import save_reroutes
 
-ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads", "arrivals")
-"""The fields of a Report whose rows are stored once."""
+OF_POOLS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads", "arrivals")
+ROWS = (*OF_POOLS, "key_use")
+"""The fields of a Report whose rows are stored once; each row but a key's use is of a pool."""
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
 """What is kept of a KnownCache below its pool and instance."""
@@ -103,6 +105,7 @@ class PostgresReports:
         await _settle_outcomes(connection, tables.migrations, report.migration_outcomes)
         await _settle_outcomes(connection, tables.reroutes, report.reroute_outcomes)
         await save_samples(connection, report, ids, stored.ignored)
+        await save_key_use(connection, report, stored.ignored)
         stored.lost.update(applied.lost)
         stored.lost_moves.update(applied.lost_moves)
 
@@ -169,7 +172,7 @@ class PostgresReports:
     async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
         wanted = {
             row.pool
-            for name in (*ROWS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures")
+            for name in (*OF_POOLS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures")
             for row in getattr(report, name)
         }
         if not wanted <= self._pool_ids.keys():

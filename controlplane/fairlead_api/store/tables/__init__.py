@@ -12,6 +12,7 @@ from fairlead_api.store.tables.governance import audit_log as audit_log
 from fairlead_api.store.tables.governance import plans as plans
 from fairlead_api.store.tables.governance import reports as reports
 from fairlead_api.store.tables.identities import api_tokens as api_tokens
+from fairlead_api.store.tables.identities import gateway_key_use as gateway_key_use
 from fairlead_api.store.tables.identities import gateway_keys as gateway_keys
 from fairlead_api.store.tables.identities import login_links as login_links
 from fairlead_api.store.tables.identities import users as users

@@ -1,9 +1,9 @@
 """Tables of people, their credentials, and the keys of the gateway's clients. Secrets are stored as SHA-256 only."""
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Column, DateTime, ForeignKey, Index, LargeBinary, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from fairlead_api.store.tables.columns import metadata, text_column, time_column
+from fairlead_api.store.tables.columns import count_column, metadata, text_column, time_column
 
 users = Table(
     "users",
@@ -71,3 +71,17 @@ gateway_keys = Table(
     time_column("revoked_at", null=True),
     Index(None, "created_at", "id"),
 )
+
+gateway_key_use = Table(
+    "gateway_key_use",
+    metadata,
+    Column("key_id", Text, ForeignKey("gateway_keys.id"), primary_key=True),
+    Column("minute", DateTime(timezone=True), primary_key=True),
+    Column("router", Text, primary_key=True),
+    Column("refusal", Text, primary_key=True),
+    count_column("requests"),
+    count_column("prompt_tokens"),
+    count_column("output_tokens"),
+    Index(None, "minute"),
+)
+"""Use of each key by minute and router; `refusal` is empty for requests that went to a pool."""

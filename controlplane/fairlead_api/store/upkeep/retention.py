@@ -26,7 +26,15 @@ class Sweep:
 
 SWEEPS: dict[str, tuple[Sweep, ...]] = {
     "rollups_10s_days": (Sweep(table="load_rollups_10s", where="r.bucket < :before"),),
-    "rollups_1m_days": (Sweep(table="load_rollups_1m", where="r.bucket < :before"),),
+    # The newest minute of each key stays: it tells when the key was last used.
+    "rollups_1m_days": (
+        Sweep(table="load_rollups_1m", where="r.bucket < :before"),
+        Sweep(
+            table="gateway_key_use",
+            where="r.minute < :before AND r.minute < coalesce((SELECT max(u.minute) FROM gateway_key_use u "
+            "WHERE u.key_id = r.key_id AND u.refusal = ''), 'infinity')",
+        ),
+    ),
     "reports_days": (Sweep(table="reports", where="r.received_at < :before"),),
     # A migration belongs to a session's bindings, so it is deleted just before the binding that it made. A session is
     # deleted when no row of its history is left.

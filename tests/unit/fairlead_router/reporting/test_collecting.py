@@ -5,18 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.reports.key_use import KeyUse
+from fairlead_client.report_posts import decode_batch
+from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
 from fairlead_router.reporting.batches import encode_batches
 from fairlead_router.reporting.collecting import Collector
-from fairlead_router.reporting.spool import Spool
+from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, batch_ids
 
 
-def _collector(spool: Spool, metrics: RouterMetrics, on_spooled: Callable[[], None]) -> Collector:
+def _collector(spool: Spool, metrics: RouterMetrics, on_spooled: Callable[[], None], use: KeyUseCounts | None = None) -> Collector:
     pools = Pools(lambda _table: pytest.fail("no tables here"), metrics, lambda: 5.0)
-    return Collector("router-0", pools, spool, SpoolMetrics(spool, metrics, lambda: 5.0), lambda: 5.0, batch_ids(), on_spooled)
+    watched = SpoolMetrics(spool, metrics, lambda: 5.0)
+    return Collector("router-0", pools, use or KeyUseCounts(), spool, watched, lambda: 5.0, batch_ids(), on_spooled)
 
 
 async def test_what_the_disk_does_not_take_is_kept_in_memory_and_tried_again(tmp_path: Path) -> None:
@@ -34,3 +38,14 @@ async def test_what_the_disk_does_not_take_is_kept_in_memory_and_tried_again(tmp
     assert collector._unspooled == []
     assert len(spool) == 1
     assert woken[-1] == 1, "who sends is told once it is on disk"
+
+
+async def test_the_use_of_keys_is_put_on_disk_as_history_once(tmp_path: Path) -> None:
+    spool, use = Spool(tmp_path / "reports", 1_000_000), KeyUseCounts()
+    spool.open()
+    collector = _collector(spool, RouterMetrics(), lambda: None, use)
+    use.add("k1", 130.0, requests=1)
+    await collector.collect(final=True)
+    await collector.collect(final=True)
+    (batch,) = spool.batches(Cargo.HISTORY)
+    assert decode_batch(batch.path.read_bytes()).key_use == (KeyUse(key="k1", minute=120, requests=1),)

@@ -31,3 +31,12 @@ async def test_a_key_is_revoked_and_a_viewer_cannot() -> None:
     async with visitor("viewer") as viewer:
         assert "Revoke</button>" not in (await viewer.http.get("/keys")).text
         assert (await viewer.submit("/keys/k-0/revoke")).status_code == 403
+
+
+async def test_a_keys_last_use_and_last_day_are_shown() -> None:
+    async with visitor("viewer") as viewer:
+        text = (await viewer.http.get("/keys")).text
+    assert "18,204 requests" in text
+    assert "41,300,512 + 2,950,077 tokens" in text
+    assert "120 rejected-key-requests" in text
+    assert text.count(">never<") == 1

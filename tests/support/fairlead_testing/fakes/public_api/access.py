@@ -20,11 +20,22 @@ from fairlead_client.resources.access import (
     TokenRequest,
     WebSession,
 )
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import (
+    GatewayKey,
+    GatewayKeyRequest,
+    GatewayKeyTotals,
+    GatewayKeyUsage,
+    GatewayKeyUsePoint,
+)
 from fairlead_client.resources.pages import Page
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
 from fairlead_testing.fakes.public_data.loads import HOSTILE
 from fairlead_testing.fakes.public_data.world import World
+
+USED = GatewayKeyTotals(
+    requests=18_204, prompt_tokens=41_300_512, output_tokens=2_950_077, refused={"key-expired": 3, "rejected-key-requests": 120}
+)
+"""What the fake's used key was used for in the last 24 hours."""
 
 
 class Access:
@@ -49,6 +60,8 @@ class Access:
                 created_by="operator-person",
                 expires_at=clock() + timedelta(days=days),
                 revoked_at=clock() - timedelta(days=1) if number == 1 else None,
+                last_used_at=clock() - timedelta(minutes=3) if number == 1 else None,
+                last_day=USED if number == 1 else GatewayKeyTotals(),
             )
             for number, (name, pools, requests, days) in enumerate(((HOSTILE, (), None, 50), ("search", ("default/chat",), 600, -1)))
         ]
@@ -64,6 +77,7 @@ class Access:
             Route("/v1/tokens", self.guard(self._create_token, AccessRole.ADMIN), methods=["POST"]),
             Route("/v1/gateway-keys", self.guard(self._list_keys), methods=["GET"]),
             Route("/v1/gateway-keys", self.guard(self._create_key, AccessRole.OPERATOR), methods=["POST"]),
+            Route("/v1/gateway-keys/{key_id}/usage", self.guard(self._key_usage), methods=["GET"]),
             Route("/v1/gateway-keys/{key_id}", self.guard(self._revoke_key, AccessRole.OPERATOR), methods=["DELETE"]),
             Route("/v1/tokens/{token}", self.guard(self._revoke, AccessRole.ADMIN), methods=["DELETE"]),
         ]
@@ -162,6 +176,22 @@ class Access:
         )
         self.gateway_keys.insert(0, made)
         return as_json(replace(made, secret="flk_shown-once"), 201)
+
+    async def _key_usage(self, request: Request) -> Response:
+        key_id, now = request.path_params["key_id"], self._clock()
+        if all(key.id != key_id for key in self.gateway_keys):
+            raise Refusal(404, "No such key", f"There is no gateway key {key_id}.")
+        (total,) = (key.last_day for key in self.gateway_keys if key.id == key_id)
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        whole = GatewayKeyUsePoint(
+            at=hour,
+            requests=total.requests,
+            prompt_tokens=total.prompt_tokens,
+            output_tokens=total.output_tokens,
+            refused=total.refused,
+        )
+        points = [whole] if total.requests else []
+        return as_json(GatewayKeyUsage(key=key_id, start=now - timedelta(days=1), end=now, step_seconds=3600, total=total, points=points))
 
     async def _revoke_key(self, request: Request) -> Response:
         key_id = request.path_params["key_id"]

@@ -1,0 +1,53 @@
+"""Counts what each gateway key was used for, until the collector takes the counts for a report."""
+
+from __future__ import annotations
+
+from fairlead.gateway_keys import MINUTE_SECONDS, KeyRefusal
+from fairlead.reports.key_use import KeyUse
+
+TAKE_SECONDS = 1.0
+"""Counts are taken this often, so a key costs one record a second at most; a killed router loses no more than this."""
+
+Counted = tuple[str, int, KeyRefusal | None]
+"""A key's id, when the minute began, and why it was refused."""
+
+
+class KeyUseCounts:
+    """Counts since they were taken last, by key, minute and refusal: at most one for each key and outcome, as they are
+    taken every second.
+    """
+
+    __slots__ = ("_counts", "_taken_at")
+
+    def __init__(self) -> None:
+        self._counts: dict[Counted, list[int]] = {}
+        self._taken_at = 0.0
+
+    def add(
+        self,
+        key: str,
+        now: float,
+        *,
+        refusal: KeyRefusal | None = None,
+        requests: int = 0,
+        prompt_tokens: int = 0,
+        output_tokens: int = 0,
+    ) -> None:
+        """Count this; what is of the settings' own keys, which have no id, is not."""
+        if key:
+            minute = int(now - now % MINUTE_SECONDS)
+            counted = self._counts.setdefault((key, minute, refusal), [0, 0, 0])
+            counted[0] += requests
+            counted[1] += prompt_tokens
+            counted[2] += output_tokens
+
+    def take(self, now: float, *, final: bool = False) -> tuple[KeyUse, ...]:
+        """What was counted, once; nothing until a second after the last taking, unless it is the `final` one."""
+        if not final and 0 <= now - self._taken_at < TAKE_SECONDS:
+            return ()
+        self._taken_at = now
+        taken, self._counts = self._counts, {}
+        return tuple(
+            KeyUse(key=key, minute=minute, refusal=refusal, requests=requests, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+            for (key, minute, refusal), (requests, prompt_tokens, output_tokens) in taken.items()
+        )
