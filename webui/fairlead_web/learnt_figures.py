@@ -42,7 +42,7 @@ class LearntRow:
     declared: str
     error: float | None
     declared_error: float | None
-    samples: str
+    samples: int
     in_use: bool
 
 
@@ -72,7 +72,7 @@ def _row(quantity: Quantity, one: LearntOfEngines) -> LearntRow:
         declared=_value(quantity, one.declared),
         error=one.error,
         declared_error=one.declared_error,
-        samples=_samples(quantity, one.samples),
+        samples=one.samples,
         in_use=one.in_use,
     )
 

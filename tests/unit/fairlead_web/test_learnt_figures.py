@@ -26,8 +26,8 @@ def test_a_sentence_is_the_mean_over_routers_by_their_samples() -> None:
         "200 prefills at router-0 and router-1."
     ]
     assert [(row.router, row.learnt, row.declared, row.samples, row.in_use) for row in found.rows] == [
-        ("router-0", "5,120", "5,000", "150 prefills", False),
-        ("router-1", "2,560", "5,000", "50 prefills", True),
+        ("router-0", "5,120", "5,000", 150, False),
+        ("router-1", "2,560", "5,000", 50, True),
     ]
 
 
