@@ -127,6 +127,13 @@ def pools_that_scale(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def pools_of_an_engine(draw: st.DrawFn) -> dict[str, Any]:
+    """Pools that are valid but for their roles, which not every engine takes."""
+    roles = [{"name": name, "template": copy.deepcopy(TEMPLATE)} for name in ("prefill", "decode")]
+    return {"model": "m", "roles": roles, "engine": {"type": draw(st.sampled_from(["vllm", "sglang"]))}}
+
+
+@st.composite
 def documents(draw: st.DrawFn, of: type[Any], faulty: bool, rule: Rule | None = None) -> dict[str, Any]:
     """Documents of a class, made from its shapes: a new field is tried without a change here.
 
@@ -237,7 +244,7 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, side:
     monkeypatch.setattr(of, "RULES", changed)
     judges = Judges(of)
     found = find(
-        st.one_of(narrow, pools_with_windows(), pools_that_scale()) if of is PoolSpec else narrow,
+        st.one_of(narrow, pools_with_windows(), pools_that_scale(), pools_of_an_engine()) if of is PoolSpec else narrow,
         lambda document: judges.disagreement(document) is not None,
         settings=settings(max_examples=1000, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)),
     )
