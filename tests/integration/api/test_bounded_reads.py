@@ -75,6 +75,7 @@ LEFT_OUT = {
     "/v1/live": "a stream of what the others read",
     "/v1/audit/verification": "walks the whole log, by chunks, because that is what it is for",
     "/v1/pools/{namespace}/{name}/heatmap": "bounded by its grid of columns and instances",
+    "/v1/gateway-keys/{key_id}/usage": "bounded by the minutes of one key in the range, by the primary key",
 }
 
 COUNTED_WHOLE = ("count(*) AS bound FROM sessions",)
