@@ -12,6 +12,10 @@ class FairleadError(Exception):
     """Root of every error this package raises on purpose; `str(error)` is one line fit for a user."""
 
 
+LONGEST_SHOWN = 120
+"""Characters of a value that an error message repeats."""
+
+
 class InvalidInput(FairleadError):
     """A value that a person gave cannot be used.
 
@@ -23,8 +27,10 @@ class InvalidInput(FairleadError):
         self.field = field
         self.value = value
         self.remedy = remedy
-        shown = value.value if isinstance(value, Enum) else value
-        super().__init__(f"{field}: {shown!r} cannot be used; {remedy}")
+        shown = repr(value.value if isinstance(value, Enum) else value)
+        if len(shown) > LONGEST_SHOWN:  # a whole document, say, would bury the remedy
+            shown = f"{shown[:LONGEST_SHOWN]} … ({len(shown):,} characters)"
+        super().__init__(f"{field}: {shown} cannot be used; {remedy}")
 
     @property
     def parameter(self) -> str:

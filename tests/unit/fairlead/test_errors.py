@@ -18,3 +18,9 @@ def test_an_error_comes_back_whole_from_another_process(error: FairleadError) ->
 def test_an_invalid_input_knows_the_parameter_it_is_about() -> None:
     assert InvalidInput("spec.routing.parameters.slo_fraction", 0, "").parameter == "slo_fraction"
     assert InvalidInput("--rates", 0, "").parameter == "--rates"
+
+
+def test_a_long_value_is_cut_so_that_the_remedy_is_read() -> None:
+    said = str(InvalidInput("spec.routing.parameters.config", "plugins: " * 100, "write an object"))
+    assert len(said) < 250
+    assert "(902 characters) cannot be used; write an object" in said
