@@ -71,7 +71,9 @@ def create(
         click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
         return
     click.echo(made.secret)
-    click.echo(f"Key {made.id} opens {_scope(made)}; {_limits(made)}. Keep the secret above: it is not shown again.", err=True)
+    click.echo(
+        f"Key {made.id} opens {_scope(made)}; limits a minute: {_limits(made)}. Keep the secret above: it is not shown again.", err=True
+    )
 
 
 @keys.command()
@@ -105,7 +107,7 @@ def _scope(key: GatewayKey) -> str:
 
 def _limits(key: GatewayKey) -> str:
     limits = ((key.requests_per_minute, "requests"), (key.tokens_per_minute, "tokens"))
-    return ", ".join(f"{most:,} {words}" for most, words in limits if most is not None) or "no limit"
+    return ", ".join(f"{most:,} {words}" for most, words in limits if most is not None) or "none"
 
 
 def _state(key: GatewayKey, now: datetime) -> str:
