@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Helm as a library, for the tests of the chart, in a folder of its own (.venv-tools/helm): only `pip` takes it on Python 3.11. Safe to repeat.
+# Helm as a library, for the tests of the chart and `fairlead up --chart`, in a folder of its own (.venv-tools/helm): only `pip` takes it on Python 3.11. Safe to repeat.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=tests/tools/helm.txt
 here=.venv-tools/helm
+mkdir -p .venv-tools
+exec 9>.venv-tools/helm.lock
+flock 9 # two lanes of `make test` may be here at once
 cmp -s "$wanted" "$here/installed.txt" && exit 0
 [ "$(uname -sm)" = "Linux x86_64" ] || { echo "Helm's library is built for Linux on x86-64 only: the chart's tests are skipped here" >&2; exit 0; }
 echo "installing Helm's library into $here"

@@ -25,26 +25,36 @@ state_dir_option = click.option(
 @click.command()
 @state_dir_option
 @click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="How many gateways to run.")
+@click.option("--apis", type=click.IntRange(1, 3), default=1, show_default=True, help="How many control APIs to run, on one database.")
+@click.option("--operators", type=click.IntRange(1, 3), default=1, show_default=True, help="How many operators to run; one of them acts.")
 @click.option("--demo/--no-demo", default=True, show_default=True, help="Create a demo pool of four simulated instances if there is none.")
 @click.option(
     "--load/--no-load", default=True, show_default=True, help="Replay a generated trace on the demo pool, so that the pages are alive."
 )
+@click.option("--chart", is_flag=True, help="Install the Helm chart here and run its pods, instead of the processes themselves.")
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready and leave it running in the background.")
 @click.option("--in-background", is_flag=True, hidden=True)
-def up(state_dir: Path, routers: int, demo: bool, load: bool, detach: bool, in_background: bool) -> None:
+def up(
+    state_dir: Path, routers: int, apis: int, operators: int, demo: bool, load: bool, chart: bool, detach: bool, in_background: bool
+) -> None:
     """Start Postgres, Kubernetes API, kubelet, control API, operator and gateways on this machine."""
     directory = StateDirectory(root=state_dir.absolute())
     if detach:
         from fairlead_sandbox.detaching import start_detached
 
-        switches = ["--demo" if demo else "--no-demo", "--load" if load else "--no-load"]
-        arguments = ["--state-dir", str(directory.root), "--routers", str(routers), *switches, "--in-background"]
+        switches = ["--demo" if demo else "--no-demo", "--load" if load else "--no-load", *(["--chart"] if chart else [])]
+        counts = ["--routers", str(routers), "--apis", str(apis), "--operators", str(operators)]
+        arguments = ["--state-dir", str(directory.root), *counts, *switches, "--in-background"]
         click.echo("\n" + start_detached(directory, arguments, click.echo))
         return
+    from fairlead_sandbox.chart.starting import ChartRun
+    from fairlead_sandbox.process_table import ProcessCounts
     from fairlead_sandbox.starting import SandboxRun, UpOptions
 
-    options = UpOptions(state_dir=directory.root, routers=routers, demo=demo, load=load and demo, detached=in_background)
-    asyncio.run(SandboxRun(options, dict(os.environ), None if in_background else sys.stdout).run())
+    counted = ProcessCounts(routers=routers, apis=apis, operators=operators)
+    options = UpOptions(state_dir=directory.root, counts=counted, demo=demo, load=load and demo, detached=in_background)
+    run = ChartRun if chart else SandboxRun
+    asyncio.run(run(options, dict(os.environ), None if in_background else sys.stdout).run())
 
 
 @click.command()
@@ -92,6 +102,7 @@ def login(state_dir: Path) -> None:
     """Print a new link that signs its first visitor in to the dashboard; good for ten minutes."""
     from fairlead_sandbox.ending import supervisor_of
     from fairlead_sandbox.errors import SandboxError
+    from fairlead_sandbox.process_table import api_urls
     from fairlead_sandbox.secret_tokens import load_or_create
     from fairlead_sandbox.summary import make_login_link
 
@@ -99,7 +110,7 @@ def login(state_dir: Path) -> None:
     note = directory.read_run()
     if note is None or supervisor_of(note) is None:
         raise SandboxError(f"no sandbox is running in {directory.root}; `fairlead up` starts one")
-    click.echo(asyncio.run(make_login_link(note.urls["api"], load_or_create(directory.secrets).admin)))
+    click.echo(asyncio.run(make_login_link(api_urls(note.urls), load_or_create(directory.secrets).admin)))
 
 
 @click.command()

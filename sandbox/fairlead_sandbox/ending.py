@@ -5,7 +5,6 @@ No process survives, and ending a sandbox twice does no harm.
 
 import shutil
 import signal
-from pathlib import Path
 
 from fairlead_sandbox.identities import ProcessIdentity, end_processes, is_alive, marked_processes, send_signal, wait_for_end
 from fairlead_sandbox.postgres import stop_stray
@@ -58,7 +57,7 @@ def sweep(directory: StateDirectory) -> int:
         if process.pid is not None and process.started_ticks is not None
     ]
     supervisor = supervisor_of(note)
-    ended = stop_stray(Path(directory.postgres_data))
+    ended = sum(stop_stray(data) for data in (directory.postgres_data, *directory.kubernetes.glob("claims/*/pgdata")))
     ended += end_processes({*noted, *marked_processes(directory.root)} - {supervisor}, grace_seconds=SWEEP_GRACE_SECONDS)
     # Repeated, as a process may have started another just before its end.
     while found := set(marked_processes(directory.root)) - {supervisor}:

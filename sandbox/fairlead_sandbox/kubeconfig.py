@@ -17,12 +17,14 @@ from fairlead_sandbox.errors import SandboxError
 class ClusterConnection:
     """The address and credentials of one Kubernetes API.
 
-    They are a base URL, TLS trust (None for plain HTTP) and a bearer token, if any.
+    They are a base URL, TLS trust (None for plain HTTP), a bearer token, if any, and the certificate of the authority
+    that the file names, in PEM (empty when it names none).
     """
 
     server: str
     tls: ssl.SSLContext | None
     token: str | None
+    authority: bytes = b""
 
 
 def read_kubeconfig(path: Path) -> ClusterConnection:
@@ -44,7 +46,15 @@ def read_kubeconfig(path: Path) -> ClusterConnection:
     token = user.get("token")
     if token is None and "tokenFile" in user:
         token = (path.parent / user["tokenFile"]).read_text(encoding="utf-8").strip()
-    return ClusterConnection(server=server, tls=_tls(path, cluster, user) if server.startswith("https:") else None, token=token)
+    tls = _tls(path, cluster, user) if server.startswith("https:") else None
+    return ClusterConnection(server=server, tls=tls, token=token, authority=_authority(path, cluster))
+
+
+def _authority(path: Path, cluster: Mapping[str, Any]) -> bytes:
+    """What `_tls` has read already."""
+    if "certificate-authority-data" in cluster:
+        return base64.b64decode(cluster["certificate-authority-data"])
+    return (path.parent / cluster["certificate-authority"]).read_bytes() if "certificate-authority" in cluster else b""
 
 
 def _tls(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:

@@ -171,7 +171,7 @@ def stop_stray(data: Path) -> int:
     """End a server that a killed supervisor left running on this cluster; return 1 if there was one, else 0.
 
     A pid file that names no such server is removed. A process is our postmaster only if its working directory is the
-    data directory; the pid alone proves nothing.
+    data directory, by whatever path a container sees it; the pid alone proves nothing.
     """
     pid_file = data / "postmaster.pid"
     try:
@@ -180,7 +180,7 @@ def stop_stray(data: Path) -> int:
         return 0
     identity = identity_of(pid)
     try:
-        ours = identity is not None and Path(f"/proc/{pid}/cwd").resolve(strict=True) == data.resolve()
+        ours = identity is not None and Path(f"/proc/{pid}/cwd").samefile(data)
     except OSError:
         ours = False
     if identity is not None and ours:

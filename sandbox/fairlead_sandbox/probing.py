@@ -5,6 +5,7 @@ Each question takes one new connection and no client library, as a kubelet asks 
 
 import asyncio
 import contextlib
+import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -17,11 +18,16 @@ class ProbeAnswer:
     detail: str = ""
 
 
-async def ask_http(host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = ()) -> ProbeAnswer:
-    """GET `path` over plain HTTP; a status from 200 to 399 means well. Whatever the server does, it never raises."""
+async def ask_http(
+    host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = (), tls: bool = False
+) -> ProbeAnswer:
+    """GET `path` by HTTP; a status from 200 to 399 means well. Whatever the server does, it never raises.
+
+    With `tls` any certificate will do, as for a kubelet.
+    """
     try:
         async with asyncio.timeout(timeout_seconds):
-            status = await _status_of(host, port, path, headers)
+            status = await _status_of(host, port, path, headers, _any_certificate() if tls else None)
     except TimeoutError:
         return ProbeAnswer(ok=False, detail=f"no answer from {host}:{port}{path} within {timeout_seconds:g} s")
     except OSError as problem:
@@ -50,8 +56,15 @@ async def ask_tcp(host: str, port: int, *, timeout_seconds: float) -> ProbeAnswe
     return ProbeAnswer(ok=True)
 
 
-async def _status_of(host: str, port: int, path: str, headers: tuple[tuple[str, str], ...]) -> int:
-    reader, writer = await asyncio.open_connection(host, port)
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _status_of(host: str, port: int, path: str, headers: tuple[tuple[str, str], ...], tls: ssl.SSLContext | None) -> int:
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
         lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{port}", "User-Agent: fairlead-probe", "Accept: */*", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in headers]

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairlead_host.settings import HostSettings
@@ -18,10 +18,43 @@ from fairlead_sandbox.processes import Asked, HttpAnswer, Node, PrintedLine, Pro
 from fairlead_sandbox.secret_tokens import SecretTokens
 from fairlead_sandbox.state_directory import StateDirectory
 
-PREFERRED_PORTS = {"kubernetes-api": 6443, "api": 8080, "operator-health": 8090}
+FIRST_API_PORT = 8080
+FIRST_OPERATOR_PORT = 8090
+KUBERNETES_PORT = 6443
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a person may ask for it
 FIRST_ROUTER_PORT = 8000
 FIRST_METRICS_PORT = 9000
+METRICS_PORT_OF_PODS = 9000
+"""Where the chart's routers have theirs, each at its pod's address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessCounts:
+    """How many processes of a kind run; all of a kind do the same work, and one may be missing."""
+
+    routers: int = 2
+    apis: int = 1
+    operators: int = 1
+
+    @property
+    def router_names(self) -> tuple[str, ...]:
+        """router-0, router-1, …"""
+        return tuple(f"router-{number}" for number in range(self.routers))
+
+    @property
+    def api_names(self) -> tuple[str, ...]:
+        """api, api-1, …"""
+        return numbered("api", self.apis)
+
+    @property
+    def operator_names(self) -> tuple[str, ...]:
+        """operator, operator-1, …"""
+        return numbered("operator", self.operators)
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """The name, and with a number behind it for each further one."""
+    return (name, *(f"{name}-{number}" for number in range(1, count)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +66,7 @@ class SandboxPlan:
 
     directory: StateDirectory
     ports: dict[str, int]
-    routers: int
+    counts: ProcessCounts
     tokens: SecretTokens
     database_url: str
     postgres: PostgresServer | None
@@ -46,20 +79,31 @@ class SandboxPlan:
     apply_demo: Callable[[], Awaitable[None]]
 
     @property
-    def api_url(self) -> str:
-        """URL of the control API and the web UI."""
-        return f"http://{HOST}:{self.ports['api']}"
+    def api_urls(self) -> dict[str, str]:
+        """URLs of the control API and the web UI, by process."""
+        return {name: f"http://{HOST}:{self.ports[name]}" for name in self.counts.api_names}
 
     @property
     def metrics_urls(self) -> dict[str, str]:
         """URLs of the gateways' metrics pages, by the name of their port."""
-        names = (metrics_of(name) for name in router_names(self.routers))
+        names = (metrics_of(name) for name in self.counts.router_names)
         return {name: f"http://{HOST}:{self.ports[name]}/metrics" for name in names}
 
     @property
-    def router_urls(self) -> tuple[str, ...]:
-        """URLs of the gateways."""
-        return tuple(f"http://{HOST}:{self.ports[name]}" for name in router_names(self.routers))
+    def router_urls(self) -> dict[str, str]:
+        """URLs of the gateways, by process."""
+        return {name: f"http://{HOST}:{self.ports[name]}" for name in self.counts.router_names}
+
+    def api_addresses(self, client: int) -> str:
+        """The addresses of the API for its client of this number; clients begin with different ones."""
+        urls = list(self.api_urls.values())
+        first = client % len(urls)
+        return ",".join(urls[first:] + urls[:first])
+
+
+def api_urls(urls: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of a run's noted URLs that are the control API's, the first one first."""
+    return tuple(urls[name] for name in sorted(urls) if name == "api" or name.startswith("api-"))
 
 
 def metrics_of(router: str) -> str:
@@ -67,15 +111,17 @@ def metrics_of(router: str) -> str:
     return f"metrics-of-{router}"
 
 
-def router_names(count: int) -> tuple[str, ...]:
-    """The names router-0, router-1, … of `count` routers."""
-    return tuple(f"router-{number}" for number in range(count))
+def health_of(operator: str) -> str:
+    """Name of the port at which an operator answers for its health."""
+    return f"health-of-{operator}"
 
 
-def preferred_ports(routers: int) -> dict[str, int]:
+def preferred_ports(counts: ProcessCounts) -> dict[str, int]:
     """Preferred ports by name; whether they are free is not looked at."""
-    ports = dict(PREFERRED_PORTS)
-    for number, name in enumerate(router_names(routers)):
+    ports = {"kubernetes-api": KUBERNETES_PORT}
+    ports |= {name: FIRST_API_PORT + number for number, name in enumerate(counts.api_names)}
+    ports |= {health_of(name): FIRST_OPERATOR_PORT + number for number, name in enumerate(counts.operator_names)}
+    for number, name in enumerate(counts.router_names):
         ports[name] = FIRST_ROUTER_PORT + number
         ports[metrics_of(name)] = FIRST_METRICS_PORT + number
     return ports
@@ -87,19 +133,20 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
     if plan.postgres is not None:
         nodes.append(postgres_process(plan.postgres))
     if plan.own_kubernetes:
-        nodes.append(_kubernetes_api(plan))
+        nodes.append(kubernetes_api_process(plan.directory, plan.ports["kubernetes-api"], plan.node_grace_seconds))
     nodes += [
         Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",) if plan.own_kubernetes else ()),
         Step(name="definitions", run=plan.apply_definitions, needs=("kubeconfig",)),
-        _kubelet(plan),
-        _api(plan),
-        _operator(plan),
-        *(_router(plan, name) for name in router_names(plan.routers)),
+        kubelet_process(plan.directory),
+        *(_api(plan, name) for name in plan.counts.api_names),
+        *(_operator(plan, number, name) for number, name in enumerate(plan.counts.operator_names)),
+        *(_router(plan, number, name) for number, name in enumerate(plan.counts.router_names)),
     ]
     if plan.demo:
-        nodes.append(Step(name="demo-pool", run=plan.apply_demo, needs=("operator", "kubelet")))
+        nodes.append(Step(name="demo-pool", run=plan.apply_demo, needs=(*plan.counts.operator_names, "kubelet")))
     if plan.load:
-        nodes.append(_load(plan))
+        needs = ("demo-pool",) if plan.demo else plan.counts.operator_names
+        nodes.append(load_process(tuple(plan.router_urls.values()), needs=(*needs, *plan.counts.router_names)))
     return tuple(nodes)
 
 
@@ -124,9 +171,10 @@ def postgres_process(server: PostgresServer) -> ProcessSpec:
     )
 
 
-def _kubernetes_api(plan: SandboxPlan) -> ProcessSpec:
-    address = ("--host", HOST, "--port", str(plan.ports["kubernetes-api"]))
-    arguments = ("--state-dir", str(plan.directory.kubernetes), *address, "--node-grace-seconds", f"{plan.node_grace_seconds:g}")
+def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seconds: float) -> ProcessSpec:
+    """The sandbox's own Kubernetes API."""
+    address = ("--host", HOST, "--port", str(port))
+    arguments = ("--state-dir", str(directory.kubernetes), *address, "--node-grace-seconds", f"{node_grace_seconds:g}")
     return ProcessSpec(
         name="kubernetes-api",
         command=python_module("fairlead_sandbox.kubernetes_api.main", *arguments),
@@ -135,8 +183,9 @@ def _kubernetes_api(plan: SandboxPlan) -> ProcessSpec:
     )
 
 
-def _kubelet(plan: SandboxPlan) -> ProcessSpec:
-    folder = plan.directory.kubernetes
+def kubelet_process(directory: StateDirectory) -> ProcessSpec:
+    """The only node."""
+    folder = directory.kubernetes
     arguments = ("--kubeconfig", str(folder / "kubeconfig-kubelet"), "--state-dir", str(folder))
     return ProcessSpec(
         name="kubelet",
@@ -149,52 +198,54 @@ def _kubelet(plan: SandboxPlan) -> ProcessSpec:
     )
 
 
-def _api(plan: SandboxPlan) -> ProcessSpec:
+def _api(plan: SandboxPlan, name: str) -> ProcessSpec:
     needs = ("kubeconfig",) if plan.postgres is None else ("kubeconfig", "postgres")
+    url = plan.api_urls[name]
     return ProcessSpec(
-        name="api",
-        command=python_module("fairlead_host", "--host", HOST, "--port", str(plan.ports["api"])),
-        readiness=HttpAnswer(url=f"{plan.api_url}/readyz"),
+        name=name,
+        command=python_module("fairlead_host", "--host", HOST, "--port", str(plan.ports[name])),
+        readiness=HttpAnswer(url=f"{url}/readyz"),
         reads=names(HostSettings, FaultSettings),
         environment={
             "FAIRLEAD_DATABASE_URL": plan.database_url,
             "FAIRLEAD_BOOTSTRAP_TOKENS": plan.tokens.bootstrap,
-            "FAIRLEAD_PUBLIC_URL": plan.api_url,
+            "FAIRLEAD_PUBLIC_URL": url,
             "KUBECONFIG": str(plan.directory.kubernetes / "kubeconfig-fairlead-api"),
         },
         needs=needs,
     )
 
 
-def _operator(plan: SandboxPlan) -> ProcessSpec:
-    port = plan.ports["operator-health"]
+def _operator(plan: SandboxPlan, number: int, name: str) -> ProcessSpec:
+    port = plan.ports[health_of(name)]
     return ProcessSpec(
-        name="operator",
+        name=name,
         command=python_module("fairlead_operator.main"),
         readiness=HttpAnswer(url=f"http://{HOST}:{port}/readyz"),
         reads=names(OperatorSettings, FaultSettings),
         environment={
             "KUBECONFIG": str(plan.directory.kubernetes / "kubeconfig-fairlead-operator"),
-            "FAIRLEAD_API_URL": plan.api_url,
+            "FAIRLEAD_API_URL": plan.api_addresses(number),
             "FAIRLEAD_API_TOKEN": plan.tokens.operator,
             "FAIRLEAD_OPERATOR_HEALTH_HOST": HOST,
             "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port),
-            # Always the same name, as there is only one operator: restarted, it need not wait for its own Lease.
-            "FAIRLEAD_OPERATOR_IDENTITY": "sandbox",
+            # Always the same name: restarted, it need not wait for its own Lease.
+            "FAIRLEAD_OPERATOR_IDENTITY": f"sandbox-{number}" if number else "sandbox",
             "FAIRLEAD_WATCH_NAMESPACES": "",
         },
         # Needing the kubelet, it stops before it: it must not take the end of the node for lost instances.
-        needs=("definitions", "api", "kubelet"),
+        needs=("definitions", *plan.counts.api_names, "kubelet"),
     )
 
 
-def _router(plan: SandboxPlan, name: str) -> ProcessSpec:
+def _router(plan: SandboxPlan, number: int, name: str) -> ProcessSpec:
     return router_process(
         name,
         ports=plan.ports,
-        api_url=plan.api_url,
+        api_addresses=plan.api_addresses(number),
         tokens=plan.tokens,
         directory=plan.directory,
+        needs=plan.counts.api_names,
     )
 
 
@@ -202,11 +253,11 @@ def router_process(
     name: str,
     *,
     ports: Mapping[str, int],
-    api_url: str,
+    api_addresses: str,
     tokens: SecretTokens,
     directory: StateDirectory,
+    needs: tuple[str, ...],
     host: str = HOST,
-    needs: tuple[str, ...] = ("api",),
 ) -> ProcessSpec:
     """A gateway of this name on its ports; clients reach it at `host`, its metrics page on the loopback only."""
     port = ports[name]
@@ -216,23 +267,25 @@ def router_process(
         readiness=HttpAnswer(url=f"http://{HOST if host == EVERY_ADDRESS else host}:{port}/readyz"),
         reads=names(RouterSettings, FaultSettings),
         environment={
-            "FAIRLEAD_API_URL": api_url,
+            "FAIRLEAD_API_URL": api_addresses,
             "FAIRLEAD_API_TOKEN": tokens.router,
             "FAIRLEAD_ROUTER_ID": name,
             "FAIRLEAD_SPOOL_DIR": str(directory.spool / name),
+            "FAIRLEAD_ROUTERS_DIR": str(directory.routers),
         },
         needs=needs,
     )
 
 
-def _load(plan: SandboxPlan) -> ProcessSpec:
-    needs = ("demo-pool",) if plan.demo else ("operator",)
+def load_process(urls: Sequence[str], *, needs: tuple[str, ...], environment: Mapping[str, str] | None = None) -> ProcessSpec:
+    """The background load on the demo pool, by way of these gateways."""
     return ProcessSpec(
         name="load",
-        command=python_module("fairlead_simulator.replay", *load_arguments(plan.router_urls)),
+        command=python_module("fairlead_simulator.replay", *load_arguments(urls)),
         readiness=Started(),
         reads=frozenset({"FAIRLEAD_GATEWAY_KEY"}),
-        needs=(*needs, *router_names(plan.routers)),
+        environment={} if environment is None else environment,
+        needs=needs,
         stop_signal=signal.SIGINT,
         stop_grace_seconds=3.0,
         console=False,

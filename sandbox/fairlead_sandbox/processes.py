@@ -44,7 +44,8 @@ Readiness = PrintedLine | HttpAnswer | Asked | Started
 class ProcessSpec:
     """One process.
 
-    `environment` is added to that of the supervisor; `before_start` runs before every start, restarts included.
+    `environment` is added to that of the supervisor, as it is at each start; `before_start` runs before every start,
+    restarts included.
     """
 
     name: str

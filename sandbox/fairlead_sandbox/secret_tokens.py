@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fairlead_sandbox.errors import SandboxError
@@ -33,7 +33,12 @@ def load_or_create(path: Path) -> SecretTokens:
         return SecretTokens(admin=str(document["admin"]), operator=str(document["operator"]), router=str(document["router"]))
     except FileNotFoundError:
         made = SecretTokens(admin=secrets.token_urlsafe(32), operator=secrets.token_urlsafe(32), router=secrets.token_urlsafe(32))
-        write_private(path, json.dumps({"admin": made.admin, "operator": made.operator, "router": made.router}, indent=1) + "\n")
+        keep(path, made)
         return made
     except (ValueError, KeyError, TypeError):
         raise SandboxError(f"{path}: not a token file; delete it and new tokens are made") from None
+
+
+def keep(path: Path, tokens: SecretTokens) -> None:
+    """Write the secrets where `load_or_create` finds them."""
+    write_private(path, json.dumps(asdict(tokens), indent=1) + "\n")

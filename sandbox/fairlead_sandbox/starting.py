@@ -12,7 +12,7 @@ from fairlead_sandbox.cluster_setup import ClusterSetup
 from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.ports import HOST, PortClaims, claim_ports, first_free
 from fairlead_sandbox.postgres import check_external, embedded_server
-from fairlead_sandbox.process_table import SandboxPlan, preferred_ports, process_table, router_names
+from fairlead_sandbox.process_table import ProcessCounts, SandboxPlan, preferred_ports, process_table
 from fairlead_sandbox.processes import ProcessSpec
 from fairlead_sandbox.runs import PreparedRun, SupervisedRun
 from fairlead_sandbox.secret_tokens import load_or_create
@@ -33,7 +33,7 @@ class UpOptions:
     """The options of `fairlead up`."""
 
     state_dir: Path
-    routers: int = 2
+    counts: ProcessCounts = ProcessCounts()  # noqa: RUF009 - frozen
     demo: bool = True
     load: bool = True
     detached: bool = False
@@ -59,7 +59,8 @@ class SandboxRun:
     async def _prepare(self, known: Mapping[str, int]) -> PreparedRun:
         """Choose ports, secrets and database. Raises SandboxError when one of them is not to be had."""
         options = self._options
-        wishes = preferred_ports(options.routers)
+        self._directory.refuse_chart()
+        wishes = preferred_ports(options.counts)
         claims = claim_ports({name: known.get(name, port) for name, port in wishes.items()})
         try:
             return await self._planned(claims, wishes, known)
@@ -68,16 +69,9 @@ class SandboxRun:
             raise
 
     async def _planned(self, claims: PortClaims, wishes: Mapping[str, int], known: Mapping[str, int]) -> PreparedRun:
-        options, directory, notices = self._options, self._directory, list[str]()
-        engine_port = first_free("engine", ENGINE_PORT, UNUSED_LOOPBACK)  # not claimed: sandboxes share it, on other addresses
-        ports = claims.ports | {"engine": engine_port}
-        for name, port in ports.items():
-            if name in wishes and port != wishes[name] and known.get(name) != port:
-                notices.append(f"port {wishes[name]} is taken: {name} listens on {port}")
-        if ports["engine"] != ENGINE_PORT:
-            notices.append(
-                f"port {ENGINE_PORT} is taken on every address: demo engines use {ports['engine']}, your pools need spec.engine.port"
-            )
+        options, directory = self._options, self._directory
+        ports = claims.ports | {"engine": engine_port()}
+        notices = port_notices(ports, wishes, known)
         settings = read(SandboxSettings, self._environment)
         external = settings.database_url
         postgres = None if external else embedded_server(data=directory.postgres_data, socket_directory=directory.socket_directory)
@@ -86,7 +80,7 @@ class SandboxRun:
         plan = SandboxPlan(
             directory=directory,
             ports=ports,
-            routers=options.routers,
+            counts=options.counts,
             tokens=load_or_create(directory.secrets),
             database_url=postgres.url if postgres else await check_external(external),
             postgres=postgres,
@@ -98,20 +92,19 @@ class SandboxRun:
             apply_definitions=setup.apply_definitions,
             apply_demo=setup.apply_demo,
         )
-        gateways = dict(zip(router_names(options.routers), plan.router_urls, strict=True))
         own = f"https://{HOST}:{ports['kubernetes-api']}"
         kubernetes = {"kubernetes-api": own if cluster is None else read_kubeconfig(cluster).server}
         nodes = process_table(plan)
         notices += strange(self._environment, [node for node in nodes if isinstance(node, ProcessSpec)])
-        urls = {"api": plan.api_url, **gateways, **kubernetes, **plan.metrics_urls}
+        urls = {**plan.api_urls, **plan.router_urls, **kubernetes, **plan.metrics_urls}
         return PreparedRun(nodes=nodes, ports=ports, urls=urls, claims=claims, summary=partial(self._summary, plan, tuple(notices)))
 
     async def _summary(self, plan: SandboxPlan, notices: tuple[str, ...]) -> Callable[[bool], str]:
-        link = await make_login_link(plan.api_url, plan.tokens.admin)
+        link = await make_login_link(tuple(plan.api_urls.values()), plan.tokens.admin)
         facts = StartReport(
-            dashboard=plan.api_url,
+            dashboards=tuple(plan.api_urls.values()),
             login_link=link,
-            gateways=plan.router_urls,
+            gateways=tuple(plan.router_urls.values()),
             metrics=tuple(plan.metrics_urls.values()),
             kubeconfig=self._directory.kubeconfig,
             state_dir=self._directory.root,
@@ -122,3 +115,22 @@ class SandboxRun:
         )
         width = shutil.get_terminal_size((100, 30)).columns
         return lambda coloured: render(facts, width=width, coloured=coloured)
+
+
+def engine_port() -> int:
+    """The port of the demo's engines. It is not claimed: sandboxes share it, on other addresses."""
+    return first_free("engine", ENGINE_PORT, UNUSED_LOOPBACK)
+
+
+def port_notices(ports: Mapping[str, int], wishes: Mapping[str, int], known: Mapping[str, int]) -> list[str]:
+    """One line for each port that is neither as wished nor as in the last run."""
+    notices = [
+        f"port {wishes[name]} is taken: {name} listens on {port}"
+        for name, port in ports.items()
+        if name in wishes and port != wishes[name] and known.get(name) != port
+    ]
+    if ports["engine"] != ENGINE_PORT:
+        notices.append(
+            f"port {ENGINE_PORT} is taken on every address: demo engines use {ports['engine']}, your pools need spec.engine.port"
+        )
+    return notices

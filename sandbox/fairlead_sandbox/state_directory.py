@@ -47,8 +47,17 @@ class StateDirectory:
         return self.root / "spool"
 
     @property
+    def routers(self) -> Path:
+        return self.root / "routers"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "tokens"
+
+    @property
+    def chart_mark(self) -> Path:
+        """There when the directory is that of `fairlead up --chart`."""
+        return self.root / "chart"
 
     @property
     def run_file(self) -> Path:
@@ -81,6 +90,19 @@ class StateDirectory:
             ) from None
         if self.socket_directory.stat().st_uid != os.getuid():
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir")
+
+    def claim_for_chart(self) -> None:
+        """Mark the directory as one that runs the chart. Raises SandboxError for one that has run without."""
+        if self.chart_mark.exists():
+            return
+        if self.secrets.exists():
+            raise SandboxError(f"--chart: {self.root} was started without it; leave --chart out, or choose another --state-dir")
+        write_private(self.chart_mark, "")
+
+    def refuse_chart(self) -> None:
+        """Raises SandboxError for a directory that runs the chart: two operators would fight over its pods."""
+        if self.chart_mark.exists():
+            raise SandboxError(f"--chart: {self.root} was started with it; use --chart again, or choose another --state-dir")
 
     def lock(self) -> "Lock | None":
         """Hold the directory until this process ends; None when another supervisor holds it."""

@@ -25,7 +25,7 @@ from fairlead_sandbox.errors import SandboxError
 class StartReport:
     """The facts about a running sandbox that its summary shows."""
 
-    dashboard: str
+    dashboards: tuple[str, ...]
     login_link: str
     gateways: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -36,6 +36,8 @@ class StartReport:
     detached: bool
     activate: Path | None = None
     """Script that puts `fairlead` on the PATH; None when it is there already."""
+    gateway_key: str | None = None
+    """What clients of the gateways must show; None where they need nothing."""
     notices: tuple[str, ...] = ()
     """Facts that the user may not expect, such as ports that were taken."""
 
@@ -46,17 +48,17 @@ def activate_script() -> Path | None:
     return script if shutil.which("fairlead") is None and script.exists() else None
 
 
-async def make_login_link(api_url: str, admin_token: str) -> str:
-    """Make a link that signs its first visitor in as admin; it is good for ten minutes.
+async def make_login_link(api_urls: Sequence[str], admin_token: str) -> str:
+    """Make a link that signs its first visitor in as admin, at the first address; it is good for ten minutes.
 
     Raises SandboxError when the API refuses or cannot be reached.
     """
     try:
-        async with ControlApi(api_url, admin_token) as api:
+        async with ControlApi(api_urls, admin_token) as api:
             link = await api.create_login_link(LoginLinkRequest(role=AccessRole.ADMIN))
     except (ApiProblem, ApiUnreachable) as problem:
-        raise SandboxError(f"no login link from {api_url}: {problem}") from None
-    return f"{api_url}{link.path}"
+        raise SandboxError(f"no login link from {', '.join(api_urls)}: {problem}") from None
+    return f"{api_urls[0]}{link.path}"
 
 
 def render(summary: StartReport, *, width: int, coloured: bool) -> str:
@@ -67,7 +69,7 @@ def render(summary: StartReport, *, width: int, coloured: bool) -> str:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
-    facts.add_row("Dashboard", summary.dashboard)
+    facts.add_row("Dashboard", "  ".join(summary.dashboards))
     facts.add_row("Gateway", "  ".join(f"{url}/v1" for url in summary.gateways))
     facts.add_row("Metrics", "  ".join(summary.metrics))
     facts.add_row("State", str(summary.state_dir))
@@ -97,9 +99,16 @@ def _blocks(summary: StartReport) -> Sequence[Text]:
             "kubectl get fpool",
         ),
     ]
+    bearer = ""
+    if summary.gateway_key is not None:
+        blocks.append(
+            _block("Show the gateway's key (`fairlead replay` reads it there):", f"export FAIRLEAD_GATEWAY_KEY={summary.gateway_key}")
+        )
+        bearer = ' -H "authorization: Bearer $FAIRLEAD_GATEWAY_KEY"'
     if summary.demo:
         url = summary.gateways[0]
-        blocks.append(_block("Send a request:", f"curl -s {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"))
+        request = f"{url}/v1/chat/completions{bearer} -H 'content-type: application/json' -d '{body}'"
+        blocks.append(_block("Send a request:", f"curl -s {request}"))
         blocks.append(
             _block("Replay a trace:", f"fairlead replay --trace TRACE.jsonl --url {url} --pool {POOL_NAMESPACE}/{POOL_NAME} --speed 10")
         )

@@ -59,7 +59,7 @@ class SupervisedProcess:
         self.log = log
         self.ready = asyncio.Event()
         self.note = ProcessNote(name=spec.name, probe=spec.readiness.url if isinstance(spec.readiness, HttpAnswer) else None)
-        self._environment = {**handed_on(environment, spec.reads), **spec.environment}
+        self._environment = handed_on(environment, spec.reads)
         self._changed = changed
         self._backoff = backoff
         self._stopping = asyncio.Event()
@@ -126,7 +126,7 @@ class SupervisedProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=write_end,
                     stderr=write_end,
-                    env=self._environment,
+                    env={**self._environment, **self.spec.environment},
                     user=self.spec.user,
                     start_new_session=True,  # a Ctrl-C at the terminal must reach the supervisor only
                     preexec_fn=die_with_parent(self.spec.orphan_signal),

@@ -17,9 +17,11 @@ from fairlead_sandbox.kubelet import state_file
 from fairlead_sandbox.kubelet.addresses import AddressPool
 from fairlead_sandbox.kubelet.container_states import ContainerState, PodState, after_adoption, after_exit
 from fairlead_sandbox.kubelet.deciding import restarts_allowed
-from fairlead_sandbox.kubelet.pod_specs import PodRefused, PodSpec, read_pod
+from fairlead_sandbox.kubelet.pod_specs import PodSpec, read_pod
 from fairlead_sandbox.kubelet.pod_worker import PodWorker, utc_stamp
 from fairlead_sandbox.kubelet.pods_api import PodsApi
+from fairlead_sandbox.kubelet.preparation import Preparation
+from fairlead_sandbox.kubelet.refusals import PodRefused
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
 from fairlead_sandbox.kubelet.scheduling import refusal
 from fairlead_sandbox.kubelet.statuses import refused_status, unscheduled_message, unscheduled_status
@@ -44,7 +46,7 @@ class NodeAgent:
         node: str,
         cluster: PodsApi,
         runtime: ProcessRuntime,
-        python: str,
+        preparation: Preparation,
         memory: state_file.Memory,
         memory_path: Path,
         address_node: int,
@@ -53,13 +55,14 @@ class NodeAgent:
         self._node = node
         self._cluster = cluster
         self._runtime = runtime
-        self._python = python
+        self._preparation = preparation
         self._memory_path = memory_path
         self._clock = clock
         self._remembered = dict(memory.pods)
         self._addresses = AddressPool(node=address_node, position=memory.address_position, used={pod.ip for pod in memory.pods.values()})
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._forgetting: set[asyncio.Task[None]] = set()
         self._refused: dict[str, str] = {}
         self._node_object: Mapping[str, Any] | None = None
         """As the API has it; None while it has none."""
@@ -214,7 +217,7 @@ class NodeAgent:
     def _begin(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
         state = self._remembered.get(pod.uid)
         if state is None:
-            containers = tuple(ContainerState(name=container.name) for container in pod.containers)
+            containers = tuple(ContainerState(name=container.name) for container in pod.every_container)
             state = PodState(
                 uid=pod.uid,
                 namespace=pod.namespace,
@@ -231,8 +234,7 @@ class NodeAgent:
             state,
             cluster=self._cluster,
             runtime=self._runtime,
-            node=self._node,
-            python=self._python,
+            preparation=self._preparation,
             start_slots=self._slots,
             clock=self._clock,
             remember=self._remember,
@@ -258,7 +260,7 @@ class NodeAgent:
                     exit_code=255,
                     signal=0,
                     message="The node went down",
-                    restarts_allowed=restarts_allowed(pod, exit_code=255, signal=0),
+                    restarts_allowed=restarts_allowed(pod, container.name, exit_code=255, signal=0),
                     stamp=utc_stamp(),
                     now=now,
                 )
@@ -319,6 +321,9 @@ class NodeAgent:
         self._addresses.give_back(state.ip)
         self._runtime.remove_log(state.namespace, state.name)
         self._dirty.set()
+        forgetting = asyncio.create_task(self._preparation.forget(uid), name=f"forgetting {uid}")
+        self._forgetting.add(forgetting)
+        forgetting.add_done_callback(self._forgetting.discard)
 
 
 def pod_name(manifest: Mapping[str, Any]) -> str:

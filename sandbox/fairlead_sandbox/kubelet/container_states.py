@@ -31,8 +31,8 @@ class ContainerState:
     """One container.
 
     If `process` is set, the container runs. Otherwise it waits until `start_at` (monotonic) to be started, or has ended
-    for good (`ended`). `stop_at` is the time when it was asked to stop, `killed` whether it got SIGKILL;
-    `waiting_reason` and `waiting_message` say why it does not run.
+    for good (`ended`). `stop_at` is the time when it was to stop, `hook_runs` whether its preStop hook keeps it from
+    being asked, `killed` whether it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not run.
     """
 
     name: str
@@ -48,6 +48,7 @@ class ContainerState:
     waiting_message: str = ""
     stop_at: float | None = None
     killed: bool = False
+    hook_runs: bool = False
     startup: ProbeState | None = None
     readiness: ProbeState | None = None
     liveness: ProbeState | None = None
@@ -56,6 +57,11 @@ class ContainerState:
     def started(self) -> bool:
         """Whether the container runs and its startup probe, if any, has passed."""
         return self.process is not None and (self.startup is None or self.startup.passed is True)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the container has ended well and for good."""
+        return self.ended and self.last is not None and self.last.exit_code == 0
 
     @property
     def ready(self) -> bool:
@@ -101,6 +107,7 @@ def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessI
         waiting_message="",
         stop_at=None,
         killed=False,
+        hook_runs=False,
         startup=begin(spec.startup, now) if spec.startup else None,
         readiness=begin(spec.readiness, now) if spec.readiness and not waits else (ProbeState(next_at=now) if spec.readiness else None),
         liveness=begin(spec.liveness, now) if spec.liveness and not waits else (ProbeState(next_at=now) if spec.liveness else None),
@@ -175,7 +182,7 @@ def after_exit(
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
     """The state after the kubelet itself was restarted.
 
-    Verdicts stay, but answers under way are lost and asked for anew.
+    Verdicts stay, but answers under way are lost and asked for anew, and a preStop hook under way begins anew.
     """
 
     def again(probe: ProbeState | None) -> ProbeState | None:
@@ -186,5 +193,7 @@ def after_adoption(state: ContainerState, now: float) -> ContainerState:
         startup=again(state.startup),
         readiness=again(state.readiness),
         liveness=again(state.liveness),
+        stop_at=None if state.hook_runs else state.stop_at,
+        hook_runs=False,
         start_at=min(state.start_at, now + state.backoff.longest_seconds),
     )

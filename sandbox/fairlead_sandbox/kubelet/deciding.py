@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fairlead_sandbox.kubelet.container_states import ContainerState, PodState
-from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec, ProbeSpec
+from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec
+from fairlead_sandbox.kubelet.probe_specs import ProbeSpec
 from fairlead_sandbox.kubelet.probe_states import ProbeState, is_due
 
 IDLE_SECONDS = 60.0
@@ -66,10 +67,11 @@ def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
     wakes = [now + IDLE_SECONDS]
     if pod.deleted and all(container.process is None for container in state.containers):
         return NextStep(actions=(FinishDeletion(),), wake_at=now + IDLE_SECONDS)
-    for spec in pod.containers:
+    startable = _startable(pod, state)
+    for spec in pod.every_container:
         container = state.container(spec.name)
         if container.process is None:
-            if not pod.deleted and not container.ended:
+            if not pod.deleted and not container.ended and spec in startable:
                 if container.start_at <= now:
                     actions.append(StartContainer(container=spec.name))
                 else:
@@ -93,11 +95,20 @@ def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
     return NextStep(actions=tuple(actions), wake_at=min(wakes))
 
 
-def restarts_allowed(pod: PodSpec, *, exit_code: int, signal: int) -> bool:
-    """Whether the restart policy wants the container started again after this exit."""
+def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: int) -> bool:
+    """Whether the restart policy wants the container started again after this exit; an init container only fails."""
     if pod.deleted or pod.restart_policy == "Never":
         return False
-    return pod.restart_policy == "Always" or exit_code != 0 or signal != 0
+    failed = exit_code != 0 or signal != 0
+    return failed or (pod.restart_policy == "Always" and container not in {spec.name for spec in pod.init_containers})
+
+
+def _startable(pod: PodSpec, state: PodState) -> tuple[ContainerSpec, ...]:
+    """Those whose turn it is: the first init container that has not succeeded, or else all the others."""
+    for spec in pod.init_containers:
+        if not state.container(spec.name).succeeded:
+            return (spec,)
+    return pod.containers
 
 
 def _reason_to_stop(pod: PodSpec, container: ContainerState) -> str | None:

@@ -16,8 +16,10 @@ from fairlead_process.starting import begin, one_line_errors
 from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubelet import state_file
 from fairlead_sandbox.kubelet.agent import NodeAgent
+from fairlead_sandbox.kubelet.enclosing import can_enclose
 from fairlead_sandbox.kubelet.node import claim_addresses, keep_registered
 from fairlead_sandbox.kubelet.pods_api import PodsApi
+from fairlead_sandbox.kubelet.preparation import Installation, Preparation
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
 from fairlead_sandbox.kubernetes_client import KubernetesClient
 
@@ -39,8 +41,22 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
     runtime = ProcessRuntime(logs)
     async with health_server, KubernetesClient(connection) as client:
         cluster = PodsApi(client, node)
+        installation = Installation(
+            node=node,
+            python=sys.executable,
+            state_dir=state_dir,
+            server=connection.server,
+            authority=connection.authority,
+            can_enclose=await asyncio.to_thread(can_enclose),
+        )
         agent = NodeAgent(
-            node=node, cluster=cluster, runtime=runtime, python=sys.executable, memory=memory, memory_path=memory_path, address_node=number
+            node=node,
+            cluster=cluster,
+            runtime=runtime,
+            preparation=Preparation(cluster, installation),
+            memory=memory,
+            memory_path=memory_path,
+            address_node=number,
         )
         work = [
             asyncio.create_task(keep_registered(cluster, node, lambda: print(f"ready {node}", flush=True))),
@@ -67,7 +83,7 @@ def main(kubeconfig: Path, state_dir: Path, node: str) -> None:
     """Run a cluster's pods as processes of this machine."""
     with one_line_errors("kubelet"):
         begin(read_log_settings)
-        asyncio.run(serve(kubeconfig, state_dir, node))
+        asyncio.run(serve(kubeconfig, state_dir.absolute(), node))
 
 
 if __name__ == "__main__":

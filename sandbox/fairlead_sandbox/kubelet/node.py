@@ -80,19 +80,19 @@ async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], 
         await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
-async def claim_addresses(preferred: int) -> tuple[int, asyncio.Server]:
-    """Claim 127.N.0.0/16 for this kubelet, so that two sandboxes on one machine never give out the same addresses.
+async def claim_addresses(preferred: int, first: int = FIRST_NODE, last: int = LAST_NODE) -> tuple[int, asyncio.Server]:
+    """Claim 127.N.0.0/16 for this process, so that two sandboxes on one machine never give out the same addresses.
 
     Returns N and the server on 127.N.255.254 that both holds the claim and answers `/healthz`. Raises SandboxError
     when all ranges are taken.
     """
     refusal = ""
-    for number in [preferred, *(candidate for candidate in range(FIRST_NODE, LAST_NODE + 1) if candidate != preferred)]:
+    for number in [preferred, *(candidate for candidate in range(first, last + 1) if candidate != preferred)]:
         try:
             return number, await asyncio.start_server(_answer_healthy, f"127.{number}.255.254", KUBELET_PORT)
         except OSError as problem:
             refusal = problem.strerror or str(problem)
-    raise SandboxError(f"no free range of loopback addresses from 127.{FIRST_NODE}.0.0 to 127.{LAST_NODE}.0.0 for pods ({refusal})")
+    raise SandboxError(f"no free range of loopback addresses from 127.{first}.0.0 to 127.{last}.0.0 ({refusal})")
 
 
 async def _answer_healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

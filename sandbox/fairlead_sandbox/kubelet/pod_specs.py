@@ -8,53 +8,51 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-
-class PodRefused(Exception):
-    """The pod asks for something that this kubelet cannot do.
-
-    `reason` becomes the container's waiting reason, and the error's text becomes its message.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
-        self.reason = reason
-        super().__init__(message)
+from fairlead_sandbox.kubelet.probe_specs import ProbeSpec, read_probe
+from fairlead_sandbox.kubelet.refusals import bad_configuration
+from fairlead_sandbox.kubelet.volume_specs import MountSpec, VolumeSpec, read_mounts, read_volumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeSpec:
-    """One probe; times in seconds.
+class StopHook:
+    """What happens before a container is asked to end: a pause, or a command in it."""
 
-    If `path` is None, a TCP connection is enough. If `host` is None, the probe goes to the pod's address.
-    """
-
-    port: int
-    path: str | None = None
-    host: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    initial_delay: float = 0.0
-    period: float = 10.0
-    timeout: float = 1.0
-    success_threshold: int = 1
-    failure_threshold: int = 3
+    sleep_seconds: float = 0.0
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One container; `command` replaces the image's entry point, `env` is as written in the manifest."""
+    """One container; `command` replaces the image's entry point, `env` and `env_from` are as written in the manifest.
+
+    It runs as `user` and `group`, where these are None as the user who started the sandbox.
+    """
 
     name: str
     image: str
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: tuple[Mapping[str, Any], ...] = ()
+    env_from: tuple[Mapping[str, Any], ...] = ()
+    mounts: tuple[MountSpec, ...] = ()
+    user: int | None = None
+    group: int | None = None
+    read_only_root: bool = False
+    working_folder: str = "/"
     readiness: ProbeSpec | None = None
     liveness: ProbeSpec | None = None
     startup: ProbeSpec | None = None
+    before_stop: StopHook | None = None
+
+    @property
+    def is_enclosed(self) -> bool:
+        """Whether it needs a file system or a user of its own."""
+        return bool(self.mounts) or self.read_only_root or self.user is not None or self.group is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
-    """One pod.
+    """One pod. Its `init_containers` run one after the other, to their ends, before `containers`.
 
     `deletion_at` is the deadline (POSIX seconds) of a pod that is being deleted, None otherwise; `grace_seconds` is the
     time granted for the deletion.
@@ -65,6 +63,9 @@ class PodSpec:
     name: str
     node: str | None
     containers: tuple[ContainerSpec, ...]
+    init_containers: tuple[ContainerSpec, ...] = ()
+    volumes: tuple[VolumeSpec, ...] = ()
+    service_account: str = "default"
     restart_policy: str = "Always"
     grace_seconds: float = 30.0
     deletion_at: float | None = None
@@ -75,20 +76,30 @@ class PodSpec:
         """Whether the pod's deletion has been requested."""
         return self.deletion_at is not None
 
+    @property
+    def every_container(self) -> tuple[ContainerSpec, ...]:
+        """Those that run first, then the others."""
+        return (*self.init_containers, *self.containers)
+
 
 def read_pod(manifest: Mapping[str, Any]) -> PodSpec:
     """Read a Pod. Raises PodRefused when its spec asks for something that this kubelet cannot do."""
     metadata, spec = manifest["metadata"], manifest["spec"]
-    if spec.get("initContainers"):
-        raise PodRefused("CreateContainerConfigError", "spec.initContainers: the sandbox's kubelet runs no init containers; remove them")
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy"):
+            raise bad_configuration(f"container {container['name']}: restartPolicy: the sandbox's kubelet runs no sidecars; use containers")
     deletion = metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds") if deletion else spec.get("terminationGracePeriodSeconds")
+    volumes = read_volumes(spec)
     return PodSpec(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
         name=metadata["name"],
         node=spec.get("nodeName"),
-        containers=tuple(_read_container(container) for container in spec["containers"]),
+        containers=tuple(_read_container(container, spec, volumes) for container in spec["containers"]),
+        init_containers=tuple(_read_container(container, spec, volumes) for container in spec.get("initContainers") or ()),
+        volumes=volumes,
+        service_account=spec.get("serviceAccountName") or "default",
         restart_policy=spec.get("restartPolicy", "Always"),
         grace_seconds=30.0 if grace is None else float(grace),
         deletion_at=datetime.fromisoformat(deletion).timestamp() if deletion else None,
@@ -96,52 +107,39 @@ def read_pod(manifest: Mapping[str, Any]) -> PodSpec:
     )
 
 
-def _read_container(container: Mapping[str, Any]) -> ContainerSpec:
-    name = container["name"]
-    if container.get("envFrom"):
-        raise PodRefused("CreateContainerConfigError", f"container {name}: envFrom is not supported by the sandbox's kubelet; use env")
-    if (container.get("lifecycle") or {}).keys():
-        raise PodRefused("CreateContainerConfigError", f"container {name}: lifecycle hooks are not supported by the sandbox's kubelet")
+def _read_container(container: Mapping[str, Any], pod: Mapping[str, Any], volumes: tuple[VolumeSpec, ...]) -> ContainerSpec:
+    security = {**(pod.get("securityContext") or {}), **(container.get("securityContext") or {})}
+    mounts = read_mounts(container, pod)
+    for mount in mounts:
+        if mount.volume not in {volume.name for volume in volumes}:
+            raise bad_configuration(f"container {container['name']}: volumeMounts: {mount.volume!r} is not one of the pod's volumes")
     return ContainerSpec(
-        name=name,
+        name=container["name"],
         image=container.get("image", ""),
         command=tuple(container.get("command") or ()),
         args=tuple(container.get("args") or ()),
         env=tuple(container.get("env") or ()),
-        readiness=_read_probe(container, "readinessProbe"),
-        liveness=_read_probe(container, "livenessProbe"),
-        startup=_read_probe(container, "startupProbe"),
+        env_from=tuple(container.get("envFrom") or ()),
+        mounts=mounts,
+        user=security.get("runAsUser"),
+        group=security.get("runAsGroup"),
+        read_only_root=bool(security.get("readOnlyRootFilesystem")),
+        working_folder=container.get("workingDir") or "/",
+        readiness=read_probe(container, "readinessProbe"),
+        liveness=read_probe(container, "livenessProbe"),
+        startup=read_probe(container, "startupProbe"),
+        before_stop=_read_stop_hook(container),
     )
 
 
-def _read_probe(container: Mapping[str, Any], key: str) -> ProbeSpec | None:
-    probe = container.get(key)
-    if not probe:
+def _read_stop_hook(container: Mapping[str, Any]) -> StopHook | None:
+    hooks = container.get("lifecycle") or {}
+    unknown = set(hooks) - {"preStop"}
+    hook = hooks.get("preStop") or {}
+    if unknown or set(hook) - {"sleep", "exec"}:
+        raise bad_configuration(f"container {container['name']}: lifecycle: the sandbox's kubelet knows preStop with sleep or exec only")
+    if not hook:
         return None
-    where = f"container {container['name']}: {key}"
-    http, tcp = probe.get("httpGet"), probe.get("tcpSocket")
-    action = http or tcp
-    if action is None:
-        raise PodRefused("CreateContainerConfigError", f"{where}: the sandbox's kubelet knows httpGet and tcpSocket only")
-    if http and str(http.get("scheme", "HTTP")).upper() != "HTTP":
-        raise PodRefused("CreateContainerConfigError", f"{where}.httpGet.scheme: the sandbox's kubelet asks over plain HTTP only")
-    return ProbeSpec(
-        port=_port_number(container, action["port"], where),
-        path=(http.get("path") or "/") if http else None,
-        host=action.get("host") or None,
-        headers=tuple((header["name"], header["value"]) for header in (http or {}).get("httpHeaders") or ()),
-        initial_delay=float(probe.get("initialDelaySeconds") or 0),
-        period=float(probe.get("periodSeconds") or 10),
-        timeout=float(probe.get("timeoutSeconds") or 1),
-        success_threshold=int(probe.get("successThreshold") or 1),
-        failure_threshold=int(probe.get("failureThreshold") or 3),
+    return StopHook(
+        sleep_seconds=float((hook.get("sleep") or {}).get("seconds") or 0), command=tuple((hook.get("exec") or {}).get("command") or ())
     )
-
-
-def _port_number(container: Mapping[str, Any], port: int | str, where: str) -> int:
-    if isinstance(port, int) or port.isdigit():
-        return int(port)
-    for declared in container.get("ports") or ():
-        if declared.get("name") == port:
-            return int(declared["containerPort"])
-    raise PodRefused("CreateContainerConfigError", f"{where}: port {port!r} is not the name of one of the container's ports")

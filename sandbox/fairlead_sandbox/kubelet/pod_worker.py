@@ -29,12 +29,15 @@ from fairlead_sandbox.kubelet.deciding import (
     decide,
     restarts_allowed,
 )
-from fairlead_sandbox.kubelet.images import command_line, container_variables
-from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodRefused, PodSpec, ProbeSpec
+from fairlead_sandbox.kubelet.images import stop_signal
+from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec
 from fairlead_sandbox.kubelet.pods_api import PodsApi
+from fairlead_sandbox.kubelet.preparation import Preparation
+from fairlead_sandbox.kubelet.probe_specs import ProbeSpec
+from fairlead_sandbox.kubelet.refusals import PodRefused
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
 from fairlead_sandbox.kubelet.statuses import pod_status, readiness
-from fairlead_sandbox.probing import ask_http, ask_tcp
+from fairlead_sandbox.probing import ProbeAnswer, ask_http, ask_tcp
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +60,7 @@ class PodWorker:
         *,
         cluster: PodsApi,
         runtime: ProcessRuntime,
-        node: str,
-        python: str,
+        preparation: Preparation,
         start_slots: asyncio.Semaphore,
         clock: Callable[[], float],
         remember: Callable[[PodState], None],
@@ -68,8 +70,7 @@ class PodWorker:
         self._manifest = manifest
         self._cluster = cluster
         self._runtime = runtime
-        self._node = node
-        self._python = python
+        self._preparation = preparation
         self._slots = start_slots
         self._clock = clock
         self._remember = remember
@@ -103,6 +104,7 @@ class PodWorker:
         for container in self.state.containers:
             if container.process is not None:
                 self._spawn(self._watch(container))
+        self._spawn(self._preparation.keep_tokens(self.pod))
         try:
             while True:
                 self._wake.clear()
@@ -135,9 +137,12 @@ class PodWorker:
             case StopContainer(container=name, why=why):
                 container = self.state.container(name)
                 self._event("Normal" if self.pod.deleted else "Warning", "Killing" if self.pod.deleted else "Unhealthy", why)
-                self._change(replace(container, stop_at=self._clock()))
-                if container.process is not None:
-                    self._runtime.stop(container.process)
+                hooked = self._spec(name).before_stop is not None
+                self._change(replace(container, stop_at=self._clock(), hook_runs=hooked))
+                if hooked:
+                    self._spawn(self._stop_after_hook(name))
+                elif container.process is not None:
+                    self._runtime.stop(container.process, stop_signal(self._spec(name)))
             case KillContainer(container=name):
                 container = self.state.container(name)
                 self._change(replace(container, killed=True))
@@ -152,22 +157,22 @@ class PodWorker:
         Starting Python is expensive: 64 containers that start at once would fail their probes.
         """
         await self._slots.acquire()
-        self._starting.discard(spec.name)
         try:
+            prepared = await self._preparation.start(self.pod, spec, self._manifest, self.state.ip)
             container = self.state.container(spec.name)
             if self.pod.deleted or container.process is not None:
                 self._slots.release()
                 return
-            variables = container_variables(spec, self.pod, self._manifest, pod_ip=self.state.ip, node=self._node)
-            command = command_line(spec, variables, python=self._python, pod_ip=self.state.ip)
-            process = self._runtime.start(command, variables, self._runtime.log_path(self.pod.namespace, self.pod.name))
-        except (PodRefused, OSError) as problem:
+            process = self._runtime.start(prepared.line, prepared.variables, self._runtime.log_path(self.pod.namespace, self.pod.name))
+        except (PodRefused, ClusterProblem, OSError) as problem:
             self._slots.release()
             reason = problem.reason if isinstance(problem, PodRefused) else "RunContainerError"
             self._event("Warning", "Failed", str(problem))
             self._change(after_refusal(self.state.container(spec.name), reason=reason, message=str(problem), now=self._clock()))
             self._wake.set()
             return
+        finally:
+            self._starting.discard(spec.name)
         started = after_start(container, spec, process=process, stamp=utc_stamp(), now=self._clock())
         self._change(started)
         self._event("Normal", "Started", f"Started container {spec.name} as process {process.pid} at {self.state.ip}")
@@ -189,7 +194,7 @@ class PodWorker:
         if container.process is None:
             return
         ending = await self._runtime.wait(container.process)
-        allowed = restarts_allowed(self.pod, exit_code=ending.exit_code, signal=ending.signal)
+        allowed = restarts_allowed(self.pod, container.name, exit_code=ending.exit_code, signal=ending.signal)
         before = self.state.container(container.name)
         after = after_exit(
             before,
@@ -214,8 +219,17 @@ class PodWorker:
         probe_spec: ProbeSpec = getattr(spec, probe)
         asked_of = self.state.container(spec.name).process
         host = probe_spec.host or self.state.ip
-        if probe_spec.path is not None:
-            answer = await ask_http(host, probe_spec.port, probe_spec.path, timeout_seconds=probe_spec.timeout, headers=probe_spec.headers)
+        if probe_spec.command:
+            answer = await self._run_within(spec, probe_spec.command, probe_spec.timeout)
+        elif probe_spec.path is not None:
+            answer = await ask_http(
+                host,
+                probe_spec.port,
+                probe_spec.path,
+                timeout_seconds=probe_spec.timeout,
+                headers=probe_spec.headers,
+                tls=probe_spec.tls,
+            )
         else:
             answer = await ask_tcp(host, probe_spec.port, timeout_seconds=probe_spec.timeout)
         before = self.state.container(spec.name)
@@ -228,6 +242,34 @@ class PodWorker:
             self._event("Warning", "Unhealthy", f"Readiness probe failed: {answer.detail}")
         self._change(after, keep=(before.ready, before.started) != (after.ready, after.started))
         self._wake.set()
+
+    async def _run_within(self, spec: ContainerSpec, command: tuple[str, ...], timeout_seconds: float) -> ProbeAnswer:
+        """Run a command in the container; well if it ends with 0 in time."""
+        process = self.state.container(spec.name).process
+        if process is None:
+            return ProbeAnswer(ok=False, detail="the container does not run")
+        try:
+            prepared = await self._preparation.within(self.pod, spec, self._manifest, self.state.ip, process.pid, command)
+        except (PodRefused, ClusterProblem, OSError) as problem:
+            return ProbeAnswer(ok=False, detail=str(problem))
+        return await self._runtime.run(prepared.line, prepared.variables, timeout_seconds)
+
+    async def _stop_after_hook(self, name: str) -> None:
+        """Do what the container wants done before it is asked to end, then ask it.
+
+        A hook that takes longer than the pod's grace period is cut by SIGKILL.
+        """
+        spec = self._spec(name)
+        if spec.before_stop is not None:
+            await asyncio.sleep(spec.before_stop.sleep_seconds)
+            if spec.before_stop.command:
+                answer = await self._run_within(spec, spec.before_stop.command, self.pod.grace_seconds)
+                if not answer.ok:
+                    self._event("Warning", "FailedPreStopHook", f"PreStopHook failed: {answer.detail}")
+        container = self.state.container(name)
+        self._change(replace(container, hook_runs=False))
+        if container.process is not None:
+            self._runtime.stop(container.process, stop_signal(self._spec(name)))
 
     async def report(self) -> float:
         """Report the changes to the API.
@@ -281,7 +323,7 @@ class PodWorker:
         return f"{self.pod.namespace}/{self.pod.name}"
 
     def _spec(self, name: str) -> ContainerSpec:
-        return next(container for container in self.pod.containers if container.name == name)
+        return next(container for container in self.pod.every_container if container.name == name)
 
     def _event(self, kind: str, reason: str, message: str) -> None:
         log.info("pod event", extra={"pod": self._name, "reason": reason, "text": message})

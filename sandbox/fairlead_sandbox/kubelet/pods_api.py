@@ -109,6 +109,39 @@ class PodsApi:
             if problem.status not in {404, 409}:
                 raise
 
+    async def read_stored(self, kind: str, namespace: str, name: str) -> Document | None:
+        """A Secret or ConfigMap; None when there is none of that name."""
+        return await self._read(f"/api/v1/namespaces/{namespace}/{kind.lower()}s/{name}")
+
+    async def request_token(self, namespace: str, account: str, seconds: int) -> str:
+        """A new token of a service account."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
+        answer = await self._client.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", body)
+        return str(answer["status"]["token"])
+
+    async def read_claim(self, namespace: str, name: str) -> Document | None:
+        """A PersistentVolumeClaim; None when there is none of that name."""
+        return await self._read(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+
+    async def list_claims(self) -> list[Document]:
+        """All PersistentVolumeClaims."""
+        return list((await self._client.request("GET", "/api/v1/persistentvolumeclaims"))["items"])
+
+    async def bind_claim(self, claim: Document) -> None:
+        """Say that the claim has what it asked for, as whoever provides volumes does."""
+        metadata, spec = claim["metadata"], claim["spec"]
+        status = {"phase": "Bound", "accessModes": spec.get("accessModes"), "capacity": spec["resources"]["requests"]}
+        path = f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{metadata['name']}/status"
+        await self._client.request("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)
+
+    async def _read(self, path: str) -> Document | None:
+        try:
+            return await self._client.request("GET", path)
+        except ClusterProblem as problem:
+            if problem.status != 404:
+                raise
+            return None
+
     def record_event(self, pod: PodSpec, kind: str, reason: str, message: str, stamp: str) -> None:
         """Queue a Kubernetes Event about the pod; never raises and never waits.
 

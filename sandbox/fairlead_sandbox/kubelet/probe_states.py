@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from fairlead_sandbox.kubelet.pod_specs import ProbeSpec
+from fairlead_sandbox.kubelet.probe_specs import ProbeSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead_sandbox.identities import MARK, ProcessIdentity, identity_of, send_signal, until_end
+from fairlead_sandbox.probing import ProbeAnswer
 
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
@@ -45,16 +46,45 @@ class ProcessRuntime:
 
     def start(self, command: Sequence[str], variables: Mapping[str, str], log: Path) -> ProcessIdentity:
         """Start a process that appends its output to `log`. Raises OSError when it cannot be executed."""
-        environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | dict(variables)
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             child = subprocess.Popen(
-                list(command), stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, env=environment, start_new_session=True
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                env=_environment(variables),
+                start_new_session=True,
             )
         finally:
             os.close(descriptor)
         self._children[child.pid] = child
         return identity_of(child.pid) or ProcessIdentity(pid=child.pid, started_ticks=-1)
+
+    async def run(self, command: Sequence[str], variables: Mapping[str, str], timeout_seconds: float) -> ProbeAnswer:
+        """Run a command to its end. The answer is well if its exit code is 0; its last line explains what was not."""
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=_environment(variables),
+                start_new_session=True,
+            )
+        except OSError as problem:
+            return ProbeAnswer(ok=False, detail=str(problem))
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                output, _ = await child.communicate()
+        except TimeoutError:
+            return ProbeAnswer(ok=False, detail=f"{command[-1]}: no end within {timeout_seconds:g} s")
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        lines = output.decode(errors="replace").strip().splitlines()
+        return ProbeAnswer(ok=child.returncode == 0, detail=lines[-1] if lines else f"exit code {child.returncode}")
 
     async def wait(self, process: ProcessIdentity) -> Exit:
         """Return when the process has ended, also when an earlier kubelet started it."""
@@ -65,9 +95,9 @@ class ProcessRuntime:
         status = child.wait()  # the child has ended, so this returns at once
         return Exit(exit_code=max(status, 0), signal=max(-status, 0))
 
-    def stop(self, process: ProcessIdentity) -> None:
-        """Ask the process to end."""
-        send_signal(process, signal.SIGTERM)
+    def stop(self, process: ProcessIdentity, number: int) -> None:
+        """Ask the process to end, by this signal."""
+        send_signal(process, number)
 
     def kill(self, process: ProcessIdentity) -> None:
         """End the process and all processes that it started."""
@@ -101,3 +131,7 @@ class ProcessRuntime:
             while part := os.pread(file.fileno(), COPIED_AT_ONCE_BYTES, start + copied):
                 copied += os.pwrite(file.fileno(), part, copied)
             file.truncate(copied)
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: os.environ[name] for name in INHERITED if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | dict(variables)

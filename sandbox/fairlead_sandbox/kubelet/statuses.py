@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead_sandbox.kubelet.container_states import ContainerState, PodState, Termination
-from fairlead_sandbox.kubelet.images import ENGINE_MODULE
 from fairlead_sandbox.kubelet.pod_specs import PodSpec
 
 HOST_IP = "127.0.0.1"
@@ -15,9 +14,12 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
 
     Unchanged conditions keep their transition time from `previous`; readiness gates are read from `live`.
     """
-    phase = _phase(state)
-    ready_containers = phase == "Running" and all(container.ready for container in state.containers)
-    unready = ", ".join(container.name for container in state.containers if not container.ready)
+    phase = _phase(pod, state)
+    serving = [state.container(spec.name) for spec in pod.containers]
+    ready_containers = phase == "Running" and all(container.ready for container in serving)
+    unready = ", ".join(container.name for container in serving if not container.ready)
+    first = [state.container(spec.name) for spec in pod.init_containers]
+    unfinished = ", ".join(container.name for container in first if not container.succeeded)
     gates = {condition["type"]: condition.get("status") for condition in live.get("conditions") or ()}
     closed = [gate for gate in pod.readiness_gates if gates.get(gate) != "True"]
     not_ready = ("ContainersNotReady", f"containers with unready status: [{unready}]")
@@ -26,7 +28,7 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
     conditions = [
         _condition("PodScheduled", True),
         _condition("PodReadyToStartContainers", True),
-        _condition("Initialized", True),
+        _condition("Initialized", not unfinished, "ContainersNotInitialized", f"containers with incomplete status: [{unfinished}]"),
         _condition("ContainersReady", ready_containers, *not_ready),
         _condition(
             "Ready", ready_containers and not closed, *(("ReadinessGatesNotReady", ", ".join(closed)) if ready_containers else not_ready)
@@ -40,7 +42,12 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
         "podIP": state.ip,
         "podIPs": [{"ip": state.ip}],
         "startTime": state.start_time,
-        "qosClass": "BestEffort",
+        "qosClass": live.get("qosClass", "BestEffort"),
+        **(
+            {"initContainerStatuses": [_container_status(spec.image, state.container(spec.name)) for spec in pod.init_containers]}
+            if first
+            else {}
+        ),
         "containerStatuses": [_container_status(spec.image, state.container(spec.name)) for spec in pod.containers],
     }
 
@@ -90,8 +97,10 @@ def refused_status(
     }
 
 
-def _phase(state: PodState) -> str:
-    containers = state.containers
+def _phase(pod: PodSpec, state: PodState) -> str:
+    if any(container.ended and not container.succeeded for container in (state.container(spec.name) for spec in pod.init_containers)):
+        return "Failed"
+    containers = [state.container(spec.name) for spec in pod.containers]
     if all(container.ended for container in containers):
         return "Succeeded" if all(container.last is None or container.last.exit_code == 0 for container in containers) else "Failed"
     if any(container.process is None and container.last is None for container in containers):
@@ -109,7 +118,7 @@ def _container_status(image: str, container: ContainerState) -> dict[str, Any]:
     status: dict[str, Any] = {
         "name": container.name,
         "image": image,
-        "imageID": f"sandbox://{ENGINE_MODULE}",
+        "imageID": f"sandbox://{image}" if image else "",
         "ready": container.ready,
         "started": container.started,
         "restartCount": container.restarts,

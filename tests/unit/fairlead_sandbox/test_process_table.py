@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from fairlead_sandbox.postgres import PostgresServer, ServerUser
-from fairlead_sandbox.process_table import SandboxPlan, preferred_ports, process_table
+from fairlead_sandbox.process_table import ProcessCounts, SandboxPlan, api_urls, preferred_ports, process_table
 from fairlead_sandbox.processes import ProcessSpec, in_start_order
 from fairlead_sandbox.secret_tokens import SecretTokens
 from fairlead_sandbox.state_directory import StateDirectory
 
+TWO_ROUTERS = ProcessCounts()
 TOKENS = SecretTokens(admin="a" * 20, operator="b" * 20, router="c" * 20)
 
 
@@ -17,7 +18,9 @@ async def nothing() -> None:
     return None
 
 
-def a_plan(*, routers: int = 2, embedded: bool = True, own_kubernetes: bool = True, demo: bool = True, load: bool = True) -> SandboxPlan:
+def a_plan(
+    *, counts: ProcessCounts = TWO_ROUTERS, embedded: bool = True, own_kubernetes: bool = True, demo: bool = True, load: bool = True
+) -> SandboxPlan:
     server = PostgresServer(
         binaries=Path("/pg/bin"),
         data=Path("/s/postgres"),
@@ -27,8 +30,8 @@ def a_plan(*, routers: int = 2, embedded: bool = True, own_kubernetes: bool = Tr
     )
     return SandboxPlan(
         directory=StateDirectory(root=Path("/s")),
-        ports=preferred_ports(routers),
-        routers=routers,
+        ports=preferred_ports(counts),
+        counts=counts,
         tokens=TOKENS,
         database_url=server.url,
         own_kubernetes=own_kubernetes,
@@ -54,9 +57,9 @@ def process(plan: SandboxPlan, name: str) -> ProcessSpec:
 
 @pytest.mark.parametrize("routers", [1, 2, 5])
 def test_there_is_one_gateway_per_wish_each_on_its_own_port(routers: int) -> None:
-    plan = a_plan(routers=routers)
+    plan = a_plan(counts=ProcessCounts(routers=routers))
     assert [name for name in names(plan) if name.startswith("router-")] == [f"router-{number}" for number in range(routers)]
-    assert plan.router_urls[-1] == f"http://127.0.0.1:{8000 + routers - 1}"
+    assert list(plan.router_urls.values())[-1] == f"http://127.0.0.1:{8000 + routers - 1}"
 
 
 def test_everything_is_in_the_table_once_and_in_an_order_that_exists() -> None:
@@ -108,3 +111,20 @@ def test_each_router_has_its_own_name_and_spool_and_only_the_routers_secret() ->
 
 def test_the_operator_stops_before_the_kubelet_so_that_no_instance_looks_lost() -> None:
     assert "kubelet" in process(a_plan(), "operator").needs
+
+
+def test_of_several_apis_each_client_begins_with_another_and_knows_all() -> None:
+    plan = a_plan(counts=ProcessCounts(routers=3, apis=2, operators=2))
+    one, two = "http://127.0.0.1:8080", "http://127.0.0.1:8081"
+    asked = [process(plan, name).environment["FAIRLEAD_API_URL"] for name in ("router-0", "router-1", "router-2")]
+    assert asked == [f"{one},{two}", f"{two},{one}", f"{one},{two}"]
+    assert {process(plan, name).environment["FAIRLEAD_PUBLIC_URL"] for name in ("api", "api-1")} == {one, two}
+    assert set(process(plan, "router-0").needs) == {"api", "api-1"}
+    assert api_urls({**plan.api_urls, **plan.router_urls, "kubernetes-api": "https://x"}) == (one, two)
+
+
+def test_of_several_operators_each_has_its_own_name_in_the_lease_and_its_own_health() -> None:
+    plan = a_plan(counts=ProcessCounts(apis=2, operators=2))
+    first, second = (process(plan, name).environment for name in ("operator", "operator-1"))
+    for variable in ("FAIRLEAD_OPERATOR_IDENTITY", "FAIRLEAD_OPERATOR_HEALTH_PORT"):
+        assert first[variable] != second[variable]

@@ -79,3 +79,17 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(SandboxError, match=r"--state-dir .*file/x: cannot be created"):
         StateDirectory(root=tmp_path / "file" / "x").create()
+
+
+def test_a_directory_runs_the_chart_or_the_processes_and_never_both(tmp_path: Path) -> None:
+    with_chart, without = StateDirectory(root=tmp_path / "a"), StateDirectory(root=tmp_path / "b")
+    for directory in (with_chart, without):
+        directory.create()
+        directory.refuse_chart()
+    with_chart.claim_for_chart()
+    with_chart.claim_for_chart()
+    with pytest.raises(SandboxError, match=r"^--chart: .*/a was started with it; use --chart again, or choose another --state-dir$"):
+        with_chart.refuse_chart()
+    load_or_create(without.secrets)
+    with pytest.raises(SandboxError, match=r"^--chart: .*/b was started without it"):
+        without.claim_for_chart()

@@ -8,7 +8,7 @@ import pytest
 from fairlead_sandbox.summary import StartReport, render
 
 SUMMARY = StartReport(
-    dashboard="http://127.0.0.1:8080",
+    dashboards=("http://127.0.0.1:8080",),
     login_link="http://127.0.0.1:8080/login?token=fll_" + "x" * 43,
     gateways=("http://127.0.0.1:8000", "http://127.0.0.1:8001"),
     metrics=("http://127.0.0.1:9000/metrics", "http://127.0.0.1:9001/metrics"),
@@ -44,3 +44,11 @@ def test_what_is_not_as_expected_is_said() -> None:
 def test_colours_are_used_only_where_the_terminal_takes_them() -> None:
     assert "\x1b[" not in render(SUMMARY, width=120, coloured=False)
     assert "\x1b[" in render(SUMMARY, width=120, coloured=True)
+
+
+def test_where_the_gateway_wants_a_key_the_request_to_be_copied_shows_it() -> None:
+    lines = [line.strip() for line in render(replace(SUMMARY, gateway_key="k"), width=60, coloured=False).splitlines()]
+    assert "export FAIRLEAD_GATEWAY_KEY=k" in lines
+    (curl,) = [line for line in lines if line.startswith("curl")]
+    assert ' -H "authorization: Bearer $FAIRLEAD_GATEWAY_KEY" ' in curl
+    assert "FAIRLEAD_GATEWAY_KEY" not in render(SUMMARY, width=60, coloured=False)

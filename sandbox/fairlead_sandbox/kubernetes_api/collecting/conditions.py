@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from fairlead_sandbox.kubernetes_api.objects.errors import ApiError
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, timestamp
-from fairlead_sandbox.kubernetes_api.storing.store import Stored
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources, WriteOptions
 
 _OPTIONS = WriteOptions(field_manager="fairlead-sandbox")
@@ -29,15 +28,18 @@ def set_condition(item: Object, condition: Object, now: str) -> None:
     conditions[:] = [*(one for one in conditions if one is not before), {**condition, "lastTransitionTime": since}]
 
 
-def record_event(resources: Resources, about: Stored, *, kind: str, event_type: str, reason: str, message: str, component: str) -> None:
-    """Create an Event about an object of the core group, such as a Pod."""
+def record_event(resources: Resources, about: Object, *, event_type: str, reason: str, message: str, component: str) -> None:
+    """Create an Event about an object."""
     events = resources.registry.find("", "v1", "events")
     assert events is not None
     now = timestamp(resources.clock())
-    namespace = about.namespace or "default"
+    metadata = about["metadata"]
+    namespace = metadata.get("namespace", "")
+    reference = {name: metadata[name] for name in ("namespace", "name", "uid") if name in metadata}
+    unique = f"{int(resources.clock().timestamp() * 1e9):x}.{next(_numbers):x}"
     body = {
-        "metadata": {"name": f"{about.name}.{int(resources.clock().timestamp() * 1e9):x}.{next(_numbers):x}", "namespace": namespace},
-        "involvedObject": {"apiVersion": "v1", "kind": kind, "namespace": about.namespace, "name": about.name, "uid": about.uid},
+        "metadata": {"name": f"{metadata['name']}.{unique}", "namespace": namespace or "default"},
+        "involvedObject": {"apiVersion": about["apiVersion"], "kind": about["kind"], **reference},
         "type": event_type,
         "reason": reason,
         "message": message,
@@ -49,4 +51,4 @@ def record_event(resources: Resources, about: Stored, *, kind: str, event_type: 
         "count": 1,
     }
     with suppress(ApiError):  # a namespace that is being deleted takes no new object
-        resources.create(events, namespace, body, _OPTIONS)
+        resources.create(events, namespace or "default", body, _OPTIONS)

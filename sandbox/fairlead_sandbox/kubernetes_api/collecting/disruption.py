@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, TooManyRequests
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
 from fairlead_sandbox.kubernetes_api.objects.selectors import LabelSelector, selector_of_object
 from fairlead_sandbox.kubernetes_api.storing.representations import scale_of
-from fairlead_sandbox.kubernetes_api.storing.store import EventType, Key, Label, Stored, StoredChange
+from fairlead_sandbox.kubernetes_api.storing.selector_index import SelectorIndex
+from fairlead_sandbox.kubernetes_api.storing.store import EventType, Key, Stored, StoredChange
 from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED, is_ready
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
@@ -139,9 +140,7 @@ class DisruptionController:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._store = resources.store
-        self._selectors: dict[Key, LabelSelector] = {}
-        self._asking: dict[Label | None, set[Key]] = {}
-        """Budgets by a label that they ask for, so that a change of a pod is not held against all of them."""
+        self._selectors = SelectorIndex()
         self._concerned: set[Key] = set()
         for stored in self._store.list(BUDGETS):
             self._note_budget(stored.key, _selector(stored))
@@ -171,24 +170,14 @@ class DisruptionController:
             self._note_budget(change.now.key, None if change.type is EventType.DELETED else _selector(change.now))
         elif change.now.resource == "pods":
             for stored in (change.before, change.now):
-                self._concerned.update(self._budgets_of(stored) if stored is not None else ())
+                self._concerned.update(self._selectors.matching(stored.namespace, dict(stored.labels())) if stored is not None else ())
         if self._concerned:
             self._wake.set()
 
     def _note_budget(self, key: Key, selector: LabelSelector | None) -> None:
         """Remember a budget's selector; None for a budget that is gone."""
-        if (known := self._selectors.pop(key, None)) is not None:
-            self._asking[known.label()].discard(key)
-        if selector is not None:
-            self._selectors[key] = selector
-            self._asking.setdefault(selector.label(), set()).add(key)
+        self._selectors.note(key, selector)
         self._concerned.add(key)
-
-    def _budgets_of(self, pod: Stored) -> Iterator[Key]:
-        for label in (None, *pod.labels()):
-            for key in self._asking.get(label, ()):
-                if key[0] == pod.namespace and self._selectors[key].matches(dict(pod.labels())):
-                    yield key
 
     def _refresh(self, stored: Stored) -> None:
         item: Object = copy_of(stored.object)

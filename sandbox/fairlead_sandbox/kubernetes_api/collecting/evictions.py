@@ -55,8 +55,7 @@ class Evictions:
     def _evict(self, pod: Stored) -> None:
         record_event(
             self._resources,
-            pod,
-            kind="Pod",
+            pod.object,
             event_type="Normal",
             reason="TaintManagerEviction",
             message=f"Marking for deletion Pod {pod.namespace}/{pod.name}",

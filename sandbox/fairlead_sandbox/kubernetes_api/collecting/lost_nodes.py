@@ -102,7 +102,7 @@ class LostNodes:
         self._store.put("nodes", "", node.name, item)
         if before != "True":
             return
-        self._tell(node, "Node", "Normal", f"Node {node.name} status is now: NodeNotReady")
+        self._tell(node, "Normal", f"Node {node.name} status is now: NodeNotReady")
         for pod in self._store.list("pods"):
             if at_path(pod.object, "spec", "nodeName") == node.name:
                 self._mark_not_ready(pod, now)
@@ -114,7 +114,7 @@ class LostNodes:
             return
         set_condition(item, {**ready, "status": "False"}, now)
         self._store.put("pods", pod.namespace, pod.name, item)
-        self._tell(pod, "Pod", "Warning", "Node is not ready")
+        self._tell(pod, "Warning", "Node is not ready")
 
     def _taint(self, node: Stored, *, may_evict: bool) -> None:
         """Give the node the taints that fit its Ready condition. When no node is ready, none may be emptied."""
@@ -133,9 +133,9 @@ class LostNodes:
             item["spec"]["taints"] = taints
         self._store.put("nodes", "", node.name, item)
 
-    def _tell(self, about: Stored, kind: str, event_type: str, message: str) -> None:
+    def _tell(self, about: Stored, event_type: str, message: str) -> None:
         record_event(
-            self._resources, about, kind=kind, event_type=event_type, reason="NodeNotReady", message=message, component="node-controller"
+            self._resources, about.object, event_type=event_type, reason="NodeNotReady", message=message, component="node-controller"
         )
 
 

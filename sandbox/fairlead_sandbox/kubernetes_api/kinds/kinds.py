@@ -135,6 +135,7 @@ _TABLE: tuple[tuple[str, str, str, str, bool, str, str, str], ...] = (
     ("", "v1", "Endpoints", "endpoints", True, "ep", "", ""),
     ("", "v1", "ConfigMap", "configmaps", True, "cm", "", ""),
     ("", "v1", "Secret", "secrets", True, "", "", ""),
+    ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "pvc", "", "s"),
     ("", "v1", "ServiceAccount", "serviceaccounts", True, "sa", "", ""),
     ("", "v1", "Event", "events", True, "ev", "", ""),
     ("", "v1", "Node", "nodes", False, "no", "", "s"),

@@ -20,6 +20,7 @@ _LONG_NUMBER = re.compile(rb"\d{19}")
 """Only a body with so many digits in a row can hold an integer beyond 64 bits."""
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH, _GENERATED_LENGTH = 5, 63
 
 
 def utc_now() -> datetime:
@@ -88,6 +89,10 @@ def at_path(value: Any, *names: str, default: Any = None) -> Any:
     return value
 
 
-def random_suffix(randomness: random.Random, length: int = 5) -> str:
-    """The suffix that `generateName` adds; without vowels and 0, 1, 3, it never spells a word."""
-    return "".join(randomness.choice(_SUFFIX_ALPHABET) for _ in range(length))
+def generated_name(prefix: str, randomness: random.Random) -> str:
+    """The name that `generateName` asks for: at most 63 characters, the last of them random.
+
+    Without vowels and 0, 1, 3, they never spell a word.
+    """
+    suffix = "".join(randomness.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+    return prefix[: _GENERATED_LENGTH - _SUFFIX_LENGTH] + suffix

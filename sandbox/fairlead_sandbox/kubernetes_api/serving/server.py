@@ -1,4 +1,4 @@
-"""The whole server: store, write path, collectors and HTTP, wired in one place."""
+"""The whole server: store, write path, collectors, controllers and HTTP, wired in one place."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from fairlead_sandbox.kubernetes_api.serving.reviews import answer_review
 from fairlead_sandbox.kubernetes_api.serving.service_accounts import ServiceAccountTokens
 from fairlead_sandbox.kubernetes_api.serving.subresources import Subresources
 from fairlead_sandbox.kubernetes_api.storing.store import EventType, Store, StoredChange
+from fairlead_sandbox.kubernetes_api.workloads.controllers import WorkloadControllers
 from fairlead_sandbox.kubernetes_api.writing.admitting import decode_object
 from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources, WriteOptions
@@ -80,6 +81,7 @@ class KubernetesApi:
         self.garbage = GarbageCollector(self.resources)
         self.disruption = DisruptionController(self.resources)
         self.lost_nodes = LostNodes(self.resources, node_grace_seconds)
+        self.workloads = WorkloadControllers(self.resources)
         self.failure = ""
         """The problem that ended a background job; empty while all is well."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -87,7 +89,13 @@ class KubernetesApi:
         self._create_first_namespaces()
 
     async def start(self) -> None:
-        jobs = (self.garbage.run(), self.disruption.run(), self.lost_nodes.run(), expire_events(self.resources))
+        jobs = (
+            self.garbage.run(),
+            self.disruption.run(),
+            self.lost_nodes.run(),
+            self.workloads.run(),
+            expire_events(self.resources),
+        )
         self._tasks = [asyncio.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._note_end)

@@ -6,11 +6,11 @@ import base64
 import json
 from collections.abc import Callable, Collection, Mapping
 
-from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, not_supported
+from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, not_supported, required_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
 from fairlead_sandbox.kubernetes_api.writing.pods import default_pod, initial_status, pod_faults
 from fairlead_sandbox.kubernetes_api.writing.services import default_service, service_faults
-from fairlead_sandbox.kubernetes_api.writing.workloads import default_job, default_workload, job_faults, workload_faults
+from fairlead_sandbox.kubernetes_api.writing.workloads import default_job, default_workload, job_faults, share_faults, workload_faults
 
 Siblings = Callable[[], Collection[Object]]
 """Returns the other objects of the same kind; called only by the kinds that need them."""
@@ -35,6 +35,8 @@ def first_status(item: Object) -> Object | None:
             return initial_status(item)
         case "Namespace":
             return {"phase": "Active"}
+        case "PersistentVolumeClaim":
+            return {"phase": "Pending"}
         case "Service":
             return {"loadBalancer": {}}
         case "Deployment" | "DaemonSet" | "Job":
@@ -62,6 +64,10 @@ def _default_secret(item: Object) -> None:
     if plain := item.pop("stringData", None):
         encoded = {name: base64.b64encode(value.encode()).decode() for name, value in plain.items()}
         item["data"] = {**item.get("data", {}), **encoded}
+
+
+def _default_claim(item: Object) -> None:
+    item.get("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
 def _default_priority_class(item: Object) -> None:
@@ -107,17 +113,27 @@ def _budget_faults(item: Object, old: Object | None) -> list[Cause]:
     spec = item.get("spec", {})
     if "minAvailable" in spec and "maxUnavailable" in spec:
         return [invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")]
-    causes = []
-    for name in ("minAvailable", "maxUnavailable"):
-        value = spec.get(name)
-        if isinstance(value, int) and value < 0:
-            causes.append(invalid_value(f"spec.{name}", value, "must be greater than or equal to 0"))
-        if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
-            causes.append(invalid_value(f"spec.{name}", value, "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%')"))  # fmt: skip  # noqa: E501 - the server's own sentence
+    names = ("minAvailable", "maxUnavailable")
+    causes = [fault for name in names if name in spec for fault in share_faults(f"spec.{name}", spec[name])]
     policies = ("AlwaysAllow", "IfHealthyBudget")
     if (policy := spec.get("unhealthyPodEvictionPolicy")) and policy not in policies:
         causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, policies))
     return causes
+
+
+def _claim_faults(item: Object, old: Object | None) -> list[Cause]:
+    spec = item.get("spec", {})
+    causes = [] if spec.get("accessModes") else [required_value("spec.accessModes", "at least 1 access mode is required")]
+    if not at_path(spec, "resources", "requests", "storage"):
+        causes.append(required_value("spec.resources[storage]"))
+    if old is not None and _fixed_claim(item) != _fixed_claim(old):
+        causes.append(forbidden_value("spec", "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))  # fmt: skip  # noqa: E501 - the server's own sentence
+    return causes
+
+
+def _fixed_claim(claim: Object) -> Object:
+    """What of a claim's spec no update may change; here no volume is ever named."""
+    return {name: value for name, value in claim.get("spec", {}).items() if name not in {"resources", "volumeAttributesClassName"}}
 
 
 def _lease_faults(item: Object, old: Object | None) -> list[Cause]:
@@ -158,6 +174,7 @@ _DEFAULTS: Mapping[str, Callable[[Object], None]] = {
     "Job": default_job,
     "Namespace": _default_namespace,
     "Secret": _default_secret,
+    "PersistentVolumeClaim": _default_claim,
     "PriorityClass": _default_priority_class,
     "RoleBinding": _default_binding,
     "ClusterRoleBinding": _default_binding,
@@ -175,6 +192,7 @@ _CHECKS: Mapping[str, Callable[[Object, Object | None], list[Cause]]] = {
     "Service": service_faults,
     "ConfigMap": _data_faults,
     "Secret": _secret_faults,
+    "PersistentVolumeClaim": _claim_faults,
     "PodDisruptionBudget": _budget_faults,
     "Lease": _lease_faults,
     "RoleBinding": _binding_faults,

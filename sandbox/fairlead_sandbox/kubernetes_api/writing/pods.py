@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
-from fairlead_sandbox.kubernetes_api.objects.errors import Cause, duplicate_value, forbidden_value, not_supported, required_value
+from fairlead_sandbox.kubernetes_api.objects.errors import (
+    Cause,
+    duplicate_value,
+    forbidden_value,
+    invalid_value,
+    not_supported,
+    required_value,
+)
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
 
 DEFAULT_GRACE_SECONDS = 30
@@ -12,6 +20,9 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 DEFAULT_TOLERATION_SECONDS = 300
 """How long a pod stays bound to a node that is not ready or unreachable, unless it says otherwise."""
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""The annotation by which a ReplicaSet deletes cheap pods first."""
+_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _MUTABLE_SPEC = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
@@ -119,10 +130,17 @@ def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = 
 
 
 def pod_faults(pod: Object, old: Object | None) -> list[Cause]:
-    causes = pod_spec_faults(pod.get("spec", {}), "spec")
+    causes = [*pod_spec_faults(pod.get("spec", {}), "spec"), *_deletion_cost_faults(pod)]
     if old is not None and _frozen_part(pod) != _frozen_part(old):
         causes.append(forbidden_value("spec", f"pod updates may not change fields other than {_MUTABLE_SPEC}"))
     return causes
+
+
+def _deletion_cost_faults(pod: Object) -> list[Cause]:
+    cost = at_path(pod, "metadata", "annotations", default={}).get(DELETION_COST)
+    if cost is None or (_WHOLE_NUMBER.fullmatch(cost) and -(2**31) <= int(cost) < 2**31):
+        return []
+    return [invalid_value(f"metadata.annotations[{DELETION_COST}]", cost, "must be a 32bit integer")]
 
 
 def _frozen_part(pod: Object) -> Object:

@@ -24,7 +24,7 @@ from fairlead_sandbox.kubernetes_api.objects.errors import (
     forbidden_value,
     invalid_value,
 )
-from fairlead_sandbox.kubernetes_api.objects.objects import Clock, Object, at_path, copy_of, random_suffix, timestamp
+from fairlead_sandbox.kubernetes_api.objects.objects import Clock, Object, at_path, copy_of, generated_name, timestamp
 from fairlead_sandbox.kubernetes_api.storing.representations import to_external, to_stored
 from fairlead_sandbox.kubernetes_api.storing.store import Store, Stored
 from fairlead_sandbox.kubernetes_api.writing.admitting import FieldValidation, check, decode_object, fill_defaults
@@ -96,7 +96,7 @@ class Resources:
             item.pop("status", None)
         metadata = item["metadata"]
         if not metadata.get("name") and (prefix := metadata.get("generateName")):
-            metadata["name"] = prefix + random_suffix(self._randomness)
+            metadata["name"] = generated_name(prefix, self._randomness)
         self._refuse_missing_namespace(kind, namespace, str(metadata.get("name", "")))
         fill_defaults(kind, item, None, lambda: [one.object for one in self.store.list(kind.storage)])
         if not kind.custom and (status := first_status(item)) is not None:

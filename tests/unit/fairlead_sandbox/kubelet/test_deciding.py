@@ -25,7 +25,8 @@ from fairlead_sandbox.kubelet.deciding import (
     decide,
     restarts_allowed,
 )
-from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec, ProbeSpec
+from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec
+from fairlead_sandbox.kubelet.probe_specs import ProbeSpec
 from fairlead_sandbox.kubelet.statuses import pod_status
 
 READINESS = ProbeSpec(port=8000, path="/health", period=1.0, failure_threshold=3)
@@ -66,7 +67,7 @@ class World:
         return self.engine.ready
 
     def crash(self, exit_code: int = 1, signal: int = 0) -> None:
-        allowed = restarts_allowed(self.pod, exit_code=exit_code, signal=signal)
+        allowed = restarts_allowed(self.pod, self.engine.name, exit_code=exit_code, signal=signal)
         self._ends_at = None
         self.state = self.state.with_container(
             after_exit(
@@ -293,3 +294,40 @@ def test_any_history_ends_with_nothing_running_once_the_pod_is_deleted(history: 
     world.run(15.0)
     assert world.finished
     assert world.engine.process is None
+
+
+def test_init_containers_run_one_after_the_other_before_the_others() -> None:
+    first, second = (ContainerSpec(name=name, image="fairlead/api") for name in ("first", "second"))
+    pod = a_pod(init_containers=(first, second))
+    state = PodState(
+        uid="u1",
+        namespace="default",
+        name="chat-b1",
+        ip="127.40.0.1",
+        start_time="t",
+        containers=tuple(ContainerState(name=name) for name in ("first", "second", "engine")),
+    )
+    started = []
+    for name in ("first", "second", "engine"):
+        started += [action.container for action in decide(pod, state, 0.0).actions if isinstance(action, StartContainer)]
+        assert pod_status(pod, state, {}, "t", live={})["phase"] == "Pending"
+        running = after_start(
+            state.container(name), pod.every_container[0], process=ProcessIdentity(pid=1, started_ticks=1), stamp="t", now=0.0
+        )
+        state = state.with_container(running)
+        allowed = restarts_allowed(pod, name, exit_code=0, signal=0)
+        assert allowed == (name == "engine")
+        ended = after_exit(running, exit_code=0, signal=0, message="", restarts_allowed=allowed, stamp="t", now=0.0)
+        state = state.with_container(ended)
+    assert started == ["first", "second", "engine"]
+
+
+def test_a_stop_hook_that_a_kubelet_left_unfinished_begins_again() -> None:
+    world = World()
+    world.run(2.0)
+    world.pod = replace(world.pod, deletion_at=110.0)
+    hooked = replace(world.engine, stop_at=world.now, hook_runs=True)
+    step = decide(world.pod, world.state.with_container(hooked), world.now)
+    assert not any(isinstance(action, StopContainer) for action in step.actions)
+    adopted = world.state.with_container(after_adoption(hooked, world.now))
+    assert StopContainer in {type(action) for action in decide(world.pod, adopted, world.now).actions}

@@ -1,23 +1,12 @@
 """Which command line a container becomes, and what is refused."""
 
+from pathlib import PurePath
+
 import pytest
 
-from fairlead_sandbox.kubelet.images import command_line, container_variables
-from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodRefused, PodSpec
-
-MANIFEST = {
-    "metadata": {"name": "chat-babc12", "namespace": "default", "uid": "u1", "labels": {"fairlead.dev/pool": "chat"}},
-    "spec": {},
-}
-POD = PodSpec(uid="u1", namespace="default", name="chat-babc12", node="sandbox", containers=())
-
-
-def variables(*env: dict[str, object]) -> dict[str, str]:
-    return container_variables(ContainerSpec(name="engine", image="", env=env), POD, MANIFEST, pod_ip="127.40.0.7", node="sandbox")
-
-
-def field(path: str) -> dict[str, object]:
-    return {"fieldRef": {"fieldPath": path}}
+from fairlead_sandbox.kubelet.images import command_line, command_within, image_variables
+from fairlead_sandbox.kubelet.pod_specs import ContainerSpec
+from fairlead_sandbox.kubelet.refusals import PodRefused
 
 
 def test_the_engine_image_becomes_the_installed_engine_on_the_pods_address() -> None:
@@ -35,7 +24,7 @@ def test_a_host_given_by_the_template_is_not_overridden(argument: tuple[str, ...
 
 
 def test_another_image_is_refused_as_a_failed_pull_with_a_way_out() -> None:
-    with pytest.raises(PodRefused, match=r"'vllm/vllm-openai:v1'.*runs only fairlead/engine.*use engine\.type simulated") as refusal:
+    with pytest.raises(PodRefused, match=r"'vllm/vllm-openai:v1'.*runs only fairlead/engine, .*use engine\.type simulated") as refusal:
         command_line(ContainerSpec(name="engine", image="vllm/vllm-openai:v1"), {}, python="py", pod_ip="")
     assert refusal.value.reason == "ErrImagePull"
 
@@ -45,31 +34,31 @@ def test_a_command_the_image_does_not_have_is_refused() -> None:
         command_line(ContainerSpec(name="engine", image="fairlead/engine", command=("bash",)), {}, python="py", pod_ip="")
 
 
-def test_variables_come_from_fields_and_from_those_before_them() -> None:
-    made = variables(
-        {"name": "POD_NAME", "valueFrom": field("metadata.name")},
-        {"name": "POD_IP", "valueFrom": field("status.podIP")},
-        {"name": "POOL", "valueFrom": field("metadata.labels['fairlead.dev/pool']")},
-        {"name": "URL", "value": "http://$(POD_IP):8000/$(LATER)"},
-        {"name": "LATER", "value": "x"},
-        {"name": "EMPTY"},
+@pytest.mark.parametrize("image", ["fairlead/router:0.1.0", "registry.example.com:5000/mirror/fairlead/router@sha256:ab"])
+def test_a_process_of_the_chart_listens_on_its_pods_address_where_it_says_every_address(image: str) -> None:
+    command = ("fairlead", "router", "--host", "0.0.0.0", "--port", "8000", "--admin-host=0.0.0.0")
+    assert command_line(ContainerSpec(name="router", image=image, command=command), {}, python="/bin/py", pod_ip="127.40.0.7") == (
+        *("/bin/py", "-P", "/bin/fairlead"),
+        *("router", "--host", "127.40.0.7", "--port", "8000", "--admin-host=127.40.0.7"),
     )
-    assert made == {
-        "HOSTNAME": "chat-babc12",
-        "POD_NAME": "chat-babc12",
-        "POD_IP": "127.40.0.7",
-        "POOL": "chat",
-        "URL": "http://127.40.0.7:8000/$(LATER)",
-        "LATER": "x",
-        "EMPTY": "",
-    }
 
 
-def test_a_variable_from_a_secret_is_refused_by_name() -> None:
-    with pytest.raises(PodRefused, match=r"env KEY: .* fieldRef only, not secretKeyRef"):
-        variables({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
+def test_a_module_of_an_image_runs_with_its_python() -> None:
+    container = ContainerSpec(name="migrations", image="fairlead/api:1", command=("python", "-m", "fairlead_api.migrating"))
+    assert command_line(container, {}, python="py", pod_ip="127.40.0.7") == ("py", "-P", "-m", "fairlead_api.migrating")
 
 
-def test_a_field_no_pod_has_is_refused_by_name() -> None:
-    with pytest.raises(PodRefused, match=r"env X: fieldPath 'status\.mood'"):
-        variables({"name": "X", "valueFrom": field("status.mood")})
+def test_without_a_command_the_image_has_its_own() -> None:
+    assert command_line(ContainerSpec(name="o", image="fairlead/operator"), {}, python="py", pod_ip="ip")[-1] == "operator"
+    assert image_variables(ContainerSpec(name="o", image="fairlead/operator"), pod_ip="ip") == {"FAIRLEAD_OPERATOR_HEALTH_HOST": "ip"}
+
+
+def test_a_probes_loopback_is_the_pods_address() -> None:
+    container = ContainerSpec(name="postgres", image="postgres:18.1")
+    line = command_within(container, ("pg_isready", "-U", "fairlead", "-h", "127.0.0.1"), python="py", pod_ip="127.40.0.7")
+    assert (PurePath(line[0]).name, *line[1:]) == ("pg_isready", "-U", "fairlead", "-h", "127.40.0.7")
+
+
+def test_another_repository_of_a_similar_name_is_another_image() -> None:
+    with pytest.raises(PodRefused, match="no container runtime"):
+        command_line(ContainerSpec(name="p", image="notpostgres:18"), {}, python="py", pod_ip="")

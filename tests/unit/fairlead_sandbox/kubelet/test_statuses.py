@@ -5,7 +5,8 @@ from typing import Any
 
 from fairlead_sandbox.identities import ProcessIdentity
 from fairlead_sandbox.kubelet.container_states import ContainerState, PodState, after_answer, after_exit, after_start
-from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec, ProbeSpec
+from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec
+from fairlead_sandbox.kubelet.probe_specs import ProbeSpec
 from fairlead_sandbox.kubelet.statuses import pod_status
 
 SPEC = ContainerSpec(name="engine", image="fairlead/engine:1", readiness=ProbeSpec(port=8000, path="/health"))

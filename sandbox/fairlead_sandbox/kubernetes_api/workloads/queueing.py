@@ -1,0 +1,70 @@
+"""Keys of objects to look at: each once, some only later, some again after a failure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item", bound=Hashable)
+
+FIRST_RETRY_SECONDS = 0.005
+LONGEST_RETRY_SECONDS = 1000.0
+"""As in client-go's default rate limiter."""
+SHORTEST_WAIT_SECONDS = 1.0
+"""The least that an object waits for its next look in time, so that none is looked at without end."""
+
+
+class WorkQueue(Generic[Item]):
+    """Items in the order in which they came; one that waits already is not added again."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._ready: dict[Item, None] = {}
+        self._later: list[tuple[datetime, int, Item]] = []
+        self._due: dict[Item, datetime] = {}
+        self._added = 0
+        self._failures: dict[Item, int] = {}
+
+    def add(self, item: Item) -> None:
+        self._ready[item] = None
+
+    def add_at(self, item: Item, moment: datetime) -> None:
+        """Add the item at that moment, and not within the next second."""
+        self._defer(item, max(moment, self._clock() + timedelta(seconds=SHORTEST_WAIT_SECONDS)))
+
+    def retry(self, item: Item) -> None:
+        """Add the item after a pause that doubles with each failure in a row."""
+        failures = self._failures.get(item, 0)
+        self._failures[item] = failures + 1
+        seconds = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 30))
+        self._defer(item, self._clock() + timedelta(seconds=seconds))
+
+    def succeeded(self, item: Item) -> None:
+        self._failures.pop(item, None)
+
+    def take(self) -> Item | None:
+        """The next item whose time has come; None when there is none now."""
+        while self._later and self._later[0][0] <= self._clock():
+            moment, _, due = heapq.heappop(self._later)
+            if self._due.get(due) == moment:
+                del self._due[due]
+                self.add(due)
+        item = next(iter(self._ready), None)
+        if item is not None:
+            del self._ready[item]
+        return item
+
+    def pause_seconds(self) -> float | None:
+        """How long until an item's time has come; None when nothing waits."""
+        if self._ready:
+            return 0.0
+        return max(0.0, (self._later[0][0] - self._clock()).total_seconds()) if self._later else None
+
+    def _defer(self, item: Item, moment: datetime) -> None:
+        if item in self._due and self._due[item] <= moment:
+            return  # it is looked at before, which tells anew when to look again
+        self._due[item] = moment
+        self._added += 1
+        heapq.heappush(self._later, (moment, self._added, item))

@@ -1,0 +1,76 @@
+"""Which pods stand behind a Service, by the rules of Kubernetes' EndpointSlices and kube-proxy. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An address and port to accept connections at, and the addresses and ports to pass them on to."""
+
+    address: str
+    port: int
+    targets: tuple[tuple[str, int], ...]
+
+
+def backing_pods(service: Document, pods: Iterable[Document]) -> list[Document]:
+    """The pods that new connections go to: those ready, or if there is none, those that still serve while they end.
+
+    A Service that publishes what is not ready has all its pods.
+    """
+    selector, namespace = service["spec"].get("selector"), service["metadata"]["namespace"]
+    if not selector:
+        return []
+    chosen = [
+        pod
+        for pod in pods
+        if pod["metadata"]["namespace"] == namespace
+        and selector.items() <= (pod["metadata"].get("labels") or {}).items()
+        and (pod.get("status") or {}).get("podIP")
+        and pod["status"].get("phase") not in {"Succeeded", "Failed"}
+    ]
+    if service["spec"].get("publishNotReadyAddresses"):
+        return chosen
+    serving = [pod for pod in chosen if _is_ready(pod)]
+    return [pod for pod in serving if not pod["metadata"].get("deletionTimestamp")] or serving
+
+
+def listeners(service: Document, pods: Iterable[Document], address: str, *, machine: str) -> list[Listener]:
+    """Where the Service is reached at its own `address`, and if its type says so, at the machine's."""
+    behind, spec, found = backing_pods(service, pods), service["spec"], []
+    for port in spec.get("ports") or ():
+        if port.get("protocol", "TCP") != "TCP":
+            continue
+        targets = tuple((pod["status"]["podIP"], number) for pod in behind if (number := _target_port(port, pod)) is not None)
+        found.append(Listener(address=address, port=port["port"], targets=targets))
+        if spec.get("type") == "LoadBalancer":
+            found.append(Listener(address=machine, port=port["port"], targets=targets))
+        if spec.get("type") in {"LoadBalancer", "NodePort"} and port.get("nodePort"):
+            found.append(Listener(address=machine, port=port["nodePort"], targets=targets))
+    return found
+
+
+def own_address(service: Document, network: str) -> str | None:
+    """The Service's address in `network`, such as 127.100, with the end of its clusterIP; None if it has none."""
+    cluster_ip = str(service["spec"].get("clusterIP") or "None")
+    if cluster_ip == "None" or ":" in cluster_ip:
+        return None
+    return f"{network}.{'.'.join(cluster_ip.split('.')[2:])}"
+
+
+def _is_ready(pod: Document) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
+
+
+def _target_port(port: Document, pod: Document) -> int | None:
+    target = port.get("targetPort", port["port"])
+    if isinstance(target, int) or str(target).isdigit():
+        return int(target)
+    for container in pod["spec"]["containers"]:
+        for declared in container.get("ports") or ():
+            if declared.get("name") == target:
+                return int(declared["containerPort"])
+    return None
