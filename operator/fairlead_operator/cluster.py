@@ -25,6 +25,10 @@ class Resource(Enum):
     BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
     REVISIONS = ("/apis/apps/v1", "controllerrevisions")
     LEASES = ("/apis/coordination.k8s.io/v1", "leases")
+    DEPLOYMENTS = ("/apis/apps/v1", "deployments")
+    STATEFUL_SETS = ("/apis/apps/v1", "statefulsets")
+    LEADER_WORKER_SETS = ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets")
+    AUTOSCALERS = ("/apis/autoscaling/v2", "horizontalpodautoscalers")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """The URL path of one object, or of the namespace's list."""
@@ -35,11 +39,11 @@ class Resource(Enum):
 class Cluster(Protocol):
     """Objects are plain JSON documents. Every method raises ClusterError."""
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
-        """The object as it is now, None when there is none."""
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
+        """The object, or a part of it, as it is now; None when there is none."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """All objects with these labels, read consistently (never from a cache).
+        """All objects with these labels (all with an empty selector), read consistently (never from a cache).
 
         Of pods only `PodParts` are told.
         """
@@ -120,8 +124,8 @@ class HttpCluster:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         return await self._api.call("GET", path, query=[("limit", "1")], absent=403) is not None
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
-        return await self._api.call("GET", resource.path(namespace, name), absent=404)
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
+        return await self._api.call("GET", resource.path(namespace, name, subresource), absent=404)
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         decoder = _READ_PARTS.get(resource, _WHOLE)

@@ -123,8 +123,8 @@ class FencedCluster:
         self._cluster = cluster
         self._lease = lease
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
-        return await self._cluster.get(resource, namespace, name)
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
+        return await self._cluster.get(resource, namespace, name, subresource=subresource)
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         return await self._cluster.find(resource, namespace, selector)

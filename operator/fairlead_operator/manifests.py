@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead import pool_roles
+from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, KIND, VERSION, PoolSpec
@@ -35,6 +36,17 @@ DRAIN_ANNOTATION = "fairlead.dev/drain"
 DRAIN_REASON_ANNOTATION = "fairlead.dev/drain-reason"
 """Annotation of a draining pod: why its drain began."""
 
+DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+"""Kubernetes' annotation: of the ready pods of a ReplicaSet the one with the least cost is the first to be deleted."""
+
+FORMER_COST_ANNOTATION = "fairlead.dev/former-deletion-cost"
+"""Annotation of an adopted pod that goes first: the deletion cost that it had before; empty if it had none."""
+
+_LEAST_COST = "-2147483648"
+
+ADOPTED_ROLE_LABEL = "fairlead.dev/role"
+"""Label of an adopted pod: its role in the pool. The label of the pool's own pods may be the workload's business."""
+
 NO_DRAIN: Mapping[str, None] = MappingProxyType(dict.fromkeys((DRAINING_ANNOTATION, DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION)))
 """Takes all that a drain leaves off a pod."""
 
@@ -56,6 +68,9 @@ ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
 """The instance's number in its pool, counted from 1; the pod's name is made from it."""
 FAILURES_ANNOTATION = "fairlead.dev/failures"
 """How many instances in a row failed before this one; the pause before it is replaced grows with them."""
+SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
+"""Stands for the template of a role that selects its pods: what they are made from is their workload's business."""
+
 MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
 ENGINE = "engine"
@@ -121,9 +136,46 @@ def flip_patch(role: Role, since: str) -> dict[str, Any]:
     }
 
 
-def end_of_drain_patch(since: str) -> dict[str, Any]:
-    """The merge patch that puts a draining pod back in service."""
-    return {"metadata": {"annotations": {**state_annotations(InstanceState.WARMING, since, "DrainWithdrawn"), **NO_DRAIN}}}
+def end_of_drain_patch(metadata: Mapping[str, Any], since: str) -> dict[str, Any]:
+    """The merge patch that puts a draining pod with this metadata back in service."""
+    state = state_annotations(InstanceState.WARMING, since, "DrainWithdrawn")
+    return {"metadata": {"annotations": {**state, **NO_DRAIN, **former_cost(metadata)}}}
+
+
+def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
+    """The merge patch that makes a running pod an instance of the pool."""
+    return {
+        "metadata": {
+            "labels": {POOL_LABEL: identity.name, ADOPTED_ROLE_LABEL: role.value},
+            "annotations": {ADOPTED_BY_ANNOTATION: identity.uid},
+        }
+    }
+
+
+def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that takes all of ours off an adopted pod with this metadata: what the pool wrote, and what
+    people asked of it by our annotations. What its own template may say to us, as its weight, stays.
+    """
+    marks = {part: dict.fromkeys(name for name in metadata.get(part) or {} if _is_mark(name)) for part in ("labels", "annotations")}
+    return {"metadata": {"uid": metadata["uid"], **marks, "annotations": {**marks["annotations"], **former_cost(metadata)}}}
+
+
+def least_cost(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Annotations by which the workload ends a pod with this metadata first, and which keep the cost it had."""
+    annotations = metadata.get("annotations") or {}
+    if FORMER_COST_ANNOTATION in annotations:
+        return {DELETION_COST_ANNOTATION: _LEAST_COST}
+    return {DELETION_COST_ANNOTATION: _LEAST_COST, FORMER_COST_ANNOTATION: annotations.get(DELETION_COST_ANNOTATION, "")}
+
+
+def former_cost(metadata: Mapping[str, Any]) -> dict[str, str | None]:
+    """Annotations that give a pod with this metadata the deletion cost that it had before it was to go first."""
+    former = (metadata.get("annotations") or {}).get(FORMER_COST_ANNOTATION)
+    return {} if former is None else {DELETION_COST_ANNOTATION: former or None, FORMER_COST_ANNOTATION: None}
+
+
+def _is_mark(name: str) -> bool:
+    return name.startswith(f"{GROUP}/") and name not in {WEIGHT_ANNOTATION, REVISION_ANNOTATION}
 
 
 def pod(
@@ -171,6 +223,8 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
     The default engine image's version is left out, so that upgrading the operator alone restarts nothing. A role
     without instances may have no template; its hash is that of none.
     """
+    if any(item.selector is not None for item in spec.roles if item.name is role):
+        return SELECTED_HASH
     has_template = spec.simulated is not None or any(item.template is not None for item in spec.roles if item.name is role)
     if not has_template:
         return hashlib.sha256(b"no template").hexdigest()[:12]

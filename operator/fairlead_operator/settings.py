@@ -10,7 +10,7 @@ from fairlead.reconciling.observed import ReplicaLimits
 from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import PORT, Names, Number, Text, Whole
 from fairlead_process.logs import LogSettings
-from fairlead_process.shared_variables import API_URL, KUBECONFIG
+from fairlead_process.shared_variables import API_URLS, KUBECONFIG
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -23,7 +23,7 @@ class ControlPlaneSettings:
     flight; it is smaller than the number of database connections that the API has for them.
     """
 
-    url: str = field(metadata=API_URL)
+    urls: tuple[str, ...] = field(metadata=API_URLS)
     token: str = field(
         repr=False,
         metadata=variable(

@@ -117,7 +117,7 @@ def _worker_maker(
 ) -> tuple[Callable[[str, str], PoolWorker], Callable[[], Coroutine[Any, Any, None]]]:
     """Makes the worker of a pool; and watches for requests held for pools at zero, to wake their workers."""
     place = settings.control_plane
-    api = SystemApi(place.url, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
+    api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
     memo.closing.push_async_callback(api.close)
     policies = installed_policies()
     policies.entry("fairlead")  # loads numpy while this is a standby: a leader that imports for a second renews no Lease

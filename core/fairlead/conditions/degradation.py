@@ -19,6 +19,12 @@ def degraded(facts: PoolFacts) -> Condition:
     lost = [_loss(instance) for instance in facts.instances if instance.state is InstanceState.LOST and not instance.terminating]
     if lost:
         return Condition(type=kind, status="True", reason="InstancesLost", message=f"Lost: {_listed(lost)}")
+    if facts.selecting_nothing:
+        message = f"No running pod of the namespace has {' or '.join(facts.selecting_nothing)}; compare roles[].selector with their labels"
+        return Condition(type=kind, status="True", reason="NoPodsSelected", message=message)
+    if facts.scale_problems:
+        message = "; ".join(problem.message for problem in facts.scale_problems)
+        return Condition(type=kind, status="True", reason=facts.scale_problems[0].reason, message=message)
     below = [words for role, instances in facts.by_role if (words := below_minimum(role, instances)) is not None]
     if below:
         return Condition(type=kind, status="True", reason="BelowMinimum", message="; ".join(below))

@@ -52,6 +52,22 @@ class ActionFailure:
     message: str
 
 
+class ScaleProblemReason(StrEnum):
+    """Why a workload is not scaled: the reason of Degraded=True."""
+
+    MISSING = "ScaleTargetMissing"
+    OTHER_PODS = "ScaleTargetOfOtherPods"
+    AUTOSCALER = "ScaledByAutoscaler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleProblem:
+    """A workload that a role names and that is not scaled: why, and one line with the remedy."""
+
+    reason: ScaleProblemReason
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """An instance that cannot run: Kubernetes' reason, such as `ImagePullBackOff`, and its message, empty if none."""
@@ -109,6 +125,9 @@ class PoolFacts:
     rollout_trouble: tuple[RolloutTrouble, str] | None = None
     """Why a rollout does not go on, and that in words."""
     scaling: ScalingFacts | None = None
+    selecting_nothing: tuple[str, ...] = ()
+    """Selectors of roles by which no pod is found."""
+    scale_problems: tuple[ScaleProblem, ...] = ()
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

@@ -30,6 +30,14 @@ class DeletionReason(StrEnum):
     LOST_TOO_LONG = "LostTooLong"
 
 
+class ReleaseReason(StrEnum):
+    """Why an adopted pod is left to its workload again; also the reason of the event about it."""
+
+    NOT_SELECTED = "NotSelected"
+    POD_FAILED = "PodFailed"
+    POOL_DELETED = "PoolDeleted"
+
+
 class DrainReason(StrEnum):
     """Why an instance is emptied."""
 
@@ -37,7 +45,9 @@ class DrainReason(StrEnum):
     OUTDATED = "Outdated"
     ROLE_FLIP = "RoleFlip"
     REQUESTED = "Requested"
-    """A person asked for it; another instance takes its place."""
+    """A person asked for it; another instance takes its place, but not that of an adopted one, which stays empty."""
+    NOT_SELECTED = "NotSelected"
+    """No role selects the adopted pod any more, or the role does that the pool's own pod had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +88,8 @@ class Drain:
     cost: float
     """The cost computed for this instance when it was chosen: the lowest of the candidates."""
     flip_to: Role | None = None
+    goes_first: bool = False
+    """Whether it is an adopted pod that its workload is to end before all others, by the least deletion cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,4 +119,21 @@ class DeleteInstance:
     reason: DeletionReason
 
 
-Action = CreateInstance | RecordState | Drain | EndDrain | FlipRole | DeleteInstance
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseInstance:
+    """Take all that the pool wrote off an adopted pod; it goes on running, and is no instance any more."""
+
+    instance: str
+    reason: ReleaseReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleWorkload:
+    """Set the number of pods of the workload that a role's instances come from, if it still is `before`."""
+
+    role: Role
+    before: int
+    replicas: int
+
+
+Action = CreateInstance | RecordState | Drain | EndDrain | FlipRole | DeleteInstance | ReleaseInstance | ScaleWorkload

@@ -40,7 +40,7 @@ def flips(plan: RoundPlan, desired: DesiredPool) -> Flips:
     destinations = _destinations(plan, desired)
     _finish(plan, desired, destinations)
     moving: dict[Role, int] = {}
-    if desired.role_change is RoleChange.ROLE_FLIP:
+    if desired.role_change is RoleChange.ROLE_FLIP and not any(role.adopts for role in desired.roles):
         for donor, taker in permutations(desired.roles, 2):
             count = _movable(plan, donor, taker, destinations)
             if count > 0:
@@ -56,6 +56,8 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
     found: dict[str, Role] = {}
     for instance in sorted(plan.free(), key=lambda item: item.id):
         own = desired.role(instance.role)
+        if instance.adopted:
+            continue
         if own is not None and is_withdrawn(instance):
             unborn = sum(1 for one in plan.live(own.role) if one.state in UNBORN and one.id not in plan.actions)
             is_current = instance.spec_hash == own.spec_hash or own.rollout.halt is not None

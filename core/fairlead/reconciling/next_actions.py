@@ -13,6 +13,8 @@ from fairlead.draining import acknowledged, is_drained
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.actions import Action, DeletionReason
+from fairlead.reconciling.adopted import keep_adopted, release_lost, stays
+from fairlead.reconciling.adopted_scaling import scale_adopted
 from fairlead.reconciling.backoff import failures_of_replacement, replaced_at
 from fairlead.reconciling.flips import flips
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
@@ -34,7 +36,7 @@ def next_actions(
     limits: ReplicaLimits = _DEFAULT_LIMITS,
     last_ordinal: int = 0,
 ) -> tuple[Action, ...]:
-    """The actions to take now, at most one per instance.
+    """The actions to take now, at most one per instance, and one per workload.
 
     Total: every combination of arguments has a plan, and a settled pool has an empty one. `desired` None = no valid
     spec was ever seen, so only states are recorded. `observed` are the instances of all roles. `observations` is the
@@ -46,16 +48,22 @@ def next_actions(
     _record_states(plan, weights(desired, observed, now))
     if desired is not None:
         _delete_lost(plan)
-        for role in desired.roles:
+        release_lost(plan, desired)
+        makes = [role for role in desired.roles if not role.adopts]
+        for role in makes:
             delete_outdated_unborn(plan, role)
         under_way = flips(plan, desired)
         _delete_drained(plan, desired, under_way.destinations)
         for role in desired.roles:
+            if role.adopts:
+                keep_adopted(plan, role)
+                scale_adopted(plan, role)
+        for role in makes:
             arriving, moving = under_way.arriving(role.role), under_way.moving.get(role.role, 0)
             scale(plan, role, arriving=arriving, moving=moving, succeeding=drain_requested(plan, role))
         _give_up_strays(plan, desired)
     # Creations first: a pod carries how often in a row its predecessors failed, and a crash must not lose that.
-    return tuple(plan.creations) + tuple(plan.actions.values())
+    return (*plan.creations, *plan.actions.values(), *plan.scalings)
 
 
 def _record_states(plan: RoundPlan, warming: Mapping[str, float]) -> None:
@@ -71,7 +79,7 @@ def _record_states(plan: RoundPlan, warming: Mapping[str, float]) -> None:
 
 def _delete_lost(plan: RoundPlan) -> None:
     for instance in plan.free():
-        if instance.state is not InstanceState.LOST:
+        if instance.state is not InstanceState.LOST or instance.adopted:
             continue
         waits = plan.now < replaced_at(instance, plan.limits)
         reason = DeletionReason.LOST_TOO_LONG
@@ -87,9 +95,11 @@ def _delete_lost(plan: RoundPlan) -> None:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete what is drained, or drains for too long, unless it goes on in a role."""
+    """Delete what is drained, or drains for too long, unless it goes on in a role or stays empty."""
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
+            continue
+        if stays(instance, _terms(desired, instance.role)):
             continue
         if is_drained(plan.observations, instance.id):
             plan.delete(instance, DeletionReason.DRAINED)
@@ -108,4 +118,4 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
     known = desired.role(role)
     if known is not None:
         return known
-    return replace(desired.roles[0], role=role, replicas=0, min_replicas=0)
+    return replace(desired.roles[0], role=role, replicas=0, min_replicas=0, adopts=False)

@@ -51,6 +51,12 @@ class ObservedInstance:
     """How many instances in a row failed before this one: it replaces the last of them."""
     health_reason: str = ""
     """Kubernetes' word for the health, such as `Evicted`; empty when it gives none."""
+    adopted: bool = False
+    """It is a pod of a workload that the pool selects: nothing here makes or deletes it."""
+    place: int = 0
+    """Of a pod of an ordered workload: its ordinal there. The highest is the first to go."""
+    template: str = ""
+    """What names the template that an adopted pod was made from."""
 
     @property
     def loss_reason(self) -> str:
@@ -108,6 +114,15 @@ _AT_ONCE = Warming()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """The workload that a role's adopted pods come from, as its scale subresource shows it."""
+
+    replicas: int
+    ordered: bool = False
+    """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRole:
     """What the spec in force wants for one role.
 
@@ -122,6 +137,10 @@ class DesiredRole:
     drain_timeout_seconds: float
     rollout: RolloutBounds = _DEFAULT_BOUNDS
     warming: Warming = _AT_ONCE
+    adopts: bool = False
+    """Its instances are pods that it selects; `spec_hash` is that of the selected ones."""
+    workload: Workload | None = None
+    """What is to be scaled to `replicas`; None = nothing, or nothing that may be scaled now."""
     prefill_tokens_per_second: float = 6250.0
     """Converts cached tokens into the seconds a session would wait elsewhere; used to choose the instance to remove."""
 

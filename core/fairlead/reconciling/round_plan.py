@@ -17,6 +17,9 @@ from fairlead.reconciling.actions import (
     EndDrain,
     FlipRole,
     RecordState,
+    ReleaseInstance,
+    ReleaseReason,
+    ScaleWorkload,
 )
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, ReplicaLimits
 
@@ -35,6 +38,7 @@ class RoundPlan:
     last_ordinal: int
     actions: dict[str, Action] = field(default_factory=dict)
     creations: list[CreateInstance] = field(default_factory=list)
+    scalings: list[ScaleWorkload] = field(default_factory=list)
     failures: dict[Role, list[int]] = field(default_factory=dict)
     """Of each failed instance that this plan gives up: the failures in a row that its replacement comes after."""
 
@@ -50,7 +54,7 @@ class RoundPlan:
             if instance.role is role
             and not instance.terminating
             and instance.draining_since is None
-            and not isinstance(self.actions.get(instance.id), DeleteInstance | Drain)
+            and not isinstance(self.actions.get(instance.id), DeleteInstance | Drain | ReleaseInstance)
         ]
 
     def draining(self) -> list[ObservedInstance]:
@@ -73,10 +77,20 @@ class RoundPlan:
         self.actions[instance.id] = RecordState(instance=instance.id, before=instance.state, state=state, reason=reason)
 
     def delete(self, instance: ObservedInstance, reason: DeletionReason) -> None:
-        self.actions[instance.id] = DeleteInstance(instance=instance.id, reason=reason)
+        """Delete a pod of the pool's own; an adopted one is released instead, whatever it was given up for."""
+        if instance.adopted:
+            self.release(instance, ReleaseReason.NOT_SELECTED)
+        else:
+            self.actions[instance.id] = DeleteInstance(instance=instance.id, reason=reason)
 
-    def drain(self, instance: str, reason: DrainReason, cost: float, flip_to: Role | None = None) -> None:
-        self.actions[instance] = Drain(instance=instance, reason=reason, cost=cost, flip_to=flip_to)
+    def release(self, instance: ObservedInstance, reason: ReleaseReason) -> None:
+        self.actions[instance.id] = ReleaseInstance(instance=instance.id, reason=reason)
+
+    def drain(self, instance: str, reason: DrainReason, cost: float, flip_to: Role | None = None, *, goes_first: bool = False) -> None:
+        self.actions[instance] = Drain(instance=instance, reason=reason, cost=cost, flip_to=flip_to, goes_first=goes_first)
+
+    def scale_workload(self, role: Role, before: int, replicas: int) -> None:
+        self.scalings.append(ScaleWorkload(role=role, before=before, replicas=replicas))
 
     def end_drain(self, instance: ObservedInstance) -> None:
         self.actions[instance.id] = EndDrain(instance=instance.id)

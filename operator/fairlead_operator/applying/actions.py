@@ -17,9 +17,13 @@ from fairlead.reconciling.actions import (
     EndDrain,
     FlipRole,
     RecordState,
+    ReleaseInstance,
+    ReleaseReason,
+    ScaleWorkload,
 )
-from fairlead_operator.applying.ownership import is_owned
+from fairlead_operator.applying.ownership import is_owned, release
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
+from fairlead_operator.applying.workloads import scale_workload
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import (
@@ -28,6 +32,7 @@ from fairlead_operator.manifests import (
     PoolIdentity,
     end_of_drain_patch,
     flip_patch,
+    least_cost,
     pod,
     spec_hash,
     state_annotations,
@@ -45,6 +50,12 @@ _DELETION_EVENTS = {
     DeletionReason.OUTDATED: ("InstanceReplaced", "never served and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
+}
+
+_RELEASES = {
+    ReleaseReason.NOT_SELECTED: "is selected no more; it is left to its workload as it was",
+    ReleaseReason.POD_FAILED: "failed for good; it is left to its workload",
+    ReleaseReason.POOL_DELETED: "is left to its workload as it was: the pool is deleted",
 }
 
 
@@ -100,6 +111,10 @@ class Applier:
                 await self._flip(action)
             case DeleteInstance():
                 await self._delete(action)
+            case ReleaseInstance():
+                await self._release(action)
+            case ScaleWorkload():
+                await self._scale(action, spec)
 
     async def _create(self, action: CreateInstance, spec: PoolSpec, template: str = "") -> None:
         now = format_time(self._clock())
@@ -137,6 +152,8 @@ class Applier:
         more = {DRAIN_REASON_ANNOTATION: action.reason.value}
         if action.flip_to is not None:
             more[FLIP_ANNOTATION] = action.flip_to.value
+        if action.goes_first and (found := await self._cluster.get(Resource.PODS, self._identity.namespace, action.instance)):
+            more |= least_cost(found["metadata"])
         await self._annotate(action.instance, InstanceState.DRAINING, action.reason, more)
         aim = f"{action.reason} to {action.flip_to}" if action.flip_to is not None else action.reason
         choice = "" if action.reason is DrainReason.REQUESTED else ", the least of all"
@@ -144,7 +161,10 @@ class Applier:
         self._record_event("Draining", message, action.instance)
 
     async def _end_drain(self, action: EndDrain) -> None:
-        body = end_of_drain_patch(format_time(self._clock()))
+        found = await self._cluster.get(Resource.PODS, self._identity.namespace, action.instance)
+        if found is None:
+            return
+        body = end_of_drain_patch(found["metadata"], format_time(self._clock()))
         if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
             self._record_event("DrainWithdrawn", f"{action.instance} is drained no more and takes requests again", action.instance)
 
@@ -163,10 +183,24 @@ class Applier:
             reason, words = _DELETION_EVENTS[action.reason]
             self._record_event(reason, f"{action.instance} {words}", action.instance)
 
+    async def _release(self, action: ReleaseInstance) -> None:
+        if await release(self._cluster, self._identity, action.instance):
+            self._record_event("InstanceReleased", f"{action.instance} {_RELEASES[action.reason]}", action.instance)
+
+    async def _scale(self, action: ScaleWorkload, spec: PoolSpec | None) -> None:
+        target = next((role.scale_target_ref for role in spec.roles if role.name is action.role), None) if spec is not None else None
+        if target is None:
+            raise ValueError("only a workload that the spec names is scaled")
+        if await scale_workload(self._cluster, self._identity.namespace, target, action.before, action.replicas):
+            words = f"{target.kind} {target.name} is scaled: {action.before} → {action.replicas}"
+            self._recorder.record(self._identity, self._clock(), "WorkloadScaled", words)
+
     def _record_event(self, reason: str, message: str, instance: str) -> None:
         self._recorder.record(self._identity, self._clock(), reason, message, instance=instance)
 
 
 def _subject(action: Action) -> Hashable:
     """The key under which a refusal is remembered; all creations of a role share one."""
+    if isinstance(action, ScaleWorkload):
+        return "scale", action.role
     return ("create", action.role) if isinstance(action, CreateInstance) else (type(action).__name__, action.instance)

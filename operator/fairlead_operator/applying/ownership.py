@@ -6,11 +6,20 @@ Objects of other owners are never touched.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
 from fairlead.pools import KIND
 from fairlead_operator.applying.retrying import NotOwned
 from fairlead_operator.cluster import Cluster, Resource
-from fairlead_operator.manifests import INSTANCE_LABEL, MANAGED_BY, POOL_LABEL, PoolIdentity
+from fairlead_operator.manifests import (
+    INSTANCE_LABEL,
+    MANAGED_BY,
+    POOL_LABEL,
+    PoolIdentity,
+    adoption_patch,
+    release_patch,
+)
 from fairlead_operator.merge_patches import merge_patch, without_nulls
+from fairlead_operator.observing.adopted_pods import Claim, is_adopted
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
@@ -40,17 +49,47 @@ def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity
 def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[str, ...]:
     """Names of pods that have the pool's label and are not its instances.
 
-    Pods of a namesake that is being deleted are left out.
+    Pods of a namesake that is being deleted are left out, and those that a pool adopted.
     """
     return tuple(
         sorted(
             document["metadata"]["name"]
             for document in documents
-            if not is_owned(document["metadata"], identity.uid)
+            if document["metadata"].get("labels", {}).get(POOL_LABEL) == identity.name
+            and not is_owned(document["metadata"], identity.uid)
+            and ADOPTED_BY_ANNOTATION not in (document["metadata"].get("annotations") or {})
             and not document["metadata"].get("deletionTimestamp")
             and (_controller(document["metadata"]) or {}).get("kind") != KIND
         )
     )
+
+
+async def adopt_selected(cluster: Cluster, identity: PoolIdentity, claim: Claim) -> None:
+    """Make a selected pod an instance of the pool, if it is still as it was read, so that of two pools one gets it.
+
+    Raises ClusterError, NotOwned when another pool has it.
+    """
+    if claim.claimant is not None:
+        uid, name = claim.claimant
+        other = await cluster.get(Resource.POOLS, identity.namespace, name)
+        if other is not None and other["metadata"]["uid"] == uid:
+            raise NotOwned(
+                f"Pod {identity.namespace}/{claim.name} is selected and is an instance of pool {name}; it stays there: "
+                "let only one of the pools select it"
+            )
+    patch = _guarded(claim.pod, adoption_patch(identity, claim.role))
+    await cluster.patch(Resource.PODS, identity.namespace, claim.name, patch)
+
+
+async def release(cluster: Cluster, identity: PoolIdentity, name: str) -> bool:
+    """Take all that is ours off a pod that the pool adopted. False when it is gone or not this pool's any more.
+
+    Raises ClusterError.
+    """
+    found = await cluster.get(Resource.PODS, identity.namespace, name)
+    if found is None or not is_adopted(found["metadata"], identity.uid):
+        return False
+    return await cluster.patch(Resource.PODS, identity.namespace, name, release_patch(found["metadata"]))
 
 
 async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, found: Mapping[str, Any]) -> None:

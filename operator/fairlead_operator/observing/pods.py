@@ -1,31 +1,37 @@
 """Pods as the planner and the control API need them. Pure readers; nothing here calls the cluster."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.conditions.facts import Trouble
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport
+from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 from fairlead_operator.manifests import (
+    ADOPTED_ROLE_LABEL,
     CORDONED_ANNOTATION,
     CREATED_ANNOTATION,
     DRAIN_ANNOTATION,
     DRAIN_REASON_ANNOTATION,
     DRAINING_ANNOTATION,
+    ENGINE,
     FAILURES_ANNOTATION,
     FLIP_ANNOTATION,
     HASH_ANNOTATION,
     ORDINAL_ANNOTATION,
     REVISION_ANNOTATION,
     ROLE_LABEL,
+    SELECTED_HASH,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
     WEIGHT_ANNOTATION,
 )
+from fairlead_operator.observing.adopted_pods import is_adopted, selected_role
+from fairlead_operator.observing.workloads import place_of, template_of
 from fairlead_operator.times import parse_time
 
 TROUBLES = frozenset(
@@ -75,17 +81,35 @@ class Pod:
         )
 
 
-def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str) -> tuple[Pod, ...]:
-    """The pods that this pool owns, by name.
+def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: PoolSpec | None = None) -> tuple[Pod, ...]:
+    """The pods that this pool owns or adopted, by name.
 
     Pods with its label but another owner are left out, such as those of a namesake that was just deleted.
     """
-    owned = (
-        document
-        for document in documents
-        if any(owner.get("uid") == owner_uid for owner in document["metadata"].get("ownerReferences") or [])
-    )
-    return tuple(sorted((read_pod(document) for document in owned), key=lambda pod: pod.instance.id))
+    found = []
+    for document in documents:
+        metadata = document["metadata"]
+        if any(owner.get("uid") == owner_uid for owner in metadata.get("ownerReferences") or []):
+            found.append(read_pod(document))
+        elif is_adopted(metadata, owner_uid):
+            found.append(_read_adopted(document, spec))
+    return tuple(sorted(found, key=lambda pod: pod.instance.id))
+
+
+def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
+    """An adopted pod: what it is made from is known only as far as a role selects it, and its image decides what can
+    hand on KV blocks.
+    """
+    pod, labels = read_pod(document), document["metadata"].get("labels") or {}
+    role = selected_role(labels, spec)
+    known = labels.get(ADOPTED_ROLE_LABEL)
+    before = Role(known) if known in set(Role) else Role.BOTH
+    instance = replace(pod.instance, role=role or before, spec_hash=SELECTED_HASH if role is not None else "", adopted=True)
+    instance = replace(instance, place=place_of(document["metadata"]), template=template_of(document["metadata"]))
+    containers = (document.get("status") or {}).get("containerStatuses") or [{}]
+    engine = next((one for one in containers if one.get("name") == ENGINE), containers[0])
+    model = spec.model if spec is not None else ""
+    return replace(pod, instance=instance, revision=pod.revision or f"{model} {engine.get('image', '')}")
 
 
 def read_pod(document: Mapping[str, Any]) -> Pod:

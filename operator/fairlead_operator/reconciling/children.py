@@ -56,9 +56,11 @@ class Children:
             known, count, at = self._found_right
             if known == basis and count == changes and 0 <= now - at < self._recheck_seconds:
                 return
-        budgets = [disruption_budget(identity, role.role, role.replicas) for role in desired]
-        roles = list(_role_objects(identity, spec, declared, objects))
-        wanted = {Resource.SERVICES: [service(identity, spec)], Resource.BUDGETS: budgets, Resource.ROLES: roles}
+        wanted: dict[Resource, list[dict[str, Any]]] = {Resource.SERVICES: [], Resource.BUDGETS: [], Resource.ROLES: []}
+        if not spec.adopts:  # the workload's pods have a Service and a budget of their own: a second budget would block every eviction
+            wanted[Resource.SERVICES] = [service(identity, spec)]
+            wanted[Resource.BUDGETS] = [disruption_budget(identity, role.role, role.replicas) for role in desired]
+            wanted[Resource.ROLES] = list(_role_objects(identity, spec, declared, objects))
         right = True
         for resource, bodies in wanted.items():
             for body in bodies:

@@ -4,13 +4,13 @@ Kopf puts the finalizer on every living pool, calls the deletion handler, and ta
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fairlead.draining import is_drained
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations
-from fairlead.reconciling.actions import RecordState
+from fairlead.reconciling.actions import RecordState, ReleaseInstance, ReleaseReason
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Taken
 from fairlead_operator.control_plane import ControlPlane
@@ -58,6 +58,15 @@ def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState,
     )
 
 
+def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
+    """The releases of a deleted pool's adopted pods."""
+    return tuple(
+        ReleaseInstance(instance=pod.instance.id, reason=ReleaseReason.POOL_DELETED)
+        for pod in pods
+        if pod.instance.adopted and not pod.instance.terminating
+    )
+
+
 class Finalization:
     """Decides when a deleted pool may go.
 
@@ -77,8 +86,11 @@ class Finalization:
         observations: PoolObservations | None,
         drain_timeout: float,
         now: float,
+        release: Callable[[], Awaitable[bool]],
     ) -> float | None:
-        """Wait for the instances, then tell the control API.
+        """Wait for the instances, `release` those that are pods of a workload, then tell the control API.
+
+        A pool whose adopted pods cannot be released does not go: they would keep its marks.
 
         Those whose pods terminate already are waited for too: in a foreground deletion all do, with requests in flight.
         Returns seconds until the next step, None when the pool may go.
@@ -88,6 +100,8 @@ class Finalization:
         waits = not has_finalizer(pool, _ORPHAN) and elapsed < min(drain_timeout, self._pace.finalizing_drain)
         if waits and not all(is_drained(observations, pod.instance.id) for pod in pods):
             return self._pace.busy / 2
+        if not await release():
+            return self._pace.busy
         self.is_unreported = not await self.report()
         if self.is_unreported and elapsed < self._pace.finalizing:
             return self._pace.busy

@@ -1,5 +1,6 @@
 """Reads the objects of one pool from the cluster."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +9,11 @@ from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import ObservedInstance
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.ownership import strange_pods
-from fairlead_operator.cluster import Cluster, Resource
-from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.applying.workloads import SCALABLE
+from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
+from fairlead_operator.manifests import SELECTED_HASH, PoolIdentity
 from fairlead_operator.observing.pods import Pod, read_pods
+from fairlead_operator.observing.workloads import WorkloadReading, read_workload
 from fairlead_operator.reconciling.role_objects import read_role_objects
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas, wanted_replicas
 from fairlead_operator.reconciling.specs import SpecInForce
@@ -31,6 +34,7 @@ class PoolReading:
     strangers: tuple[str, ...]
     objects: dict[Role, RoleObject]
     declared: tuple[WantedReplicas, ...]
+    workloads: tuple[WorkloadReading, ...] = ()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -55,28 +59,53 @@ class PoolReader:
         """The pool's object; None when there is none."""
         return await self._cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
-    async def pods(self, identity: PoolIdentity) -> list[dict[str, Any]]:
-        """All pods with the pool's label.
+    async def pods(self, identity: PoolIdentity, spec: PoolSpec | None = None) -> list[dict[str, Any]]:
+        """All pods with the pool's label, and those that a role selects.
 
-        They are read after the pool, so that the pool's status never counts a pod that is not seen here.
+        They are read after the pool, so that the pool's status never counts a pod that is not seen here. Of a pod that
+        is in both lists the later reading counts.
         """
-        return await self._cluster.find(Resource.PODS, self._key.namespace, identity.selector())
+        found = await self._cluster.find(Resource.PODS, self._key.namespace, identity.selector())
+        for role in spec.roles if spec is not None else ():
+            if role.selector is not None:
+                found = [*found, *await self._cluster.find(Resource.PODS, self._key.namespace, str(role.selector))]
+        return list({document["metadata"]["name"]: document for document in found}.values())
 
     async def read(self, identity: PoolIdentity, pool: dict[str, Any], pods: list[dict[str, Any]], in_force: SpecInForce) -> PoolReading:
         """What a round goes by: the pool and its pods, read before, and its roles' objects."""
-        objects = await self._role_objects(identity, in_force.spec)
+        objects, found = await self._role_objects(identity, in_force.spec), read_pods(pods, identity.uid, in_force.spec)
         return PoolReading(
             identity=identity,
             pool=pool,
             in_force=in_force,
-            pods=read_pods(pods, identity.uid),
+            pods=found,
             strangers=strange_pods(pods, identity),
             objects=objects,
-            declared=wanted_replicas(in_force.spec, pool, objects),
+            workloads=tuple([one async for one in self._workloads(identity, in_force.spec, pods, found)]),
+            declared=wanted_replicas(in_force.spec, pool, objects, tuple(pod.instance for pod in found)),
         )
 
+    async def _workloads(
+        self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
+    ) -> AsyncIterator[WorkloadReading]:
+        """The workloads that the roles name, with who else scales them."""
+        if spec is None or all(role.scale_target_ref is None for role in spec.roles):
+            return
+        try:
+            autoscalers = await self._cluster.find(Resource.AUTOSCALERS, identity.namespace, "")
+        except ClusterRefused as refused:
+            if refused.status != 404:  # an API without autoscaling/v2 has no autoscalers
+                raise
+            autoscalers = []
+        role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
+        for role in spec.roles:
+            if (target := role.scale_target_ref) is not None:
+                scale = await self._cluster.get(SCALABLE[target.kind], identity.namespace, target.name, subresource="scale")
+                theirs = [document for document in documents if role_of.get(document["metadata"]["name"]) is role.name]
+                yield read_workload(role.name, target, scale, theirs, autoscalers)
+
     async def _role_objects(self, identity: PoolIdentity, spec: PoolSpec | None) -> dict[Role, RoleObject]:
-        if spec is None or all(role.name is Role.BOTH for role in spec.roles):
+        if spec is None or spec.adopts or all(role.name is Role.BOTH for role in spec.roles):
             return {}
         found = await self._cluster.find(Resource.ROLES, self._key.namespace, identity.selector())
         return read_role_objects(found, identity)

@@ -7,17 +7,19 @@ import math
 from functools import partial
 from typing import Any
 
+from fairlead.pools import PoolSpec
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.warming import weights
 from fairlead.tables import PoolKey
-from fairlead_operator.applying.ownership import adopt, orphaned_pods
+from fairlead_operator.applying.ownership import adopt, adopt_selected, orphaned_pods
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import PoolIdentity
-from fairlead_operator.observing.pods import read_pods
+from fairlead_operator.observing.adopted_pods import claims
+from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.reconciling.dependencies import Dependencies
-from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
+from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer, releases
 from fairlead_operator.reconciling.pool_reader import PoolReader, PoolReading
 from fairlead_operator.reconciling.pool_round import PoolRound
 from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, present_outlook, seconds_to_replacement
@@ -93,11 +95,12 @@ class PoolReconciler:
         if not has_finalizer(pool, FINALIZER):
             return pace.busy  # kopf is adding it; without it the pool's end could be missed
         identity = self._identity(pool)
-        pods = await self._reader.pods(identity)
+        in_force = read_spec_in_force(pool, self._specs)
+        pods = await self._reader.pods(identity, in_force.spec)
         self._retries.begin_round()
-        if await self._adopt(identity, pods):
+        if await self._adopt(identity, pods, in_force.spec):
             return pace.least
-        reading = await self._reader.read(identity, pool, pods, read_spec_in_force(pool, self._specs))
+        reading = await self._reader.read(identity, pool, pods, in_force)
         decided = await self._decide(reading)
         self._dependencies.sleeping.note(self._key, asleep=decided.scaling.facts is not None and decided.scaling.facts.sleeps)
         written = await self._writer.write(decided)
@@ -117,7 +120,7 @@ class PoolReconciler:
         if pool is None:
             return None
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)
-        pods = read_pods(await self._reader.pods(identity), identity.uid)
+        pods = read_pods(await self._reader.pods(identity), identity.uid, in_force.spec)
         draining = drains(pool, pods)
         self._retries.begin_round()
         if draining and await self._writer.apply(identity, draining, None):
@@ -125,7 +128,12 @@ class PoolReconciler:
         await self._recorder.deliver()
         answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
         drain_timeout = in_force.spec.drain.timeout_seconds if in_force.spec is not None else 0.0
-        return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock())
+        release = partial(self._release, identity, pods)
+        return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock(), release)
+
+    async def _release(self, identity: PoolIdentity, pods: tuple[Pod, ...]) -> bool:
+        """Leave the adopted pods of a deleted pool to their workloads; returns whether all are left."""
+        return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
         """Report a pool that was deleted while the control API was away, unless a pool of this name exists again.
@@ -139,12 +147,18 @@ class PoolReconciler:
     def _identity(self, pool: dict[str, Any]) -> PoolIdentity:
         return PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
 
-    async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:
-        """Adopt instances that an earlier pool of this name left running.
+    async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]], spec: PoolSpec | None) -> bool:
+        """Adopt instances that an earlier pool of this name left running, and pods that a role selects.
 
         Returns whether there were any; then everything must be read again before planning.
         """
         adopted = False
+        for claim in claims(documents, identity, spec):
+            act = partial(adopt_selected, self._dependencies.cluster, identity, claim)
+            if await self._retries.attempt(identity, ("adopt", claim.name), act):
+                words = f"{claim.name} is selected as an instance of role {claim.role}"
+                self._recorder.record(identity, self._dependencies.clock(), "InstanceAdopted", words, instance=claim.name)
+                adopted = True
         for document in orphaned_pods(documents, identity):
             name = document["metadata"]["name"]
             if await self._retries.attempt(
@@ -166,7 +180,7 @@ class PoolReconciler:
         state = pool_state(reading.pool, reading.pods, reading.in_force, warming, told, known_decisions(old, now), expected)
         answer = await self._state_exchange.exchange(state)
         scaling = scaled(spec, reading.pool, reading.declared, answer.trusted, schedules, now)
-        desired = desired_roles(spec, scaling.wanted)
+        desired = desired_roles(spec, scaling.wanted, {one.role: one.workload for one in reading.workloads})
         rollout = rollout_round(reading.pool, spec, desired, instances, answer.trusted, now)
         current = str(old.get("currentRevision") or "")
         former = await self._revisions.former(reading.identity, reading.in_force, current) if rollout.halted else None
@@ -194,7 +208,10 @@ class PoolReconciler:
         if decided.answer.trusted is not None:
             due = min(due, max(pace.busy, decided.scaling.due_in))
         wake_in = decided.schedules.wake_in if decided.schedules is not None else math.inf
-        is_quiet = due >= pace.settled and not written.status_changed and is_settled(written.facts) and self._recorder.is_delivered
+        adopts = decided.reading.in_force.spec is not None and decided.reading.in_force.spec.adopts  # no event tells of a pod to adopt
+        is_quiet = (
+            not adopts and due >= pace.settled and not written.status_changed and is_settled(written.facts) and self._recorder.is_delivered
+        )
         until = now + min(pace.longest_unread, wake_in)
         settled = SettledPool(state=decided.state, facts=written.facts, at=now, until=until) if is_quiet else None
         return min(due, max(pace.least, wake_in)), settled

@@ -99,6 +99,13 @@ def troubles_of(pods: tuple[Pod, ...]) -> tuple[Trouble, ...]:
     return tuple(pod.trouble for pod in pods if pod.trouble is not None and not pod.instance.terminating)
 
 
+def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str, ...]:
+    """The selectors of roles that have no instance."""
+    having = {pod.instance.role for pod in pods if not pod.instance.terminating}
+    roles = spec.roles if spec is not None else ()
+    return tuple(str(role.selector) for role in roles if role.selector is not None and role.name not in having)
+
+
 def is_busy(facts: PoolFacts, now: float) -> bool:
     """Whether something is in progress whose end no watch event will announce.
 
@@ -106,7 +113,9 @@ def is_busy(facts: PoolFacts, now: float) -> bool:
     terminates is announced.
     """
     return any(
-        instance.state in {InstanceState.WARMING, InstanceState.DRAINING} or 0 <= now - instance.created_at < 1.0
+        instance.state is InstanceState.WARMING
+        or (instance.state is InstanceState.DRAINING and not (instance.adopted and instance.drained_on_request))
+        or 0 <= now - instance.created_at < 1.0
         for instance in facts.instances
         if not instance.terminating
     )

@@ -17,7 +17,7 @@ from fairlead_operator.merge_patches import merge_patch
 from fairlead_operator.reconciling.children import Children
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.pool_round import PoolRound
-from fairlead_operator.reconciling.pool_state import ring_anchors, troubles_of
+from fairlead_operator.reconciling.pool_state import ring_anchors, selecting_nothing, troubles_of
 from fairlead_operator.reconciling.revisions import Revisions, revision_in_force
 from fairlead_operator.reconciling.role_objects import role_object_status
 from fairlead_operator.reconciling.round_events import round_events
@@ -91,6 +91,8 @@ class PoolWriter:
             rollout=round_.rollout.now,
             rollout_trouble=round_.rollout.trouble,
             scaling=round_.scaling.facts,
+            scale_problems=tuple(one.problem for one in round_.reading.workloads if one.problem is not None),
+            selecting_nothing=selecting_nothing(round_.reading.in_force.spec, round_.reading.pods),
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any]:

@@ -1,15 +1,27 @@
 """What is wanted of each role of a pool, who asked for it, and what of it changed. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, RoleSpec
-from fairlead.reconciling.observed import DesiredPool, DesiredRole, RoleChange, RolloutBounds, Warming
+from fairlead.reconciling.observed import (
+    DesiredPool,
+    DesiredRole,
+    ObservedInstance,
+    PodHealth,
+    RoleChange,
+    RolloutBounds,
+    Warming,
+    Workload,
+)
 from fairlead.scaling.specs import RatioSpec
-from fairlead_operator.manifests import spec_hash
+from fairlead_operator.manifests import SELECTED_HASH, spec_hash
 from fairlead_operator.observing.field_managers import spec_manager
+
+_NO_WORKLOADS: Mapping[Role, Workload | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +73,28 @@ class ScaleStep:
         return {"replicas": replicas} if self.role is Role.BOTH else {"role": self.role.value, "replicas": replicas}
 
 
-def wanted_replicas(spec: PoolSpec | None, pool: Mapping[str, Any], objects: Mapping[Role, RoleObject]) -> tuple[WantedReplicas, ...]:
-    """The number of every role as the pool or the role's object declares it, not yet within any bounds."""
-    return tuple(_declared(spec, role, pool, objects.get(role.name)) for role in spec.roles) if spec is not None else ()
+def wanted_replicas(
+    spec: PoolSpec | None, pool: Mapping[str, Any], objects: Mapping[Role, RoleObject], instances: Sequence[ObservedInstance] = ()
+) -> tuple[WantedReplicas, ...]:
+    """The number of every role as the pool or the role's object declares it, not yet within any bounds; of a role that
+    selects its pods, as many as there are, and one where there is none.
+    """
+    if spec is None:
+        return ()
+    return tuple(
+        _declared(spec, role, pool, objects.get(role.name)) if is_declared(role) else _selected(role, instances) for role in spec.roles
+    )
+
+
+def is_declared(role: RoleSpec) -> bool:
+    """Whether the number of a role is declared: that of pods which are only selected is as many as there are."""
+    return role.selector is None or role.scale_target_ref is not None
+
+
+def _selected(role: RoleSpec, instances: Sequence[ObservedInstance]) -> WantedReplicas:
+    there = [one for one in instances if one.adopted and one.role is role.name and one.spec_hash == SELECTED_HASH]
+    number = sum(1 for one in there if not one.terminating and one.health is not PodHealth.FAILED)
+    return WantedReplicas(role=role.name, replicas=max(1, number), least=0, reason=f"pods with {role.selector}")
 
 
 def _declared(spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: RoleObject | None) -> WantedReplicas:
@@ -89,8 +120,10 @@ def _declared(spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: Ro
     return WantedReplicas(role=role.name, replicas=found.replicas, least=role.least, reason=reason, beyond=beyond)
 
 
-def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> tuple[DesiredRole, ...]:
-    """What the planner is told of every role by the spec in force."""
+def desired_roles(
+    spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], workloads: Mapping[Role, Workload | None] = _NO_WORKLOADS
+) -> tuple[DesiredRole, ...]:
+    """What the planner is told of every role by the spec in force, and of the workloads that are scaled to it."""
     if spec is None:
         return ()
     of = {item.role: item for item in wanted}
@@ -99,11 +132,13 @@ def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> 
             role=role.name,
             replicas=of[role.name].replicas,
             min_replicas=of[role.name].least,
-            max_replicas=role.max_replicas,
+            max_replicas=role.most,
             spec_hash=spec_hash(spec, role.name),
             drain_timeout_seconds=spec.drain.timeout_seconds,
             rollout=RolloutBounds(max_surge=spec.rollout.max_surge, max_unavailable=spec.rollout.max_unavailable),
             warming=Warming(seconds=spec.routing.warming.duration_seconds, first_weight=spec.routing.warming.first_weight),
+            adopts=role.selector is not None,
+            workload=workloads.get(role.name),
             prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
         )
         for role in spec.roles

@@ -106,8 +106,7 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
     number, engine = {item.role: item.replicas for item in wanted}, spec.facts().engine
     return Declared(
         roles=tuple(
-            DeclaredRole(role=role.name, replicas=number[role.name], min_replicas=role.least, max_replicas=role.max_replicas)
-            for role in spec.roles
+            DeclaredRole(role=role.name, replicas=number[role.name], min_replicas=role.least, max_replicas=role.most) for role in spec.roles
         ),
         scaling=spec.scaling,
         ratio=schedules.ratio,

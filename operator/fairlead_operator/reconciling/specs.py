@@ -86,7 +86,17 @@ def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     policies.check_roles(spec.routing.policy, {role.name for role in spec.roles})
     policies.check_parameters(spec.routing.policy, spec.routing.parameters)
     _check_flips(spec)
+    _check_labels(spec)
     return spec
+
+
+def _check_labels(spec: PoolSpec) -> None:
+    """The names in `matchLabels`, which a schema cannot check. Raises InvalidInput."""
+    for place, role in enumerate(spec.roles):
+        name = role.selector.bad_name() if role.selector is not None else None
+        if name is not None:
+            remedy = "a label's name has at most 63 letters, digits, -, _ and ., with an optional domain and / before it"
+            raise InvalidInput(f"spec.roles[{place}].selector.matchLabels", name, remedy)
 
 
 def _check_flips(spec: PoolSpec) -> None:

@@ -2,43 +2,36 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fairlead_testing.fakes.system_api import running_fake_system_api
-from fairlead_testing.running.chart import apply_rights, rights_of
+from fairlead_testing.running.chart import applied_rights, rights_of
 from fairlead_testing.running.helm import helm_is_installed
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
-from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api
+from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api, skip_where_kubelets_run
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
-
-
-def is_ready(node: dict[str, Any]) -> bool:
-    """Not a node whose kubelet is gone, as a sandbox that joined the cluster leaves it."""
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"].get("conditions", ()))
 
 
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_kubernetes_api(tmp_path_factory.mktemp("kubernetes")) as path:
-        nodes = [node["metadata"]["name"] for node in KubernetesClient.of(path).call("GET", "/api/v1/nodes")["items"] if is_ready(node)]
-        if nodes:
-            pytest.skip(f"the cluster has nodes ({', '.join(nodes[:3])}), whose kubelets would run the pods pretended here")
+        skip_where_kubelets_run(KubernetesClient.of(path))
         yield path
 
 
 @pytest.fixture(scope="session")
-def operators_kubeconfig(kubeconfig: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def operators_kubeconfig(kubeconfig: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The operator's own: by it, it is the chart's service account and has the chart's rights, and no others.
 
     The administrator's where Helm's library, which renders them, cannot be installed.
     """
     if not helm_is_installed():
-        return kubeconfig
+        yield kubeconfig
+        return
     folder = tmp_path_factory.mktemp("rights")
-    apply_rights(KubernetesClient.of(kubeconfig), rights_of("operator", folder))
-    return str(service_account_kubeconfig(kubeconfig, "default", "test-fairlead-operator", folder))
+    with applied_rights(KubernetesClient.of(kubeconfig), rights_of("operator", folder)):
+        yield str(service_account_kubeconfig(kubeconfig, "default", "test-fairlead-operator", folder))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from fairlead_testing.running.helm import Document
 from fairlead_testing.running.operator_process import ROLES, OperatorProcess, Stage, eventually, health
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
+from fairlead_testing.running.workloads import PLACES, define_leader_worker_sets, make_workload
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, merged
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
@@ -110,10 +111,22 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
     stage.settle(split, 3)
     stage.edit(split, {"roles": [{"name": "prefill", "replicas": 1}, {"name": "decode", "replicas": 2}]})
     eventually(lambda: stage.client.call("GET", f"{ROLES}/{split}-decode")["spec"].get("pinned") == 2, "the role is pinned")
-    for one in (name, split):
+    define_leader_worker_sets(stage.client)
+    adopting = [scale_a_workload(stage, f"{name}-{kind.lower()}", kind) for kind in ("Deployment", "StatefulSet", "LeaderWorkerSet")]
+    for one in (name, split, *adopting):
         stage.delete(one)
-    for one in (name, split):
+    for one in (name, split, *adopting):
         eventually(lambda one=one: stage.pool(one) is None, "the pool is gone")  # type: ignore[misc]
+
+
+def scale_a_workload(stage: Stage, name: str, kind: str) -> str:
+    """Let the operator scale out a workload without pods."""
+    make_workload(stage.client, kind, name, 0)
+    role = {"name": "both", "minReplicas": 1, "selector": {"matchLabels": {"app": name}}, "scaleTargetRef": {"kind": kind, "name": name}}
+    stage.apply(name, replicas=1, roles=[role])
+    eventually(lambda: stage.client.call("GET", f"{PLACES[kind]}/{name}")["spec"]["replicas"] == 1, "the workload is scaled")
+    stage.client.call("DELETE", f"{PLACES[kind]}/{name}", {"propagationPolicy": "Background"})
+    return name
 
 
 def test_the_operator_asks_for_exactly_the_rights_that_it_has(proxied: tuple[Stage, RecordingProxy], tmp_path: Path) -> None:

@@ -124,11 +124,11 @@ def test_a_holder_that_cannot_renew_stops_before_anybody_else_begins() -> None:
         class Cut(FakeCluster):
             """The same cluster, seen over a line that may be cut: calls hang as long as a client waits."""
 
-            async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, object] | None:
+            async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, object] | None:
                 if not reachable["one"]:
                     await asyncio.sleep(10)
                     raise ClusterUnavailable("timeout")
-                return await cluster.get(resource, namespace, name)
+                return await cluster.get(resource, namespace, name, subresource=subresource)
 
         one, other = Operator("one", Cut(cluster.objects), acts), Operator("other", cluster, acts)
         one.start()

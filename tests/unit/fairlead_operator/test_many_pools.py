@@ -107,8 +107,8 @@ class Fleet:
 
     async def run(self, seconds: float) -> None:
         chance = random.Random(7).random
-        settings = ControlPlaneSettings(url="http://api", token="t")
-        api = SystemApi(settings.url, settings.token, transport=httpx.MockTransport(self.api.handle))
+        settings = ControlPlaneSettings(urls=("http://api",), token="t")
+        api = SystemApi(settings.urls, settings.token, transport=httpx.MockTransport(self.api.handle))
         backoff = ServerBackoff(self.pace.longest_pause, virtual_now, chance)
         control_plane = PacedControlPlane(api, backoff, settings.calls_at_once)
 

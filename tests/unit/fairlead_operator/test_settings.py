@@ -10,7 +10,7 @@ GOOD = {"FAIRLEAD_API_URL": "http://api:8080/", "FAIRLEAD_API_TOKEN": "t"}
 
 def test_two_variables_are_enough() -> None:
     settings = read_settings(GOOD)
-    assert settings.control_plane.url == "http://api:8080"
+    assert settings.control_plane.urls == ("http://api:8080",)
     assert settings.namespaces == ()
     assert settings.engine_image.startswith("fairlead/engine:")
 

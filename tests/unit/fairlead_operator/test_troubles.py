@@ -56,8 +56,8 @@ class Stale(FakeCluster):
         self.pool = copy.deepcopy(self.objects[Resource.POOLS, "chat"])
         self.seen = copy.deepcopy(self.all(Resource.PODS))
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
-        return self.pool if resource is Resource.POOLS else await super().get(resource, namespace, name)
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
+        return self.pool if resource is Resource.POOLS else await super().get(resource, namespace, name, subresource=subresource)
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         return self.seen

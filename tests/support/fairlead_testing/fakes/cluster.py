@@ -2,7 +2,8 @@
 delete.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -33,6 +34,22 @@ def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def selects(selector: str, labels: Mapping[str, str]) -> bool:
+    """Whether a selector of the form `a=b,c in (d,e),!f` selects an object with these labels."""
+    for term in re.findall(r"[^,(]+(?:\([^)]*\))?", selector):
+        name, _, value = term.partition("=")
+        listed = re.fullmatch(r"(\S+) (in|notin) \((.*)\)", term)
+        if listed:
+            if (labels.get(listed[1]) in listed[3].split(",")) != (listed[2] == "in"):
+                return False
+        elif "=" not in term:
+            if (term.lstrip("!") in labels) == term.startswith("!"):
+                return False
+        elif labels.get(name) != value:
+            return False
+    return True
+
+
 @dataclass(slots=True)
 class FakeCluster:
     """`refuse` may name calls that fail: it is asked with (verb, resource, name) and gives an error or None."""
@@ -60,14 +77,13 @@ class FakeCluster:
     def all(self, resource: Resource) -> list[dict[str, Any]]:
         return [body for (kind, _), body in sorted(self.objects.items(), key=lambda item: item[0][1]) if kind is resource]
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
         self._called("get", resource, name)
         return wired(self.objects.get((resource, name)))
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         self._called("find", resource, selector)
-        label, _, value = selector.partition("=")
-        found = [wired(body) for body in self.all(resource) if body["metadata"].get("labels", {}).get(label) == value]
+        found = [wired(body) for body in self.all(resource) if selects(selector, body["metadata"].get("labels", {}))]
         return [dict(msgspec.convert(body, PodParts)) for body in found] if resource is Resource.PODS else found
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:

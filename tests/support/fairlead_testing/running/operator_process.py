@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 import yaml
 
 from fairlead.pool_states import PoolState
@@ -26,7 +27,7 @@ Value = TypeVar("Value")
 
 ROOT = Path(__file__).resolve().parents[4]
 KUBECONFIG_VARIABLE = "FAIRLEAD_TEST_KUBECONFIG"
-"""Names a kubeconfig of a cluster that tests/integration/operator then runs against, in its namespace `default`.
+"""Names a kubeconfig of the cluster that the tests of operator, definitions, workloads and chart then use.
 
 Never one that matters.
 """
@@ -63,6 +64,17 @@ def remove_ours(client: KubernetesClient) -> None:
             path = f"{kind}/{item['metadata']['name']}"
             client.merge(path, {"metadata": {"finalizers": None}})
             client.session.delete(client.server + path, timeout=PATIENCE_SECONDS)
+
+
+def skip_where_kubelets_run(client: KubernetesClient) -> None:
+    """Skip where a node is ready; one whose kubelet is gone, as a sandbox that joined the cluster leaves it, is not."""
+    nodes = [
+        node["metadata"]["name"]
+        for node in client.call("GET", "/api/v1/nodes")["items"]
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"].get("conditions", ()))
+    ]
+    if nodes:
+        pytest.skip(f"the cluster has nodes ({', '.join(nodes[:3])}), whose kubelets would run the pods pretended here")
 
 
 @contextmanager

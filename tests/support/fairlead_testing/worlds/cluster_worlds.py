@@ -20,6 +20,8 @@ from fairlead.reconciling.actions import (
     EndDrain,
     FlipRole,
     RecordState,
+    ReleaseInstance,
+    ScaleWorkload,
 )
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth
@@ -135,14 +137,14 @@ class ClusterWorld:
         return answer(*known)
 
     def _check_plan(self, observations: PoolObservations | None) -> None:
-        touched = Counter(action.instance for action in self.plan if not isinstance(action, CreateInstance))
+        touched = Counter(action.instance for action in self.plan if not isinstance(action, CreateInstance | ScaleWorkload))
         assert all(count == 1 for count in touched.values()), f"two actions for one instance: {self.plan}"
         for role in self.desired.roles:
             self._check_drains(role)
             self._check_surge(role)
             self._check_templates(role)
         for action in self.plan:
-            if not isinstance(action, CreateInstance):
+            if not isinstance(action, CreateInstance | ScaleWorkload):
                 self._check_action(action, self.pods[action.instance], observations)
 
     def _check_drains(self, role: DesiredRole) -> None:
@@ -197,6 +199,8 @@ class ClusterWorld:
             self._check_flip(action, pod)
         elif isinstance(action, DeleteInstance):
             self._check_deletion(action, pod)
+        elif isinstance(action, ReleaseInstance):
+            assert pod.adopted, "one of the pool's own pods was released"
 
     def _check_requested_drain(self, pod: ObservedInstance) -> None:
         """Never the last that takes requests, and never two of those wanted at once, unless it takes none.
@@ -238,10 +242,12 @@ class ClusterWorld:
                 pod = instance(name, S.PENDING, role=action.role, since=self.now, created_at=self.now, spec_hash=action.spec_hash)
                 self.pods[name] = replace(pod, ordinal=action.ordinal, failures=action.failures)
             return
-        if action.instance not in self.pods:
-            return  # it went meanwhile
+        if isinstance(action, ScaleWorkload) or action.instance not in self.pods:
+            return  # no pod of this world has a workload; or it went meanwhile
         if isinstance(action, DeleteInstance):
             self.change(action.instance, terminating=True)
+        elif isinstance(action, ReleaseInstance):
+            del self.pods[action.instance]
         elif isinstance(action, FlipRole | EndDrain):
             role = action.role if isinstance(action, FlipRole) else self.pods[action.instance].role
             self.change(action.instance, role=role, state=S.WARMING, state_since=self.now, draining_since=None, flip_to=None)

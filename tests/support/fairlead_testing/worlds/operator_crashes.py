@@ -55,9 +55,9 @@ class WatchedCluster(FakeCluster):
     named: set[str] = field(default_factory=set)
     """Every name a pod ever had."""
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
         self.hook(f"before get {resource.name}")
-        return await FakeCluster.get(self, resource, namespace, name)
+        return await FakeCluster.get(self, resource, namespace, name, subresource=subresource)
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         self.hook(f"before list {resource.name}")

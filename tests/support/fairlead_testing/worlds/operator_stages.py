@@ -20,7 +20,7 @@ from fairlead_operator.times import format_second
 from fairlead_testing.fakes.cluster import FakeCluster
 
 KEY = PoolKey(namespace="default", name="chat")
-SETTINGS = OperatorSettings(control_plane=ControlPlaneSettings(url="http://api", token="t"), engine_image="fairlead/engine:1")
+SETTINGS = OperatorSettings(control_plane=ControlPlaneSettings(urls=("http://api",), token="t"), engine_image="fairlead/engine:1")
 
 _ESSENCE = {Resource.POOLS: pool_essence, Resource.PODS: pod_essence, Resource.ROLES: child_essence}
 

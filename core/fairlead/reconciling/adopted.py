@@ -1,0 +1,64 @@
+"""Instances that are pods of a workload: the pool routes to them, drains them, and releases them; it never deletes one.
+
+What the workload does with its pods is its own business: a pod that it adds is adopted, one that it deletes drains in
+its grace period like any other. So a lost instance waits for its pod to come back or go, and one that a person wants
+drained stays empty until that is taken back.
+"""
+
+from fairlead.instances import InstanceState
+from fairlead.reconciling.actions import DeletionReason, DrainReason, ReleaseReason
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth
+from fairlead.reconciling.requested_drains import is_withdrawn
+from fairlead.reconciling.round_plan import UNBORN, RoundPlan
+
+
+def release_lost(plan: RoundPlan, desired: DesiredPool) -> None:
+    """Release pods that ended for good, as their workload makes others, and lost ones that no role selects."""
+    for instance in plan.free():
+        if not instance.adopted or instance.state is not InstanceState.LOST:
+            continue
+        role = desired.role(instance.role)
+        if instance.health is PodHealth.FAILED:
+            plan.release(instance, ReleaseReason.POD_FAILED)
+        elif role is None or not role.adopts or not is_current(instance, role):
+            plan.release(instance, ReleaseReason.NOT_SELECTED)
+
+
+def keep_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
+    """Bring a role that adopts to the pods that it selects: drain those a person wants drained, end withdrawn drains,
+    and give up what it selects no longer.
+    """
+    for instance in plan.free():
+        if is_current(instance, desired) and is_withdrawn(instance):
+            plan.end_drain(instance)
+    asked = [one for one in plan.live(desired.role) if one.drain_requested and one.id not in plan.actions and is_current(one, desired)]
+    for cost, victim in plan.victims(desired, asked):
+        plan.drain(victim, DrainReason.REQUESTED, cost)
+    _give_up_others(plan, desired)
+
+
+def is_current(instance: ObservedInstance, desired: DesiredRole) -> bool:
+    """Whether an adopted pod is one that the role selects."""
+    return instance.adopted and instance.role is desired.role and instance.spec_hash == desired.spec_hash
+
+
+def stays(instance: ObservedInstance, desired: DesiredRole) -> bool:
+    """Whether a drained instance stays as it is: its role selects it, so only its workload ends it."""
+    return desired.adopts and is_current(instance, desired)
+
+
+def _give_up_others(plan: RoundPlan, desired: DesiredRole) -> None:
+    """Give up what the role has and does not select, once something serves that it selects.
+
+    So a selector that finds nothing takes no pool out of service.
+    """
+    live = [instance for instance in plan.live(desired.role) if instance.id not in plan.actions]
+    others = [instance for instance in live if not is_current(instance, desired)]
+    if not any(is_current(instance, desired) and instance.state is InstanceState.SERVING for instance in live):
+        return
+    for instance in others:
+        if instance.state in UNBORN:
+            plan.delete(instance, DeletionReason.NEVER_SERVED)
+    served = [instance for instance in others if instance.state not in UNBORN]
+    for cost, victim in plan.victims(desired, served):
+        plan.drain(victim, DrainReason.NOT_SELECTED, cost)

@@ -1,0 +1,28 @@
+"""Sets the number of pods of a workload, through its scale subresource and nothing else of it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fairlead.adoption_specs import ScaleTargetSpec, WorkloadKind
+from fairlead_operator.cluster import Cluster, Resource
+
+SCALABLE: Mapping[WorkloadKind, Resource] = MappingProxyType(
+    {
+        WorkloadKind.DEPLOYMENT: Resource.DEPLOYMENTS,
+        WorkloadKind.STATEFUL_SET: Resource.STATEFUL_SETS,
+        WorkloadKind.LEADER_WORKER_SET: Resource.LEADER_WORKER_SETS,
+    }
+)
+
+
+async def scale_workload(cluster: Cluster, namespace: str, target: ScaleTargetSpec, before: int, replicas: int) -> bool:
+    """Set the number, if it still is `before`: who changed it meanwhile is not overruled. False when it was not set.
+
+    Raises ClusterError, also when it is changed at this moment.
+    """
+    resource = SCALABLE[target.kind]
+    scale = await cluster.get(resource, namespace, target.name, subresource="scale")
+    if scale is None or int((scale.get("spec") or {}).get("replicas") or 0) != before:
+        return False
+    body = {"metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]}, "spec": {"replicas": replicas}}
+    return await cluster.patch(resource, namespace, target.name, body, subresource="scale")

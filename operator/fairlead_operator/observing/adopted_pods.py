@@ -1,0 +1,66 @@
+"""Pods of workloads that a pool selects: which there are, which are its instances, and whose the others are. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
+from fairlead.instances import Role
+from fairlead.pools import KIND, PoolSpec
+from fairlead_operator.manifests import POOL_LABEL, PoolIdentity
+
+_WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+"""LeaderWorkerSet's label of each pod of a group; the leader's is 0, and it alone answers requests."""
+
+_ENDED = frozenset({"Failed", "Succeeded"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A selected pod that is not an instance of the pool yet. `claimant` has it already: the uid and the name of a
+    pool, as the pod tells them.
+    """
+
+    pod: Mapping[str, Any]
+    role: Role
+    claimant: tuple[str, str] | None
+
+    @property
+    def name(self) -> str:
+        name: str = self.pod["metadata"]["name"]
+        return name
+
+
+def is_adopted(metadata: Mapping[str, Any], uid: str) -> bool:
+    """Whether the pod is an instance of the pool with this uid by adoption."""
+    return (metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION) == uid
+
+
+def selected_role(labels: Mapping[str, str], spec: PoolSpec | None) -> Role | None:
+    """The first role that selects a pod with these labels; None when none does."""
+    roles = spec.roles if spec is not None else ()
+    return next((role.name for role in roles if role.selector is not None and role.selector.holds(labels)), None)
+
+
+def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None) -> Iterator[Claim]:
+    """The selected pods that the pool does not have: not those that end, nor the workers of a group."""
+    for document in documents:
+        metadata = document["metadata"]
+        labels = metadata.get("labels") or {}
+        role = selected_role(labels, spec)
+        if role is None or is_adopted(metadata, identity.uid) or labels.get(_WORKER_INDEX, "0") != "0":
+            continue
+        if metadata.get("deletionTimestamp") or (document.get("status") or {}).get("phase") in _ENDED:
+            continue
+        claimant = _claimant(metadata)
+        if claimant is None or claimant[0] != identity.uid:
+            yield Claim(pod=document, role=role, claimant=claimant)
+
+
+def _claimant(metadata: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Uid and name of the pool that made a pod or adopted it."""
+    for owner in metadata.get("ownerReferences") or []:
+        if owner.get("kind") == KIND:
+            return str(owner.get("uid")), str(owner.get("name"))
+    uid = (metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION)
+    return (str(uid), str((metadata.get("labels") or {}).get(POOL_LABEL))) if uid else None

@@ -1,0 +1,81 @@
+"""The workloads that a pool scales: what their scale says, which pods are theirs, and what forbids scaling. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.adoption_specs import ScaleTargetSpec, WorkloadKind
+from fairlead.conditions.facts import ScaleProblem, ScaleProblemReason
+from fairlead.instances import Role
+from fairlead.reconciling.observed import Workload
+
+GROUP_NAME = "leaderworkerset.sigs.k8s.io/name"
+_ORDINALS = ("leaderworkerset.sigs.k8s.io/group-index", "apps.kubernetes.io/pod-index")
+_TEMPLATES = ("leaderworkerset.sigs.k8s.io/template-revision-hash", "controller-revision-hash", "pod-template-hash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadReading:
+    """The workload of a role: None with the problem for which it is not scaled."""
+
+    role: Role
+    workload: Workload | None
+    problem: ScaleProblem | None
+
+
+def read_workload(
+    role: Role,
+    target: ScaleTargetSpec,
+    scale: Mapping[str, Any] | None,
+    pods: Iterable[Mapping[str, Any]],
+    autoscalers: Iterable[Mapping[str, Any]],
+) -> WorkloadReading:
+    """The workload by its scale (None = there is no such workload), its role's adopted pods and the namespace's
+    HorizontalPodAutoscalers.
+    """
+
+    def refused(reason: ScaleProblemReason, message: str) -> WorkloadReading:
+        return WorkloadReading(role=role, workload=None, problem=ScaleProblem(reason=reason, message=message))
+
+    what = f"{target.kind} {target.name}"
+    if scale is None:
+        return refused(ScaleProblemReason.MISSING, f"{what} does not exist; correct roles[].scaleTargetRef")
+    strange = sorted(pod["metadata"]["name"] for pod in pods if not _is_of(pod["metadata"], target))
+    if strange:
+        message = f"{strange[0]} is selected and is no pod of {what}, which is not scaled; let roles[].selector find its pods only"
+        return refused(ScaleProblemReason.OTHER_PODS, message)
+    for autoscaler in autoscalers:
+        of = (autoscaler.get("spec") or {}).get("scaleTargetRef") or {}
+        if (of.get("kind"), of.get("name")) == (target.kind, target.name):
+            name = autoscaler["metadata"]["name"]
+            message = f"HorizontalPodAutoscaler {name} scales {what}, which Fairlead does not scale beside it; remove one of the two"
+            return refused(ScaleProblemReason.AUTOSCALER, message)
+    replicas = int((scale.get("spec") or {}).get("replicas") or 0)
+    return WorkloadReading(
+        role=role, workload=Workload(replicas=replicas, ordered=target.kind is not WorkloadKind.DEPLOYMENT), problem=None
+    )
+
+
+def place_of(metadata: Mapping[str, Any]) -> int:
+    """The ordinal of a pod of an ordered workload; 0 for others."""
+    labels = metadata.get("labels") or {}
+    told = next((labels[name] for name in _ORDINALS if name in labels), None) or str(metadata["name"]).rpartition("-")[2]
+    return int(told) if told.isdecimal() else 0
+
+
+def template_of(metadata: Mapping[str, Any]) -> str:
+    """What names the template of a pod of a workload."""
+    labels = metadata.get("labels") or {}
+    return next((str(labels[name]) for name in _TEMPLATES if name in labels), "")
+
+
+def _is_of(metadata: Mapping[str, Any], target: ScaleTargetSpec) -> bool:
+    labels = metadata.get("labels") or {}
+    owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or [] if one.get("controller")), {})
+    match target.kind:
+        case WorkloadKind.DEPLOYMENT:
+            return (owner.get("kind"), owner.get("name")) == ("ReplicaSet", f"{target.name}-{labels.get('pod-template-hash')}")
+        case WorkloadKind.STATEFUL_SET:
+            return (owner.get("kind"), owner.get("name")) == ("StatefulSet", target.name)
+        case WorkloadKind.LEADER_WORKER_SET:
+            return bool(labels.get(GROUP_NAME) == target.name)
