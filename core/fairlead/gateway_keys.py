@@ -38,6 +38,8 @@ class GatewayKeyFacts:
     expires_at: float | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    priority_class: str | None = None
+    """The class of its requests in pools that declare it; they may ask for a lower one. None is the default one's."""
 
     def opens(self, pool: PoolKey, model: str) -> bool:
         """Whether the key opens this pool, which serves this model."""

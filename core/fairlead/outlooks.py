@@ -46,8 +46,8 @@ def _may_serve(spec: PoolSpec, declared: Mapping[Role, int], instant: datetime) 
     """Whether the pool has instances at that time, or in mode SLO gets some once they are needed."""
     windows = in_force(spec.scaling.schedules, instant).bounds
     for role in spec.roles:
-        number = role.max_replicas if spec.scaling.mode is ScalingMode.SLO else declared[role.name]
-        limits = DeclaredRole(role=role.name, replicas=number, min_replicas=role.least, max_replicas=role.max_replicas)
+        number = role.most if spec.scaling.mode is ScalingMode.SLO else declared[role.name]
+        limits = DeclaredRole(role=role.name, replicas=number, min_replicas=role.least, max_replicas=role.most)
         if bounds_in_force(limits, windows).clamp(number) == 0:
             return False
     return True

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
+from fairlead import adoption_specs
 from fairlead.instances import Role
 from fairlead.rollout_specs import RolloutSpec
 from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER, RatioSpec, ScalingSpec
@@ -17,13 +18,16 @@ from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec,
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, verbatim, whole
 from fairlead.schemas.writing import written
+from fairlead.selectors import SelectorSpec
 from fairlead.tables import (
     AFTER_PREFILL,
     KV_USAGE_METRICS,
+    MAX_PRIORITY_CLASSES,
     EarlyRejectionFacts,
     EngineFacts,
     EngineSpecFacts,
     HoldingFacts,
+    PriorityClass,
     RoutingFacts,
     SessionFacts,
     SloFacts,
@@ -108,6 +112,7 @@ class RoleSpec:
             field="maxReplicas",
             message="maxReplicas of prefill and decode must be at least 1, because neither can serve without the other",
         ),
+        *adoption_specs.OF_ROLES,
     )
 
     name: Role = text(
@@ -120,17 +125,32 @@ class RoleSpec:
         0,
         maximum=MAX_REPLICAS,
     )
-    max_replicas: int = whole("Never more instances than this.", 64, maximum=MAX_REPLICAS)
+    max_replicas: int = whole("Never more instances than this.", adoption_specs.MOST_BY_DEFAULT, maximum=MAX_REPLICAS)
     template: dict[str, Any] | None = verbatim(
         "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. Optional for simulated engines, and for a role "
         "without instances (maxReplicas 0).",
         POD_TEMPLATE_SCHEMA,
+    )
+    selector: SelectorSpec | None = nested(
+        SelectorSpec,
+        "Labels of running pods that are the instances, instead of pods made from a template: those of a Deployment, StatefulSet or LeaderWorkerSet.",
+        optional=True,
+    )
+    scale_target_ref: adoption_specs.ScaleTargetSpec | None = nested(
+        adoption_specs.ScaleTargetSpec,
+        "The workload of the selected pods, to be scaled to the number wanted of the role; without it the pods are only routed to.",
+        optional=True,
     )
 
     @property
     def least(self) -> int:
         """The fewest instances that may be wanted: `minReplicas`, and at least one of prefill and decode."""
         return self.min_replicas if self.name is Role.BOTH else max(1, self.min_replicas)
+
+    @property
+    def most(self) -> int:
+        """The most instances that may be wanted; nothing bounds how many pods there are that a role selects."""
+        return self.max_replicas if self.selector is None or self.scale_target_ref is not None else MAX_REPLICAS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +250,7 @@ class TableFacts:
     early_rejection: EarlyRejectionFacts
     anchors_per_instance: int
     holding: HoldingFacts = HoldingFacts()
+    priority_classes: tuple[PriorityClass, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,12 +288,14 @@ class PoolSpec:
             message="replicas must not be greater than roles[].maxReplicas; lower replicas or raise maxReplicas",
         ),
         Rule(
-            cel="self.engine.type == 'simulated' || self.roles.all(role, has(role.template) || role.maxReplicas == 0)",
+            cel="self.engine.type == 'simulated' || "
+            "self.roles.all(role, has(role.template) || has(role.selector) || role.maxReplicas == 0)",
             holds=lambda spec: (
-                spec.engine.type == "simulated" or all(role.template is not None or role.max_replicas == 0 for role in spec.roles)
+                spec.engine.type == "simulated"
+                or all(role.template is not None or role.selector is not None or role.max_replicas == 0 for role in spec.roles)
             ),
             field="roles",
-            message="roles[].template is required unless engine.type is simulated or the role's maxReplicas is 0",
+            message="roles[].template or selector is required unless engine.type is simulated or the role's maxReplicas is 0",
         ),
         Rule(
             cel="self.engine.type != 'sglang' || self.roles.all(role, role.name == 'both')",
@@ -323,6 +346,7 @@ class PoolSpec:
             fault=lambda spec: next(_scheduled_ratios(spec)),
             message="scaling.schedules[].ratio needs the roles prefill and decode; remove it, or declare them in roles",
         ),
+        *adoption_specs.OF_POOLS,
     )
 
     model: str = text(
@@ -343,10 +367,22 @@ class PoolSpec:
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their instance.")
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
     early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
+    priority_classes: tuple[PriorityClass, ...] = listing(
+        PriorityClass,
+        "Classes of requests: which are sent first and refused last. Without any, all requests are alike.",
+        (),
+        key="name",
+        max_items=MAX_PRIORITY_CLASSES,
+    )
     drain: DrainSpec = nested(DrainSpec, "How an instance is emptied before its pod is deleted.")
     scaling: PoolScalingSpec = nested(PoolScalingSpec, "How the number of instances of each role is found.")
     ratio: RatioSpec = nested(RatioSpec, "How many of the instances prefill and how many decode.")
     rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
+
+    @property
+    def adopts(self) -> bool:
+        """Whether the instances are running pods that the roles select, and none is made or ended here."""
+        return adoption_specs.adopts(self)
 
     @property
     def simulated(self) -> SimulatedSpec | None:
@@ -380,6 +416,7 @@ class PoolSpec:
             early_rejection=self.early_rejection,
             anchors_per_instance=self.routing.anchors_per_instance,
             holding=_part(HoldingFacts, self.scaling.zero),
+            priority_classes=self.priority_classes,
         )
 
 

@@ -68,6 +68,7 @@ def table_of(
         slo=facts.slo,
         early_rejection=facts.early_rejection,
         holding=facts.holding,
+        priority_classes=facts.priority_classes,
         outlook=outlook,
         opens_at=opens_at,
         instances=entries,

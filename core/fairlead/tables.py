@@ -231,6 +231,35 @@ class HoldingFacts:
     held_requests: int = whole("Requests that a router holds at most; further ones get 503.", 1024, maximum=100_000)
 
 
+DEFAULT_CLASS = "default"
+"""The priority class of requests that name none that the pool declares."""
+CLASS_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+MAX_PRIORITY_CLASSES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """An entry of `spec.priorityClasses`: which requests go first, and which are refused first.
+
+    See `fairlead.priority_classes` for what a pool does without one of them.
+    """
+
+    name: str = text(
+        "Name of the class, as requests and API keys give it. Requests without a class are of the class `default`, which has priority 0 unless "
+        "it is declared.",
+        pattern=CLASS_NAME,
+        max_length=63,
+    )
+    priority: int = whole("Waiting requests of a higher number are sent first, on every instance.", 0, minimum=-(2**31), maximum=2**31 - 1)
+    share: float = number(
+        "Share of the limits that requests of this class may use: of those of earlyRejection while no instance is idle, of a queue's length and "
+        "of held requests. What waits with lower priority counts for none of them.",
+        1.0,
+        minimum=0.01,
+        maximum=1,
+    )
+
+
 class Outlook(StrEnum):
     """What to expect of a pool while none of its instances accepts requests."""
 
@@ -279,6 +308,7 @@ class RoutingTable:
     slo: SloFacts
     early_rejection: EarlyRejectionFacts
     holding: HoldingFacts = HoldingFacts()
+    priority_classes: tuple[PriorityClass, ...] = ()
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
     """When instances will be wanted again (Unix seconds), if the outlook is Closed and that is known."""

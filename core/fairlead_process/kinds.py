@@ -168,6 +168,25 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses of the same server, at least one, separated by commas; none twice."""
+
+    example: str
+    secret: bool = field(default=False, init=False)
+    unit: str = field(default="URLs with commas", init=False)
+
+    @property
+    def wanted(self) -> str:
+        return f"an address such as {self.example}, or several with commas between them"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(Address(self.example).parse(part.strip()) for part in text.split(",") if part.strip()))
+        if not found:
+            raise ValueError(text)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Names:
     """Names separated by commas."""
 

@@ -1,9 +1,14 @@
 """Variables that several processes read, each described once."""
 
 from fairlead_process.environment import variable
-from fairlead_process.kinds import Address, Text
+from fairlead_process.kinds import Address, Addresses, Text
 
-API_URL = variable("FAIRLEAD_API_URL", Address("http://127.0.0.1:8080"), "where the control API is")
+API_URLS = variable(
+    "FAIRLEAD_API_URL",
+    Addresses("http://127.0.0.1:8080"),
+    "where the control API is; several addresses where it has several processes and nothing balances",
+    "the first is used until it fails, then the next",
+)
 PUBLIC_URL = variable(
     "FAIRLEAD_PUBLIC_URL",
     Address("http://127.0.0.1:8080"),

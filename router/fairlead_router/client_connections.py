@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,8 @@ class ConnectionLimits:
     keep_alive_seconds: float = 75.0
     """How long a connection may idle, before its first request and between requests."""
     connections: int = 8192
+    is_ending: Callable[[], bool] = lambda: False
+    """Whether the router stops: then each connection ends with its next answer, so that its client finds another."""
     refused: Counter[str] = field(default_factory=Counter)
 
 
@@ -160,6 +163,8 @@ class ClientConnection(HttpToolsProtocol):
         self._in_head = False
         self._unparsed_bytes = 0
         super().on_headers_complete()
+        if self.limits.is_ending():
+            self.cycle.keep_alive = False
         self._arriving = request = ClientRequest(self, self.cycle)
         self._open.append(request)
         self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
@@ -175,6 +180,16 @@ class ClientConnection(HttpToolsProtocol):
         if self._arriving is not None:
             self._arriving.completed()
             self._arriving = None
+
+    def end_with_answer(self) -> None:
+        """Close after the answer that is under way, if there is one."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+
+    def close_if_idle(self) -> None:
+        """Close unless a request is under way or its head arrives."""
+        if not self._head_timed and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
 
     def forget(self, request: ClientRequest) -> None:
         """The request was answered."""

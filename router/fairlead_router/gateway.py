@@ -11,6 +11,7 @@ from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead_router import paths
 from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.calls import Call, Calls
+from fairlead_router.claims import priority_class
 from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
@@ -90,7 +91,7 @@ class Gateway:
             if scope["method"] not in endpoint.methods:
                 raise _wrong_method(endpoint, scope["method"])
             local = endpoint.handling is Handling.LOCAL
-            if not local and self._informing.draining:
+            if not local and self._informing.refusing:
                 await send_answer(send, shutting_down(dialect))
                 return
             key = None if endpoint.keyless else self._keys.admit(scope["headers"], self._now(), counted=not local)
@@ -137,6 +138,7 @@ class Gateway:
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,
             divisible=divisible,
+            priority_class=priority_class(headers, key, pool, trusted=self._settings.trusts_priority_headers),
             body_bytes=len(body),
             engine_blocks=known.engine_blocks,
         )

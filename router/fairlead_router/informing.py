@@ -32,6 +32,9 @@ class Informing:
         self._metrics = metrics
         self.synced = False
         self.draining = False
+        """Whether the router stops: it is not ready any more, and serves those who are connected."""
+        self.refusing = False
+        """Whether its time to stop is nearly over: it takes nothing more."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
         """Answer a LOCAL endpoint of the table of paths to a client for whom these pools open.
@@ -145,6 +148,8 @@ def _debug(pool: Pool) -> dict[str, object]:
         "requests": len(pool.tickets),
         "waiting": pool.waiting,
         "held": pool.held().requests,
+        "decided_elsewhere": pool.is_front,
+        "asking_routers": pool.guests,
         "in_flight": [msgspec.to_builtins(row) for row in pool.scheduler.in_flight()],
         "direct": {instance: count for instance, count in pool.direct.items() if count},
         "kv_usage": pool.kv_usage,

@@ -40,6 +40,11 @@ class GatewayKey:
             if limit is not None and per_minute is not None:
                 limit.change(per_minute / routers, now)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is of the gateway's own settings."""
+        return not self.facts.id
+
     def opens(self, pool: Pool) -> bool:
         """Whether the key opens the pool."""
         return self.facts.opens(pool.key, pool.table.model)

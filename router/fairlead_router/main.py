@@ -15,8 +15,8 @@ import click
 import uvloop
 
 from fairlead.routing.contracts.schedulers import Scheduler
-from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import RoutingTable
 from fairlead_client.internal import SystemApi
 from fairlead_process.clock import SteadyClock
@@ -26,6 +26,7 @@ from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
 from fairlead_router.calls import Calls
 from fairlead_router.client_connections import ConnectionLimits
+from fairlead_router.deciding.company import LOOK_SECONDS, Company
 from fairlead_router.direct import DirectRelay
 from fairlead_router.engine_metrics import SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
@@ -63,7 +64,7 @@ def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_re
     policies = installed_policies()
 
     def build(table: RoutingTable) -> Scheduler:
-        return PoolScheduler(table, router_id, seed, sample_rate=sample_rate, settings=settings, policies=policies)
+        return SharedScheduler(table, router_id, seed, sample_rate=sample_rate, settings=settings, policies=policies)
 
     return build
 
@@ -97,7 +98,7 @@ class Router:
         )
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
         self.cache = TableCache(settings.spool_dir)
-        self.api = SystemApi(settings.api_url, settings.api_token)
+        self.api = SystemApi(settings.api_urls, settings.api_token)
         spool_metrics = SpoolMetrics(self.spool, self.metrics, self.now)
         self.delivery = Delivery(
             settings.router_id, self.pools, self.keys, self.spool, self.api, self.metrics, spool_metrics, self.now, lambda: uuid.uuid4().hex
@@ -119,6 +120,8 @@ class Router:
         self.training = PoolTraining(
             settings.router_id, self.pools, self.trainer, self.api, self.metrics, self.now, lambda: uuid.uuid4().hex
         )
+        folder = settings.routers_dir
+        self.company = None if folder is None else Company(folder, settings.router_id, self.pools, self.metrics, self.now)
         self._tasks = Tasks()
         self._ticks = 0
 
@@ -130,6 +133,7 @@ class Router:
             header_seconds=settings.timeouts.header,
             keep_alive_seconds=settings.timeouts.keep_alive,
             connections=connections_for(settings.max_connections),
+            is_ending=lambda: self.informing.draining,
             refused=self.metrics.client_errors,
         )
 
@@ -159,6 +163,8 @@ class Router:
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
+        if self.company is not None:
+            self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def _tick(self) -> None:
         self._ticks += 1
@@ -169,13 +175,14 @@ class Router:
             self.upstream.close_idle()
 
     async def drain(self) -> None:
-        """Refuse new requests and those that wait in a queue; wait for those under way, at most
-        `timeouts.shutdown` seconds.
+        """Refuse new requests and those that wait in a queue; wait for those under way, at most half of
+        `timeouts.shutdown` seconds. The other half is for clients that are connected, before this.
         """
-        self.informing.draining = True
+        self.informing.draining = self.informing.refusing = True
+        if self.company is not None:
+            self.company.decide_no_more()
         self.pools.shut_down()
-        logger.info("shutting down", extra={"in_flight": self.calls.active()})
-        await self.calls.wait_until_idle(self.settings.timeouts.shutdown)
+        await self.calls.wait_until_idle(self.settings.timeouts.shutdown / 2)
 
     async def stop(self) -> None:
         """After the server stopped: send the last reports, say goodbye, close everything."""
@@ -186,6 +193,8 @@ class Router:
         await self.collector.collect(final=True)
         await self.delivery.finish(GOODBYE_SECONDS)
         await self._tasks.stop()
+        if self.company is not None:
+            self.company.close()
         self.upstream.close()
         await self.api.close()
 
@@ -199,6 +208,9 @@ async def serve(settings: RouterSettings, listener: socket.socket, admin_listene
     draining: list[asyncio.Task[None]] = []
 
     async def drain_then_exit() -> None:
+        router.informing.draining = True
+        logger.info("shutting down", extra={"in_flight": router.calls.active()})
+        await server.let_clients_go(listener, settings.timeouts.shutdown / 2)
         await router.drain()
         server.should_exit = True
 
@@ -206,7 +218,7 @@ async def serve(settings: RouterSettings, listener: socket.socket, admin_listene
     server = GatewayServer(config, loop, lambda: draining.append(loop.create_task(drain_then_exit())))
     router.start()
     host, port = listener.getsockname()[:2]
-    logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": settings.api_url})
+    logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": ", ".join(settings.api_urls)})
     admin_host, admin_port = admin_listener.getsockname()[:2]
     if not router.keys.required:
         logger.warning("no API key is asked for: whoever reaches this port may use every pool (FAIRLEAD_GATEWAY_KEYS_REQUIRED)")

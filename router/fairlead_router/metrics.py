@@ -49,12 +49,24 @@ class Distribution:
         return rows
 
 
+class ClassCounters:
+    """What happened to the requests of one priority class."""
+
+    __slots__ = ("refused", "submitted", "ttft")
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.refused = 0
+        self.ttft = Distribution()
+
+
 class PoolCounters:
     """What happened in one pool since the router started."""
 
     __slots__ = (
         "beliefs",
         "cancelled",
+        "classes",
         "decode_only",
         "direct",
         "failed",
@@ -84,6 +96,8 @@ class PoolCounters:
         self.failed = 0
         self.cancelled = 0
         self.rejected_by_engine = 0
+        self.classes: defaultdict[str, ClassCounters] = defaultdict(ClassCounters)
+        """By priority class, of a pool that declares some."""
         self.direct: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.retries = 0
@@ -159,6 +173,9 @@ class RouterMetrics(Collector):
         self.reports_set_aside = 0
         self.control_plane_connected = 0
         self.live_routers = 1
+        self.asking_routers = 0
+        self.asked_pools = 0
+        self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
         self.scrape_errors = 0
@@ -205,6 +222,7 @@ class RouterMetrics(Collector):
             ("stream_reconnects", "Times the table stream was opened again.", self.stream_reconnects),
             ("tables_refused", "Routing tables that could not be used; the one before stayed in force.", self.tables_refused),
             ("engine_scrape_errors", "Failed readings of engine metrics.", self.scrape_errors),
+            ("lost_routers", "Routers of this machine that went away, or did not answer any more.", self.lost_routers),
             ("upstream_connections", "Connections opened to engines.", self.upstream_connections),
             (
                 "accounting_errors",
@@ -219,6 +237,8 @@ class RouterMetrics(Collector):
             ("oldest_unsent_report_seconds", "Age of the oldest report not acknowledged yet.", self.oldest_unsent_report_seconds),
             ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
             ("live_routers", "Live routers as the control API told last, this one among them; 1 until it has.", self.live_routers),
+            ("asking_routers", "Routers of this machine for which this one decides.", self.asking_routers),
+            ("asked_pools", "Pools for which another router of this machine decides.", self.asked_pools),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
         )
         for name, text, gauge in gauges:
@@ -317,7 +337,26 @@ class RouterMetrics(Collector):
             queued,
             version,
         )
+        yield from self._class_families()
         yield from self._reading_families()
+
+    def _class_families(self) -> Iterator[Metric]:
+        labels = ["pool", "priority_class"]
+        submitted = CounterMetricFamily(
+            "fairlead_router_class_submitted", "Requests handed to the scheduler, in pools with priority classes.", labels=labels
+        )
+        refused = CounterMetricFamily("fairlead_router_class_refusals", "Refused requests, in pools with priority classes.", labels=labels)
+        ttft = HistogramMetricFamily(
+            "fairlead_router_class_ttft_seconds",
+            "Arrival to first token of streamed requests, in pools with priority classes.",
+            labels=labels,
+        )
+        for pool, counters in self.pools.items():
+            for name, of_class in counters.classes.items():
+                submitted.add_metric([pool, name], of_class.submitted)
+                refused.add_metric([pool, name], of_class.refused)
+                ttft.add_metric([pool, name], of_class.ttft.cumulative(), of_class.ttft.total)
+        yield from (submitted, refused, ttft)
 
     def _reading_families(self) -> Iterator[Metric]:
         held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])

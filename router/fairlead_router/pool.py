@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fairlead.instances import Role
+from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
 from fairlead.routing.contracts.decisions import DecisionReason
@@ -27,6 +28,9 @@ from fairlead_router.waiting_room import WaitingRoom
 
 CACHE_SIZE_STEP = 0.05
 """A cache size that is nearer than this to the one in use changes nothing."""
+
+KEEP_REPORTING_SECONDS = 3.0
+"""A router that decides for itself again has told of its requests by then."""
 
 MOST_TOKENS = 2**24
 """More tokens than any model's context holds."""
@@ -81,11 +85,16 @@ class Pool:
         "block_bytes",
         "cache_sizes",
         "cache_tokens",
+        "classes",
         "counters",
         "direct",
         "divides",
         "engine_pages",
+        "guests",
         "header",
+        "is_front",
+        "kept_rows",
+        "kept_until",
         "key",
         "kv_usage",
         "metrics",
@@ -114,6 +123,13 @@ class Pool:
         """Requests in flight to each instance that did not go through the scheduler."""
         self.waiting = 0
         """Number of tickets without a decision."""
+        self.guests = 0
+        """Routers that ask this one for their requests."""
+        self.is_front = False
+        """Whether another router decides; then its reports have the pool's requests."""
+        self.kept_rows: tuple[InstanceInFlight, ...] = ()
+        """Requests in flight when another router began to report them, or some of them."""
+        self.kept_until = 0.0
         self.waiting_room = WaitingRoom()
         """Requests for the least loaded instance, while there is none."""
         self.used_at = now
@@ -140,6 +156,7 @@ class Pool:
         self.session_header = table.session.header.lower().encode("latin-1")
         self.pass_credentials = table.engine.pass_client_credentials
         self.block_bytes = table.engine.block_bytes
+        self.classes = PriorityClasses(table.priority_classes)
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.metrics.tables[str(table.pool)] = table.version
@@ -158,7 +175,7 @@ class Pool:
         results = self.scheduler.update_table(replace(table, engine=self._learnt(table.engine, sizes)), now)
         self.token_sizes = sizes
         self._take(table)
-        self._deliver(results, now)
+        self.deliver(results, now)
         if table.outlook is not Outlook.COMING or self.least_loaded(()) is not None:
             self.waiting_room.open()
 
@@ -199,12 +216,29 @@ class Pool:
         return PoolUse(pool=self.key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Requests queued for or sent to each instance, whichever way they went."""
-        rows = {row.instance: row for row in self.scheduler.in_flight()}
+        """Requests to report: queued for or sent to each instance, whichever way they went. Where another router
+        decides, those that went past the scheduler.
+        """
+        rows = {} if self.is_front else {row.instance: row for row in self.scheduler.in_flight()}
+        for row in self.kept_rows:
+            known = rows.get(row.instance, row)
+            rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))
         for instance, count in self.direct.items():
             row = rows.get(instance) or InstanceInFlight(pool=self.key, instance=instance, in_flight=0, waiting=0)
             rows[instance] = replace(row, in_flight=row.in_flight + count)
         return tuple(rows.values())
+
+    def keep_reporting(self, now: float) -> None:
+        """Another router begins to report what is in flight here: go on telling of it until that does, or an instance
+        that drains would be taken for one without requests.
+        """
+        kept = {row.instance: row for row in self.kept_rows}
+        for row in self.scheduler.in_flight():
+            sent = row.in_flight - row.waiting
+            if sent > (kept[row.instance].in_flight if row.instance in kept else 0):
+                kept[row.instance] = replace(row, in_flight=sent, waiting=0)
+        self.kept_rows = tuple(kept.values())
+        self.kept_until = now + KEEP_REPORTING_SECONDS
 
     async def wait_for_instance(self, body_bytes: int) -> None:
         """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
@@ -224,14 +258,18 @@ class Pool:
         self.waiting += 1
         self.used_at = now
         self.counters.submitted += 1
+        if self.classes.are_declared:
+            self.counters.classes[request.priority_class].submitted += 1
         self.counters.prompt_tokens += request.prompt_tokens
         try:
             results = self.scheduler.submit(request, now)
         except BaseException:
             self.counters.submitted -= 1
+            if self.classes.are_declared:
+                self.counters.classes[request.priority_class].submitted -= 1
             self._end(ticket)  # the scheduler refused to know it, so nothing may be kept of it here
             raise
-        self._deliver(results, now)
+        self.deliver(results, now)
         return ticket
 
     def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
@@ -248,7 +286,7 @@ class Pool:
                 self._refuse(ticket, result)
             else:
                 others.append(result)
-        self._deliver(others, now)
+        self.deliver(others, now)
         return refusal
 
     def first_token(self, ticket: Ticket, now: float) -> None:
@@ -256,7 +294,9 @@ class Pool:
         if not ticket.ended and not ticket.saw_first_token:
             ticket.saw_first_token = True
             self.counters.ttft.observe(now - ticket.request.arrived_at)
-            self._deliver(self.scheduler.first_token(ticket.request.id, now), now)
+            if self.classes.are_declared:
+                self.counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
+            self.deliver(self.scheduler.first_token(ticket.request.id, now), now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool) -> Dispatch | Refusal:
         """The instance failed before the first byte: ask the scheduler for another one.
@@ -294,7 +334,7 @@ class Pool:
             ticket.usage = Usage(output_tokens, cached_tokens, prompt_tokens or ticket.request.prompt_tokens)
             self.counters.served += 1
             self.counters.output_tokens += output_tokens
-            self._deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
+            self.deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
             if prompt_tokens and self.token_sizes.observe(ticket.request.prompt_bytes, prompt_tokens):
                 size = round(self.token_sizes.bytes_per_token, 3)
                 logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
@@ -309,7 +349,7 @@ class Pool:
     def _count_anew(self, now: float) -> None:
         """Go by what was learnt. Requests in flight keep the counts they came with."""
         engine = self._learnt(self.table.engine, self.token_sizes)
-        self._deliver(self.scheduler.update_table(replace(self.table, engine=engine), now), now)
+        self.deliver(self.scheduler.update_table(replace(self.table, engine=engine), now), now)
 
     def fail(self, ticket: Ticket, now: float) -> None:
         """The request was lost after the first byte, or given up."""
@@ -317,13 +357,13 @@ class Pool:
             self.counters.failed += 1
             self._note_part(ticket)
             self._tell_generated(ticket, now)
-            self._deliver(self.scheduler.fail(ticket.request.id, now), now)
+            self.deliver(self.scheduler.fail(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
         """The engine refused the request itself: the fault is the client's, not the engine's."""
         if self._end(ticket):
             self.counters.rejected_by_engine += 1
-            self._deliver(self.scheduler.decline(ticket.request.id, now), now)
+            self.deliver(self.scheduler.decline(ticket.request.id, now), now)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
         """The client went away."""
@@ -331,7 +371,7 @@ class Pool:
             self.counters.cancelled += 1
             self._note_part(ticket)
             self._tell_generated(ticket, now)
-            self._deliver(self.scheduler.cancel(ticket.request.id, now), now)
+            self.deliver(self.scheduler.cancel(ticket.request.id, now), now)
 
     def _compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
         """Count how far what was believed of the instance's cache is from what its engine found there.
@@ -345,6 +385,8 @@ class Pool:
     def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
         if self._end(ticket):
             self.counters.refused[refusal.reason.value] += 1
+            if self.classes.are_declared:
+                self.counters.classes[ticket.request.priority_class].refused += 1
 
     def _end(self, ticket: Ticket) -> bool:
         """Forget the ticket. Returns False when it had ended before."""
@@ -355,7 +397,7 @@ class Pool:
             self.waiting -= 1
         return True
 
-    def _deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
+    def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
         """Give each decision to its ticket. An event about one request may decide others."""
         for result in results:
             ticket = self.tickets.get(result.request.id)
@@ -363,7 +405,7 @@ class Pool:
                 self.metrics.accounting_errors += 1
                 logger.error("verdict for a request not waiting", extra={"pool": str(self.key), "request": result.request.id})
                 if ticket is None and isinstance(result, Dispatch):
-                    self._deliver(self.scheduler.cancel(result.request.id, now), now)
+                    self.deliver(self.scheduler.cancel(result.request.id, now), now)
                 continue
             self.waiting -= 1
             ticket.decide(result)
@@ -391,14 +433,16 @@ class Pool:
                 self._tell_generated(ticket, now)
         if self._is_used():
             self.used_at = now
-        if self.tickets or now - self.ticked_at >= 1.0:
+        if self.kept_rows and now >= self.kept_until:
+            self.kept_rows = ()
+        if self.tickets or self.guests or now - self.ticked_at >= 1.0:
             self.ticked_at = now
-            self._deliver(self.scheduler.tick(now), now)
+            self.deliver(self.scheduler.tick(now), now)
 
     def shut_down(self, now: float) -> None:
         """Refuse everything that waits in a queue; what was dispatched goes on."""
         self.waiting_room.open()
-        self._deliver(self.scheduler.shut_down(now), now)
+        self.deliver(self.scheduler.shut_down(now), now)
 
     # ── engines ──
 

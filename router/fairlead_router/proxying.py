@@ -67,6 +67,8 @@ class Exchange:
         )
         if dispatch.decode is not None:
             lines.append(b"x-fairlead-decode: %s\r\n" % dispatch.decode.encode())
+        if self.pool.classes.are_declared:
+            lines.append(b"x-fairlead-priority-class: %s\r\n" % dispatch.request.priority_class.encode())
         return b"".join(lines)
 
 

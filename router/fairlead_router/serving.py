@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -17,6 +19,11 @@ FILES_KEPT_BACK = 256
 """Open files reserved for everything but connections to clients and engines: logs, spool, control API, listening
 sockets.
 """
+
+LINGER_SECONDS = 1.0
+"""How long an idle connection stays open once the router stops: a request may be on its way on it."""
+
+LOOK_SECONDS = 0.05
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +47,41 @@ class GatewayServer(uvicorn.Server):
             return
         self._asked = True
         self._loop.call_soon_threadsafe(self._on_signal)
+
+    async def let_clients_go(self, listener: socket.socket, seconds: float) -> None:
+        """Stop listening; return when no client is connected, at most after `seconds`.
+
+        The app goes on serving those that are connected; each connection must end with its next answer
+        (`ConnectionLimits.is_ending`). Where several processes share the port, the others get all new connections.
+        """
+        await self._stop_listening(listener)
+        for connection in self._clients():
+            connection.end_with_answer()
+        stops_lingering, ends = self._loop.time() + LINGER_SECONDS, self._loop.time() + seconds
+        while self.server_state.connections and self._loop.time() < ends:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._loop.time() >= stops_lingering:
+                for connection in self._clients():
+                    connection.close_if_idle()
+
+    async def _stop_listening(self, listener: socket.socket) -> None:
+        """Take the connections that wait at the listener, which its closing would reset, and close it."""
+        with suppress(BlockingIOError):
+            while True:
+                client, _ = listener.accept()
+                client.setblocking(False)
+                await self._loop.connect_accepted_socket(self._protocol, client)
+        for server in self.servers:
+            server.close()
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn makes it
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self._loop
+        )
+        return made
+
+    def _clients(self) -> list[ClientConnection]:
+        return [connection for connection in self.server_state.connections if isinstance(connection, ClientConnection)]
 
 
 def connections_for(wanted: int) -> int:

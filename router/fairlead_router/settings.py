@@ -8,7 +8,7 @@ from fairlead.errors import InvalidInput
 from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Number, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
-from fairlead_process.shared_variables import API_URL
+from fairlead_process.shared_variables import API_URLS
 
 MEBIBYTE = 1024 * 1024
 SHORTEST_KEY = 16
@@ -70,7 +70,7 @@ class Timeouts:
             "FAIRLEAD_SHUTDOWN_SECONDS",
             _SECONDS,
             "for what is under way when the router is told to stop",
-            "what is not answered by then is cut off",
+            "what still waits in a queue after half of it is refused; what is not answered by then is cut off",
         ),
     )
 
@@ -79,7 +79,7 @@ class Timeouts:
 class RouterSettings:
     """All settings of the router's process. Sizes are in bytes."""
 
-    api_url: str = field(metadata=API_URL)
+    api_urls: tuple[str, ...] = field(metadata=API_URLS)
     api_token: str = field(
         repr=False,
         metadata=variable(
@@ -101,6 +101,16 @@ class RouterSettings:
             "where unsent reports and the last tables are kept",
             "without what is in it a restarted router forgets what it had not reported yet",
         )
+    )
+    routers_dir: Path | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_ROUTERS_DIR",
+            Parsed(lambda text: _folder(text), "a directory this process may write to", "directory"),
+            "routers of one machine that share this folder find each other, and one of them decides for each pool",
+            "without it each router decides by what it has sent itself",
+            default_shown="none",
+        ),
     )
     spool_max_bytes: int = field(
         default=64 * MEBIBYTE,
@@ -168,6 +178,15 @@ class RouterSettings:
             "a file with further such keys, one a line; `#` begins a comment",
             "read at the start only",
             default_shown="none",
+        ),
+    )
+    trusts_priority_headers: bool = field(
+        default=True,
+        metadata=variable(
+            "FAIRLEAD_TRUST_PRIORITY_HEADERS",
+            Switch(),
+            "whether a client that shows no API key may ask for any priority class of a pool (`x-llm-d-inference-objective`)",
+            "without, it gets the class `default` or a lower one; set it to 0 where clients reach the port themselves",
         ),
     )
     decision_sample_rate: float = field(

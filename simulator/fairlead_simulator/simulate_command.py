@@ -2,6 +2,7 @@
 plots.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -36,7 +37,8 @@ from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_tim
 from fairlead_simulator.option_types import NumberOption, WholeOption
 from fairlead_simulator.simulation.kv_events import KvEventQuality
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
-from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.pools import Clients, SimulatedPool
+from fairlead_simulator.simulation.timeline import PartRouters, TimelineEvent
 from fairlead_simulator.traces.rows import read_trace
 
 _SPREADS = {"random": "spread at random by each seed", "even": "spread evenly", "none": "kept together"}
@@ -100,7 +102,13 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--kv-event-delay", type=NumberOption(most=3600), default=0.0, help="Seconds that KV events reach routers late.")
 @click.option("--kv-event-loss", type=NumberOption(most=1), default=0.0, help="Share of batches of KV events that are lost, 0 to 1.")
 @click.option("--no-kv-event-replay", is_flag=True, help="Engines cannot be asked for lost batches: the index begins anew.")
-@click.option("--routers", type=WholeOption(1, 64), default=1, show_default=True, help="Routers that requests go to in turn.")
+@click.option("--routers", type=WholeOption(1, 64), default=1, show_default=True, help="Routers that requests go to.")
+@click.option(
+    "--clients", type=click.Choice(get_args(Clients)), default="in-turn", show_default=True, help="How requests are spread over routers."
+)
+@click.option(
+    "--asking-delay", type=NumberOption(most=60), help="One router decides for all, and so many seconds pass from router to router."
+)
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
 )
@@ -132,6 +140,7 @@ def _simulate(options: dict[str, Any]) -> None:
     scaling = None if options["scaling"] is None else read_scaling(options["scaling"], split=not spec.instances)
     if scaling is not None and spec.routers > 1:
         raise click.UsageError("--scaling needs one router; leave --routers out")
+    _check_routers(spec, timeline)
     check_policies(policies, spec, timeline)
     check_outputs(options["json_path"], options["plots"])
     workload = _workload(options, spec)
@@ -182,6 +191,16 @@ def _simulate(options: dict[str, Any]) -> None:
         _write_plots(options["plots"], results)
 
 
+def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
+    """What only several routers can do needs several."""
+    if spec.routers == 1 and spec.clients != "in-turn":
+        raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
+    if spec.routers == 1 and spec.asking_seconds is not None:
+        raise click.UsageError("--asking-delay lets one of several routers decide; say how many with --routers")
+    if spec.asking_seconds is None and any(isinstance(event, PartRouters) for event in timeline):
+        raise click.UsageError("--timeline: part-routers parts routers that ask one of them; give --routers and --asking-delay")
+
+
 def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality | None:
     if not options["kv_events"]:
         for name in ("kv_event_delay", "kv_event_loss", "no_kv_event_replay"):
@@ -221,6 +240,8 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
         slo_tpot_seconds=options["slo_tpot"] or chosen.slo_tpot_seconds,
         prefill_tokens_per_second=1.0,
         routers=options["routers"],
+        clients=options["clients"],
+        asking_seconds=options["asking_delay"],
     )
 
 

@@ -49,10 +49,10 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
 
 
 @traces.command("generate")
-@click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True)
-@click.option("--requests", type=_COUNT, default=1000, show_default=True)
+@click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True, help="What the requests are like.")
+@click.option("--requests", type=_COUNT, default=1000, show_default=True, help="How many.")
 @click.option("--rate", type=_RATE, help="Requests per second; the kind's own without it.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a session's first prompt (of a group's prefix).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: int | None, out: Path | None) -> None:
@@ -67,7 +67,7 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @traces.command("convert")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--from", "source_form", type=click.Choice(FORMS), default="jsonl", show_default=True, help="burstgpt: its CSV columns.")
-@click.option("--to", "target_form", type=click.Choice(FORMS[:2]), default="jsonl", show_default=True)
+@click.option("--to", "target_form", type=click.Choice(FORMS[:2]), default="jsonl", show_default=True, help="The form to write.")
 @click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Rows of equal stamps.")
 @click.option("--rate", type=_RATE, help="Stretch times to so many requests per second.")
 @click.option(

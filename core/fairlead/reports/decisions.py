@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Generic
 
 from fairlead.reports.generic import Pool, Time
-from fairlead.tables import PoolKey
+from fairlead.tables import DEFAULT_CLASS, PoolKey
 from fairlead.values import value
 
 
@@ -99,6 +99,7 @@ class SampledDecision(Generic[Pool, Time]):
     sample_rate: float = 1.0
     served_by: str | None = None
     decode: str | None = None
+    priority_class: str = DEFAULT_CLASS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

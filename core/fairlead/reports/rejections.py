@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fairlead.tables import PoolKey
+from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 
 class RejectionReason(StrEnum):
@@ -28,7 +28,7 @@ FOR_DECODE = frozenset({RejectionReason.DECODE_OVERLOADED, RejectionReason.AFTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionRecord:
-    """Refusals of one cause in one second, with one sample request."""
+    """Refusals of one cause and priority class in one second, with one sample request."""
 
     pool: PoolKey
     second: int
@@ -39,3 +39,4 @@ class RejectionRecord:
     sample_prompt_tokens: int
     retry_after_seconds: float
     predicted_ttft_seconds: float | None = None
+    priority_class: str = DEFAULT_CLASS

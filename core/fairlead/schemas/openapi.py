@@ -30,6 +30,9 @@ def _schema_of(shape: Shape) -> dict[str, Any]:
         schema = {"type": "object", "description": shape.description, "x-kubernetes-preserve-unknown-fields": True}
     elif shape.kind == "verbatim":
         schema = {"description": shape.description, **(shape.schema or {})}
+    elif shape.kind == "labels":
+        one = {"type": "string", "pattern": shape.pattern, "maxLength": shape.max_length}
+        schema = {"type": "object", "description": shape.description, "maxProperties": shape.max_items, "additionalProperties": one}
     elif shape.kind == "texts":
         item = {"type": "string", "pattern": shape.pattern, "maxLength": shape.max_length}
         schema = {"type": "array", "description": shape.description, "maxItems": shape.max_items, "items": item}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -56,6 +56,8 @@ def _read_value(shape: Shape, value: object, path: str) -> Any:
         return _read_list(shape, shape.of, value, path)
     if shape.kind == "texts":
         return tuple(_read_text(shape, item, f"{path}[{index}]") for index, item in enumerate(_items(shape, value, path)))
+    if shape.kind == "labels":
+        return _read_labels(shape, value, path)
     if shape.kind in {"free", "verbatim"}:
         if not isinstance(value, Mapping):
             raise InvalidInput(path, value, f"write {shape.wanted}")
@@ -76,6 +78,15 @@ def _read_list(shape: Shape, of: type[Any], value: object, path: str) -> tuple[A
     if len(set(keys)) < len(keys):
         raise InvalidInput(path, [str(key) for key in keys], f"give every item another {shape.list_key}")
     return items
+
+
+def _read_labels(shape: Shape, value: object, path: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(path, value, f"write {shape.wanted}")
+    if len(value) > shape.max_items:
+        raise InvalidInput(path, value, f"write at most {shape.max_items} of them")
+    each = replace(shape, kind="string")
+    return {name: _read_text(each, one, f"{path}.{name}") for name, one in value.items()}
 
 
 def _items(shape: Shape, value: object, path: str) -> Sequence[Any]:

@@ -34,7 +34,7 @@ class Rule:
 class Shape:
     """The values one field may hold.
 
-    `kind` is an OpenAPI type, or `duration`, `object`, `list`, `texts`, `free`, `verbatim`.
+    `kind` is an OpenAPI type, or `duration`, `object`, `list`, `texts`, `labels`, `free`, `verbatim`.
     """
 
     kind: str
@@ -85,6 +85,7 @@ _NOUNS = {
     "duration": "a duration",
     "string": "text (in quotes, if it looks like a number)",
     "texts": "a list of texts",
+    "labels": "an object with texts",
     "free": "an object",
     "verbatim": "an object",
 }
@@ -182,6 +183,12 @@ def texts(description: str, *, pattern: str, max_length: int, max_items: int, co
         kind="texts", description=description, default=(), pattern=pattern, max_length=max_length, max_items=max_items, convert=convert
     )
     return _shaped(shape, ())
+
+
+def labels(description: str, *, pattern: str, max_length: int, max_items: int) -> Any:
+    """An object with texts of any names, each limited by a pattern; read as a dict, `{}` when left out."""
+    shape = Shape(kind="labels", description=description, default={}, pattern=pattern, max_length=max_length, max_items=max_items)
+    return _shaped(shape, dict)
 
 
 def free(description: str) -> Any:

@@ -41,10 +41,8 @@ class Belief:
 
 
 def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -> Iterator[Metric]:
-    """Readings by pool and instance; nothing where no instance sends events."""
+    """Readings by pool and instance; families without samples where no instance sends events."""
     rows = [((pool, instance, str(one.rank)), one) for (pool, instance), ranks in readings.items() for one in ranks]
-    if not rows:
-        return
     for name, text, read in _COUNTERS:
         counter = CounterMetricFamily(f"fairlead_router_kv_{name}", text, labels=_LABELS)
         for labels, one in rows:

@@ -16,7 +16,7 @@ from itertools import chain
 
 from fairlead.reports.batches import Acknowledgement, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey
-from fairlead_client.internal import SystemApi
+from fairlead_client.internal import REPORT_SECONDS, SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_client.report_posts import encode_batch
 from fairlead_router.keys import GatewayKeys
@@ -33,6 +33,10 @@ POST_BYTES = 4 * 1024 * 1024
 """Consecutive batches are sent as one post up to these bounds and `lanes.POST_BATCHES`."""
 STATE_SECONDS = 1.0
 """The state is sent at least this often, without batches if there are none: it tells the API that this router lives."""
+STATE_POST_SECONDS = 4.0
+"""A post of the state alone may take the API this long. It is short, so that a router whose API hangs tells another in
+time: one not heard for 10 s counts as gone, and nobody waits for it when an instance drains.
+"""
 LOOK_SECONDS = 0.2
 """A new table is acknowledged within this many seconds."""
 
@@ -182,7 +186,7 @@ class Delivery:
                 await asyncio.sleep(STATE_SECONDS * self._random.uniform(0.5, 1.5))
 
     async def _send_state(self) -> Outcome[tuple[ReportReceipt, ...]]:
-        return await self._post([encode_batch(ReportBatch(id=self._new_id(), router=self._router))])
+        return await self._post([encode_batch(ReportBatch(id=self._new_id(), router=self._router))], STATE_POST_SECONDS)
 
     def _state(self) -> RouterState:
         now = self._now()
@@ -208,10 +212,10 @@ class Delivery:
         """The pools that hold requests: the control API must hear at once when that begins or ends."""
         return frozenset(pool.key for pool in self._pools.all() if pool.held().requests)
 
-    async def _post(self, contents: list[bytes]) -> Outcome[tuple[ReportReceipt, ...]]:
+    async def _post(self, contents: list[bytes], seconds: float = REPORT_SECONDS) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send one post, count and log it, and pass on the lost bindings that its receipts name."""
         state = self._state()
-        outcome = await self._api.post_reports(contents, state)
+        outcome = await self._api.post_reports(contents, state, seconds=seconds)
         if isinstance(outcome, Later) and outcome.cause is Cause.UNREADABLE:
             logger.warning("receipts unreadable", extra={"error": outcome.problem})
             outcome = Taken(())

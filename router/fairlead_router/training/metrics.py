@@ -23,9 +23,7 @@ class TrainingCounters:
 
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
-    """Reports by pool; nothing where no pool's policy learns."""
-    if not reports:
-        return
+    """Reports by pool; families without samples where no pool's policy learns."""
     choices = CounterMetricFamily(
         "fairlead_router_learning_choices",
         "Choices of a learning policy: by its model, or by its heuristic and why.",

@@ -41,26 +41,30 @@ _DEFAULTS = preset("dualmap-910b4-qwen7b")
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--model", required=True, help="Name the engine serves.")
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 chooses a free one.")
-@click.option("--prefill-tokens-per-second", type=_POSITIVE, default=6250.0, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 chooses a free one.")
+@click.option(
+    "--prefill-tokens-per-second", type=_POSITIVE, default=6250.0, show_default=True, help="Uncached prompt tokens computed in a second."
+)
 @click.option("--decode-step-ms", type=_POSITIVE, default=20.0, show_default=True, help="Fixed part of a decode step.")
-@click.option("--kv-cache-tokens", type=_COUNT, default=1_198_372, show_default=True)
+@click.option("--kv-cache-tokens", type=_COUNT, default=1_198_372, show_default=True, help="Tokens that the KV cache holds.")
 @click.option("--block-size", type=_COUNT, default=16, show_default=True, help="Tokens per KV block.")
-@click.option("--max-running", type=_COUNT, default=256, show_default=True)
+@click.option("--max-running", type=_COUNT, default=256, show_default=True, help="Requests computed at once.")
 @click.option("--mode", type=click.Choice(get_args(Mode)), default=_DEFAULTS.mode, show_default=True, help="chunked: as vLLM V1.")
 @click.option(
     "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Most prompt tokens of one step."
 )
 @click.option("--max-waiting", type=_COUNT, default=1024, show_default=True, help="Beyond it requests get 503.")
 @click.option("--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as the figures say.")
-@click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True)
+@click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True, help="Bytes of text that are one token here.")
 @click.option("--startup-seconds", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Not ready before.")
 @click.option("--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens of that long share one chunk.")
 @click.option(
     "--responses-store/--no-responses-store", default=True, show_default=True, help="Keep responses to be retrieved and continued."
 )
-@click.option("--kv-bytes-per-token", type=_COUNT, default=_DEFAULTS.transfer.bytes_per_token, show_default=True)
+@click.option(
+    "--kv-bytes-per-token", type=_COUNT, default=_DEFAULTS.transfer.bytes_per_token, show_default=True, help="Size of a token's KV blocks."
+)
 @click.option(
     "--kv-transfer-bytes-per-second",
     type=_POSITIVE,
@@ -68,7 +72,13 @@ _DEFAULTS = preset("dualmap-910b4-qwen7b")
     show_default=True,
     help="Of the link by which other engines fetch KV blocks from here; they share it.",
 )
-@click.option("--kv-transfer-latency-ms", type=click.FloatRange(min=0), default=_DEFAULTS.transfer.latency_seconds * 1e3, show_default=True)
+@click.option(
+    "--kv-transfer-latency-ms",
+    type=click.FloatRange(min=0),
+    default=_DEFAULTS.transfer.latency_seconds * 1e3,
+    show_default=True,
+    help="Fixed part of a transfer of KV blocks.",
+)
 @click.option(
     "--kv-lease-seconds",
     type=_POSITIVE,
@@ -83,7 +93,13 @@ _DEFAULTS = preset("dualmap-910b4-qwen7b")
     show_default=True,
     help="When KV blocks cannot be fetched: compute the prompt here, or fail the request (vLLM's default).",
 )
-@click.option("--kv-side-channel-port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 chooses a free one.")
+@click.option(
+    "--kv-side-channel-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port where other engines ask for KV blocks; 0 chooses a free one.",
+)
 @click.option("--kv-events-endpoint", help="Publish KV events here, as vLLM: bound if it has a *, else connected to.")
 @click.option("--kv-events-replay-endpoint", help="Answer replays of KV events here.")
 @click.option("--kv-events-topic", default="", help="First frame of every message.")

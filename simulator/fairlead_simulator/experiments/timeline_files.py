@@ -1,5 +1,5 @@
-"""Timelines as JSON: a list of events, each with `at` (seconds) and `kind` scale, fail, override or restart-routers;
-errors name the event and the field."""
+"""Timelines as JSON: a list of events, each with `at` (seconds) and `kind` scale, fail, override, restart-routers or
+part-routers; errors name the event and the field."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from fairlead.instances import Role
 from fairlead_process.policies import installed_policies
 from fairlead_simulator.errors import TimelineInvalid
 from fairlead_simulator.experiments.choices import EARLY_REJECTION_MODES, parameter_path
-from fairlead_simulator.simulation.timeline import Fail, Override, RestartRouters, ScaleTo, TimelineEvent
+from fairlead_simulator.simulation.timeline import Fail, Override, PartRouters, RestartRouters, ScaleTo, TimelineEvent
 
 LARGEST_POOL = 10_000
 """The most instances of one role."""
@@ -36,7 +36,7 @@ def _event(document: Any, place: str) -> TimelineEvent:
     if not isinstance(document, dict):
         raise TimelineInvalid(f"{place}: must be an object, not {type(document).__name__}")
     fields = _Fields(document, place)
-    kind = fields.text("kind", ("scale", "fail", "override", "restart-routers"))
+    kind = fields.text("kind", ("scale", "fail", "override", "restart-routers", "part-routers"))
     at = fields.number("at", 0.0)
     event: TimelineEvent
     if kind == "scale":
@@ -56,6 +56,12 @@ def _event(document: Any, place: str) -> TimelineEvent:
         )
     elif kind == "restart-routers":
         event = RestartRouters(at=at)
+    elif kind == "part-routers":
+        event = PartRouters(
+            at=at,
+            for_seconds=fields.number("for_seconds", 0.0),
+            noticed_after_seconds=fields.number("noticed_after_seconds", 0.0, 0.25),
+        )
     else:
         event = _override(fields, at, place)
     fields.refuse_others()

@@ -52,8 +52,8 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="Engines run so many times as fast; times are shown multiplied."
 )
-@click.option("--bytes-per-token", type=click.IntRange(min=1), default=4, show_default=True)
-@click.option("--session-header", default="x-session-id", show_default=True)
+@click.option("--bytes-per-token", type=click.IntRange(min=1), default=4, show_default=True, help="Bytes of text that are one token.")
+@click.option("--session-header", default="x-session-id", show_default=True, help="Header with the session's name.")
 @click.option("--bursts", is_flag=True, help="Send rows with equal stamps at once instead of spreading them.")
 @click.option(
     "--max-in-flight", type=click.IntRange(min=1), default=4096, show_default=True, help="Safety limit; reaching it delays arrivals."

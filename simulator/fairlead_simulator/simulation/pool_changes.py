@@ -8,7 +8,8 @@ from fairlead.instances import InstanceState, Role
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import InstanceEntry, RoutingTable
 from fairlead_simulator.simulation.pools import SimulatedPool, next_table, with_state
-from fairlead_simulator.simulation.timeline import Fail, Flip, Override, RestartRouters, ScaleTo, TimelineEvent
+from fairlead_simulator.simulation.routers import RouterChange
+from fairlead_simulator.simulation.timeline import Fail, Flip, Override, PartRouters, RestartRouters, ScaleTo, TimelineEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,13 @@ class _Departed:
     names: tuple[str, ...]
 
 
-PlannedChange = ScaleTo | Flip | Fail | Override | RestartRouters | _Started | _Detected | _Departed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Routers:
+    at: float
+    change: RouterChange
+
+
+PlannedChange = TimelineEvent | _Started | _Detected | _Departed | _Routers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +48,7 @@ class PoolChange:
     started: tuple[str, ...] = ()
     died: tuple[str, ...] = ()
     later: tuple[PlannedChange, ...] = ()
-    restarts_routers: bool = False
+    routers: RouterChange = "none"
 
 
 CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
@@ -82,7 +89,13 @@ class PoolChanges:
         if isinstance(event, Flip):
             return self._flip(event, table)
         if isinstance(event, RestartRouters):
-            return PoolChange(restarts_routers=True)
+            return PoolChange(routers="restart")
+        if isinstance(event, PartRouters):
+            noticed_at = event.at + min(event.noticed_after_seconds, event.for_seconds)
+            later = (_Routers(at=noticed_at, change="notice"), _Routers(at=event.at + event.for_seconds, change="connect"))
+            return PoolChange(routers="break", later=later)
+        if isinstance(event, _Routers):
+            return PoolChange(routers=event.change)
         if isinstance(event, Override):
             return PoolChange(table=self._override(event, table))
         if isinstance(event, _Started):

@@ -4,7 +4,7 @@ Everything happens in the order of (time, sequence of scheduling), so a run depe
 begins its next step before the router reacts to what the last one brought, as over a network.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -12,10 +12,7 @@ from typing import Any
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.routing.scheduling.settings import SchedulerSettings
-from fairlead.tables import RoutingTable
-from fairlead_process.policies import installed_policies
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.engine_model.steps import StepResult
 from fairlead_simulator.simulation.autoscaling import Autoscaler, SimulatedScaling
 from fairlead_simulator.simulation.event_delivery import EventDelivery
@@ -52,7 +49,7 @@ class Simulation:
         *,
         quality: ObservationQuality | None = None,
         timeline: Sequence[TimelineEvent] = (),
-        scheduler: PoolScheduler | None = None,
+        scheduler: SharedScheduler | None = None,
         tick_seconds: float = 0.05,
         on_progress: Callable[[int], None] | None = None,
         probe: "Callable[[Simulation, float], None] | None" = None,
@@ -62,10 +59,10 @@ class Simulation:
         self.quality = quality or ObservationQuality()
         self.result = RunResult(jobs)
         table = spec.first_table() if scaling is None else replace(spec.first_table(), holding=scaling.scaling.zero)
-        self.routers = Routers(self._new_scheduler, spec.routers, table, scheduler)
         self._events = EventQueue()
         heard = self.quality.kv_events
         self._delivery = None if heard is None else EventDelivery(heard, self._events, spec.seed)
+        self.routers = Routers(spec, table, scheduler, self._events, self._see, self._delivery)
         self._keys = PromptKeys()
         self.fleet = Fleet(spec.preset_of, (entry.id for entry in table.instances), self._events, self._step_ended, self._delivery)
         self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.routers, self._lost)
@@ -85,9 +82,9 @@ class Simulation:
         self._progressed = 0
 
     @property
-    def scheduler(self) -> PoolScheduler:
-        """That of the first router that serves."""
-        return self.routers.serving[0]
+    def scheduler(self) -> SharedScheduler:
+        """That of the router that decides for all, or of the first that serves."""
+        return self.routers.leading
 
     def run(self) -> RunResult:
         """To the end of the last job. Raises RuntimeError if one can never end, which would be a bug of the model."""
@@ -98,7 +95,7 @@ class Simulation:
         for event in self._changes.planned():
             events.at(event.at, self._change, event)
         events.at(_SAMPLE_SECONDS, self._sample, None)
-        self._listen(self.routers, 0.0)
+        self.routers.start(0.0)
         now = 0.0
         while self._open:
             due = arrivals[position].arrives_at if position < count else inf
@@ -247,8 +244,8 @@ class Simulation:
             self.fleet.start(name)
         if self._delivery is not None:
             self._delivery.connect(change.started, now)
-        if change.restarts_routers:
-            self._listen(self.routers.restart(), now)
+        if change.routers != "none":
+            self.routers.change(change.routers, now)
         for later in change.later:
             self._events.at(later.at, self._change, later)
         for name in change.died:
@@ -258,23 +255,6 @@ class Simulation:
             self.fleet.forget_usages()
             for scheduler in self.routers:
                 self._see(scheduler.update_table(change.table, now), now)
-
-    def _new_scheduler(self, number: int, table: RoutingTable) -> PoolScheduler:
-        """Of the router numbered so; each has its own seed."""
-        return PoolScheduler(
-            table,
-            f"simulator-{number}" if number else "simulator",
-            self.spec.seed + 1_000_003 * number,
-            sample_rate=0.0,
-            settings=SchedulerSettings(load_samples=False),
-            policies=installed_policies(),
-        )
-
-    def _listen(self, schedulers: Iterable[PoolScheduler], now: float) -> None:
-        """Routers that have just started follow the engines' KV events, if there are any."""
-        if self._delivery is not None:
-            for scheduler in schedulers:
-                self._delivery.router_started(scheduler.caches, now)
 
     def _cheapest_first(self, names: Sequence[str]) -> list[str]:
         sessions = {job.session for job in self.result.jobs if job.session is not None and job.request is not None}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from fairlead.instances import InstanceState, Role
 from fairlead.tables import (
@@ -19,6 +19,11 @@ from fairlead.tables import (
 )
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
+
+Clients = Literal["in-turn", "random", "session", "prefix"]
+"""How requests come to several routers: one after the other, by chance, all of a session to the same, or all whose
+prompts begin alike, as behind balancers that hash a cookie or a prompt.
+"""
 
 POOL = PoolKey(namespace="simulation", name="pool")
 
@@ -49,7 +54,9 @@ class SimulatedPool:
     """Whether engines can fetch prefix blocks from each other. Going from prefill to decode is always possible."""
     session_ttl_seconds: float = 1800.0
     routers: int = 1
-    """Requests go to them in turn."""
+    clients: Clients = "in-turn"
+    asking_seconds: float | None = None
+    """One router decides for all, and a word from one to another takes so long; None: each decides for itself."""
     seed: int = 0
 
     def preset_of(self, instance: str) -> EnginePreset:

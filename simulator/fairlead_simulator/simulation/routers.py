@@ -1,59 +1,134 @@
-"""The routers of one run: requests go to them in turn, and each knows only what it sent itself and what it is told.
+"""The routers of one run: how requests come to them, and what they know of each other.
 
-They know how many they are, as the control API tells them. They share no bindings: what it would tell them of each
-other's sessions is left out.
+They know how many they are, as the control API tells them. Each knows only what it sent itself and what events tell it,
+or one of them decides for all. They share no bindings: what the control API would tell them of each other's sessions is
+left out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from random import Random
+from typing import Literal
 
-from fairlead.routing.scheduling.scheduler import PoolScheduler
+from xxhash import xxh3_64_intdigest
+
+from fairlead.routing.contracts.sharing import decider_of
+from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import RoutingTable
+from fairlead_process.policies import installed_policies
+from fairlead_simulator.simulation.event_delivery import EventDelivery
+from fairlead_simulator.simulation.events import EventQueue
 from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.router_links import RouterLinks, See
+
+RouterChange = Literal["none", "restart", "break", "notice", "connect"]
+"""What becomes of the routers: new ones take their places; their connections break; they notice that; all connect
+again."""
 
 
 class Routers:
-    """Schedulers, each built by `build` from its number and the table in force; `first` is that of number 0 if there is
-    one already.
+    """Schedulers, each with its own seed; `first` is that of number 0 if there is one already. `see` carries out what
+    they answer when nobody called them.
     """
 
     def __init__(
-        self, build: Callable[[int, RoutingTable], PoolScheduler], count: int, table: RoutingTable, first: PoolScheduler | None
+        self,
+        spec: SimulatedPool,
+        table: RoutingTable,
+        first: SharedScheduler | None,
+        events: EventQueue,
+        see: See,
+        delivery: EventDelivery | None,
     ) -> None:
-        self._build = build
-        self._all: list[PoolScheduler] = [] if first is None else [first]
-        self._serving = range(count)
-        self._start(range(len(self._all), count), table)
-        self._tell_count()
+        self._spec = spec
+        self._delivery = delivery
+        self._links = None if spec.asking_seconds is None else RouterLinks(spec.asking_seconds, events, see)
+        self._chance = Random(f"clients/{spec.seed}")
+        self._all: list[SharedScheduler] = [] if first is None else [first]
+        self._serving = range(spec.routers)
+        self._add(range(len(self._all), spec.routers), table)
 
-    def __iter__(self) -> Iterator[PoolScheduler]:
+    def __iter__(self) -> Iterator[SharedScheduler]:
         """Every scheduler, also those that only end what they have begun."""
         return iter(self._all)
 
     @property
-    def serving(self) -> tuple[PoolScheduler, ...]:
+    def serving(self) -> tuple[SharedScheduler, ...]:
         """Those that get new requests."""
         return tuple(self._all[number] for number in self._serving)
 
-    def take(self, job: Job) -> PoolScheduler:
+    @property
+    def leading(self) -> SharedScheduler:
+        """The one that decides for all of them, or else the first."""
+        if self._links is None:
+            return self.serving[0]
+        names = {f"router-{number}": number for number in self._serving}
+        return self._all[names[decider_of(self._all[0].table.pool, names)]]
+
+    def take(self, job: Job) -> SharedScheduler:
         """The scheduler that a new request goes to."""
-        job.router = self._serving[job.index % len(self._serving)]
+        job.router = self._serving[self._place(job)]
         return self._all[job.router]
 
-    def of(self, job: Job) -> PoolScheduler:
+    def of(self, job: Job) -> SharedScheduler:
         """The scheduler that has the request."""
         return self._all[job.router]
 
-    def restart(self) -> tuple[PoolScheduler, ...]:
-        """Others take their places, knowing nothing; the old ones get no more requests. Returns the new ones."""
+    def start(self, now: float) -> None:
+        """Begin to listen to engines and to each other."""
+        for scheduler in self.serving:
+            if self._delivery is not None:
+                self._delivery.router_started(scheduler.caches, now)
+        if self._links is not None:
+            self._links.connect(self.leading, self.serving, now)
+
+    def change(self, what: RouterChange, now: float) -> None:
+        """Something becomes of the routers."""
+        if what == "restart":
+            self._restart(now)
+        elif self._links is not None:
+            if what == "break":
+                self._links.break_off()
+            elif what == "notice":
+                self._links.notice(now)
+            elif what == "connect":
+                self._links.notice(now)  # another break may have begun meanwhile
+                self._links.connect(self.leading, self.serving, now)
+
+    def _restart(self, now: float) -> None:
+        """Others take their places, knowing nothing; the old ones get no more requests."""
+        if self._links is not None:
+            self._links.break_off()
+            self._links.notice(now)
         begin = len(self._all)
         self._serving = range(begin, begin + len(self._serving))
-        self._start(self._serving, self._all[-1].table)
-        self._tell_count()
-        return self.serving
+        self._add(self._serving, self._all[-1].table)
+        self.start(now)
 
-    def _start(self, numbers: range, table: RoutingTable) -> None:
+    def _add(self, numbers: range, table: RoutingTable) -> None:
         self._all += [self._build(number, table) for number in numbers]
-
-    def _tell_count(self) -> None:
         for scheduler in self.serving:
             scheduler.know_routers(len(self._serving))
+
+    def _build(self, number: int, table: RoutingTable) -> SharedScheduler:
+        return SharedScheduler(
+            table,
+            f"simulator-{number}" if number else "simulator",
+            self._spec.seed + 1_000_003 * number,
+            sample_rate=0.0,
+            settings=SchedulerSettings(load_samples=False),
+            policies=installed_policies(),
+        )
+
+    def _place(self, job: Job) -> int:
+        count = len(self._serving)
+        match self._spec.clients:
+            case "random":
+                return self._chance.randrange(count)
+            case "session":
+                return xxh3_64_intdigest((job.session or str(job.index)).encode()) % count
+            case "prefix":
+                return xxh3_64_intdigest(str(job.blocks[0] if job.blocks else job.index).encode()) % count
+            case "in-turn":
+                return job.index % count

@@ -66,4 +66,14 @@ class RestartRouters:
     at: float
 
 
-TimelineEvent = ScaleTo | Flip | Fail | Override | RestartRouters
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRouters:
+    """At `at` seconds nothing gets through from router to router any more, for `for_seconds`. They notice it
+    `noticed_after_seconds` later, and each decides for itself until then."""
+
+    at: float
+    for_seconds: float
+    noticed_after_seconds: float = 0.25
+
+
+TimelineEvent = ScaleTo | Flip | Fail | Override | RestartRouters | PartRouters

@@ -4,9 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 
 from fairlead.tables import EarlyRejectionFacts, PoolKey
+from fairlead_router import serving
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
@@ -237,6 +239,42 @@ async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World)
     assert [row["in_flight"] for row in debug["in_flight"]] == [0, 0]
     for path in ("/metrics", "/debug/pools"):
         assert (await running.client.get(path)).status_code == 404, "only on the operators' port"
+
+
+async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no_new_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "LINGER_SECONDS", PATIENCE_SECONDS)
+    running = await world.ready(count=1, prefills_in_flight=1)
+    engine = world.engines[0]
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{running.port}", trust_env=False, timeout=PATIENCE_SECONDS) as idle:
+        assert (await idle.get("/readyz")).status_code == 200
+        under_way = asyncio.create_task(running.ask(stream=True, script="silent"))
+        await until(lambda: len(engine.seen) == 1)
+        waiting = asyncio.create_task(running.ask(text="waits"))
+        await until(lambda: running.pool.waiting == 1)
+        running.router.informing.draining = True
+        leaving = asyncio.create_task(running.server.let_clients_go(running.listener, PATIENCE_SECONDS))
+        await asyncio.sleep(0)
+        with pytest.raises(httpx.ConnectError):
+            async with httpx.AsyncClient(trust_env=False) as late:
+                await late.get(f"http://127.0.0.1:{running.port}/readyz")
+        unready = await idle.get("/readyz")
+        assert (unready.status_code, unready.headers["connection"]) == (503, "close")
+        under_way.cancel()
+        answered = await waiting
+        assert (answered.status_code, answered.headers["connection"]) == (200, "close")
+        await asyncio.wait_for(leaving, PATIENCE_SECONDS)
+    assert running.busy() == 0
+
+
+async def test_idle_clients_of_a_router_that_stops_are_let_go_after_a_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "LINGER_SECONDS", 0.05)
+    running = await world.ready(count=1)
+    assert (await running.client.get("/readyz")).status_code == 200
+    running.router.informing.draining = True
+    await asyncio.wait_for(running.server.let_clients_go(running.listener, PATIENCE_SECONDS), PATIENCE_SECONDS / 2)
+    assert not running.server.server_state.connections
 
 
 async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world: World) -> None:

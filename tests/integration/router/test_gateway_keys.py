@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
-from fairlead.tables import PoolKey
+from fairlead.tables import PoolKey, PriorityClass
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 OTHER = PoolKey(namespace="default", name="other")
@@ -94,6 +95,25 @@ async def test_a_key_sees_and_uses_only_what_it_opens(world: World) -> None:
     assert running.router.metrics.key_refusals == {"key-out-of-scope": 4}
     assert (await running.ask(headers=shows("narrow"), model="nowhere")).status_code == 404
     assert running.router.metrics.key_refusals == {"key-out-of-scope": 4}, "what nobody serves is not the key's fault"
+
+
+async def test_a_keys_priority_class_is_the_most_that_its_requests_may_claim(world: World) -> None:
+    running = await guarded(world, key("batch", priority_class="batch"), key("plain"))
+    answer = await running.ask(headers=shows("batch"))
+    assert "x-fairlead-priority-class" not in answer.headers, "a pool without classes has none to tell"
+    classes = (PriorityClass(name="interactive", priority=1), PriorityClass(name="batch", priority=-1))
+    world.api.state.set_table(replace(world.table(), version=2, priority_classes=classes))
+    await until(lambda: all(pool.classes.are_declared for pool in running.router.pools.all()))
+
+    async def got(name: str, asked: str) -> str:
+        headers = {**shows(name), "x-gateway-inference-objective": asked}
+        return str((await running.ask(headers=headers)).headers["x-fairlead-priority-class"])
+
+    assert await got("batch", "interactive") == "batch"
+    assert await got("plain", "interactive") == "default"
+    assert await got("plain", "batch") == "batch"
+    page = (await running.admin.get("/metrics")).text
+    assert 'fairlead_router_class_submitted_total{pool="default/chat",priority_class="batch"} 2.0' in page
 
 
 async def test_a_response_of_a_pool_that_a_key_does_not_open_is_not_found(world: World) -> None:

@@ -5,7 +5,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -56,6 +57,14 @@ def _document(**more: object) -> dict[str, object]:
     return {"model": "mock", "messages": [{"role": "user", "content": "x"}], "max_tokens": 3, **more}
 
 
+async def _is_closed(client: httpx.AsyncClient) -> bool:
+    """Whether the router says that it is not ready, or has ended the connection and takes no other."""
+    try:
+        return (await client.get("/readyz")).status_code == 503
+    except httpx.ConnectError:
+        return True
+
+
 async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_and_goodbye_are_sent(world: World) -> None:
     (engine,) = await world.start_engines(1)
     world.api.state.set_table(world.table())
@@ -70,10 +79,10 @@ async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_an
             await until(lambda: len(engine.seen) == 1)
             process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while (await client.get("/readyz")).status_code != 503:
+                while not await _is_closed(client):
                     await asyncio.sleep(0.02)
-            refused = await client.post("/v1/chat/completions", json=_document())
-            assert refused.headers["x-fairlead-rejection"] == "rejected-shutting-down"
+            with pytest.raises(httpx.ConnectError):
+                await client.post("/v1/chat/completions", json=_document())
             while not under_way.done():
                 engine.step.set()
                 await asyncio.sleep(0.02)
@@ -123,22 +132,73 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
             assert await again.wait() == 0
 
 
-async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
+@asynccontextmanager
+async def _sharing(world: World) -> AsyncIterator[tuple[int, list[tuple[asyncio.subprocess.Process, int]]]]:
+    """Two processes on one port, both in step: the port, and each process with its admin port."""
     await world.start_engines(2)
     world.api.state.set_table(world.table())
-    port = free_port()
-    processes = [await _start(_environment(world, name), port, "--socket-reuse") for name in ("router-0", "router-1")]
+    port, admins = free_port(), (free_port(), free_port())
+    started = []
     try:
-        await _ready(port)
-        await until(lambda: world.api.connected == ["router-0", "router-1"])
-        for _ in range(8):
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-                assert (await client.post("/v1/chat/completions", json=_document())).status_code == 200
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGTERM)
+        for name, admin in zip(("router-0", "router-1"), admins, strict=True):
+            started.append((await _start(_environment(world, name), port, "--socket-reuse", "--admin-port", str(admin)), admin))
+        for admin in admins:
+            await _ready(admin)
+        yield port, started
+        for process, _ in started:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            assert [await process.wait() for process in processes] == [0, 0]
+            assert {await process.wait() for process, _ in started} <= {0, -signal.SIGKILL}
+    finally:
+        for process, _ in started:
+            if process.returncode is None:
+                process.kill()
+
+
+async def _ask_anew(port: int) -> httpx.Response:
+    """A request on a connection of its own, which the kernel gives to one of the processes."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        return await client.post("/v1/chat/completions", json=_document())
+
+
+async def _served(admin: int) -> float:
+    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        page = (await client.get(f"http://127.0.0.1:{admin}/metrics")).text
+    counts = [
+        float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith('fairlead_router_requests_total{outcome="served"')
+    ]
+    return sum(counts)
+
+
+async def test_processes_share_a_port_and_requests_of_a_suspended_one_wait_for_it(world: World) -> None:
+    async with _sharing(world) as (port, ((one, one_admin), (_, two_admin))):
+        one.send_signal(signal.SIGSTOP)
+        try:
+            asking = [asyncio.create_task(_ask_anew(port)) for _ in range(32)]
+            await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            one.send_signal(signal.SIGCONT)
+        assert {answer.status_code for answer in await asyncio.gather(*asking)} == {200}
+        counts = [await _served(admin) for admin in (one_admin, two_admin)]
+        assert sum(counts) == 32
+        assert min(counts) > 0, "the kernel gave connections to both, also to the one that stood still"
+
+
+async def test_of_two_processes_on_a_port_one_is_killed_or_stopped_and_the_other_gets_all_new_requests(world: World) -> None:
+    async with _sharing(world) as (port, ((one, one_admin), (two, _))):
+        one.send_signal(signal.SIGKILL)
+        await one.wait()
+        assert [(await _ask_anew(port)).status_code for _ in range(8)] == [200] * 8
+        again = await _start(_environment(world, "router-0"), port, "--socket-reuse", "--admin-port", str(one_admin))
+        try:
+            await _ready(one_admin)
+            two.send_signal(signal.SIGTERM)
+            while two.returncode is None:
+                assert (await _ask_anew(port)).status_code == 200
+        finally:
+            again.send_signal(signal.SIGTERM)
+            await again.wait()
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,22 @@
-"""Several routers of one pool: each sees its own requests only, and knows how many they are."""
+"""Several routers of one pool: each sees its own requests only, and knows how many they are, or one decides for all."""
 
+from collections import Counter
+from dataclasses import replace
 from itertools import islice
 
 import pytest
 
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
+from fairlead_simulator.simulation.jobs import Phase
 from fairlead_simulator.simulation.pool_simulation import Simulation
-from fairlead_simulator.simulation.pools import SimulatedPool
-from fairlead_simulator.simulation.timeline import RestartRouters
+from fairlead_simulator.simulation.pools import Clients, SimulatedPool
+from fairlead_simulator.simulation.timeline import Fail, PartRouters, RestartRouters, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
 
 WORKLOAD = load_workload(islice(KINDS["conversation"].rows(None, None, 4), 1500), requests=600, max_input=20_480, infer_sessions=True)
+SHORT = load_workload(islice(KINDS["tool-agent"].rows(None, None, 2), 400), requests=300, max_input=10_000, infer_sessions=True)
 BEGIN, END = 100.0, 190.0
 """Seconds in which is looked; requests come from 0 to 200."""
 SPEED = 6250.0
@@ -58,3 +63,69 @@ def test_routers_know_how_many_they_are_also_after_a_restart() -> None:
     simulation = Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=6.0)), timeline=(RestartRouters(at=20.0),))
     simulation.run()
     assert [scheduler.routers for scheduler in simulation.routers] == [2, 2, 2, 2]
+
+
+TOGETHER = SimulatedPool(
+    preset=preset("dualmap-910b4-qwen7b"), instances=4, policy="fairlead", prefill_tokens_per_second=SPEED, asking_seconds=0.0005
+)
+
+
+def shares(spec: SimulatedPool, *timeline: TimelineEvent) -> tuple[float, float]:
+    """Of all requests and their prompt tokens, what was in time and what was found in caches."""
+    jobs = Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=3.0)), timeline=timeline).run().jobs
+    served = [job for job in jobs if job.phase is Phase.FINISHED]
+    in_time = sum(job.first_token_at - job.arrives_at < spec.slo_ttft_seconds for job in served)
+    return in_time / len(jobs), sum(job.hit_tokens for job in served) / sum(job.input_tokens for job in served)
+
+
+@pytest.mark.parametrize("clients", ["in-turn", "random", "session", "prefix"])
+def test_routers_that_let_one_decide_serve_as_a_single_one(clients: Clients) -> None:
+    in_time, hits = shares(replace(TOGETHER, asking_seconds=None))
+    alone = shares(replace(TOGETHER, routers=8, clients=clients, asking_seconds=None))
+    together = shares(replace(TOGETHER, routers=8, clients=clients))
+    assert together[0] == pytest.approx(in_time, abs=0.02)
+    assert together[1] == pytest.approx(hits, abs=0.02)
+    assert alone[0] < in_time - 0.05, "which routers that decide for themselves do not"
+
+
+def test_routers_that_never_hear_each_other_serve_as_if_they_had_never_asked() -> None:
+    parted = PartRouters(at=0.0, for_seconds=10_000.0, noticed_after_seconds=0.0)
+    assert shares(replace(TOGETHER, routers=4), parted) == shares(replace(TOGETHER, routers=4, asking_seconds=None))
+
+
+def test_a_break_costs_no_more_than_deciding_alone_as_long_as_it_lasts() -> None:
+    alone, _ = shares(replace(TOGETHER, routers=4, asking_seconds=None))
+    broken, _ = shares(replace(TOGETHER, routers=4), PartRouters(at=60.0, for_seconds=60.0))
+    whole, _ = shares(replace(TOGETHER, routers=4))
+    assert alone - 0.01 <= broken <= whole + 0.01
+
+
+@pytest.mark.parametrize("mode", ["Disabled", "Predicted", "AfterPrefill"])
+@pytest.mark.parametrize("policy", BUILT_IN.names)
+def test_requests_of_routers_that_part_and_meet_end_once_and_nothing_is_left(policy: str, mode: str) -> None:
+    spec = replace(
+        TOGETHER,
+        instances=0,
+        prefill_instances=3,
+        decode_instances=2,
+        policy=policy,
+        parameters={"queue_timeout_seconds": 15, "queue_limit": 20},
+        early_rejection=mode,
+        routers=3,
+        asking_seconds=0.05,
+    )
+    timeline = (
+        PartRouters(at=10.0, for_seconds=10.0),
+        Fail(at=25.0, instance=0, recovered_after_seconds=5.0),
+        PartRouters(at=25.5, for_seconds=3.0, noticed_after_seconds=2.0),
+        RestartRouters(at=40.0),
+        ScaleTo(at=45.0, instances=2, role=spec.first_table().instances[0].role),
+        Fail(at=50.0, instance=2, recovered_after_seconds=5.0),
+    )
+    simulation = Simulation(spec, plan_jobs(SHORT, ArrivalPlan(rate=5.0)), timeline=timeline)
+    ended = Counter(job.phase for job in simulation.run().jobs)
+    assert ended.keys() <= {Phase.FINISHED, Phase.REFUSED, Phase.FAILED}
+    assert ended[Phase.FINISHED] > 0.5 * len(SHORT.rows)
+    for scheduler in simulation.routers:
+        assert scheduler.discrepancies() == ()
+        assert scheduler.waiting() == 0

@@ -133,12 +133,12 @@ WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejecti
         (
             {"model": "m", "engine": {"type": "sglang"}},
             "spec.roles",
-            "roles[].template is required unless engine.type is simulated or the role's maxReplicas is 0",
+            "roles[].template or selector is required unless engine.type is simulated or the role's maxReplicas is 0",
         ),
         (
             {"model": "m", "engine": {"type": "vllm"}},
             "spec.roles",
-            "roles[].template is required unless engine.type is simulated or the role's maxReplicas is 0",
+            "roles[].template or selector is required unless engine.type is simulated or the role's maxReplicas is 0",
         ),
         (
             {"model": "m", "engine": {"type": "vllm", "simulated": {}}, "roles": [{"name": "both", "template": TEMPLATE}]},

@@ -20,7 +20,7 @@ def _environment(tmp_path: Path, **changes: str) -> dict[str, str]:
 
 def test_a_complete_environment_is_enough_and_makes_the_spool_directory(tmp_path: Path) -> None:
     settings = read_settings(_environment(tmp_path))
-    assert settings.api_url == "http://127.0.0.1:8080"
+    assert settings.api_urls == ("http://127.0.0.1:8080",)
     assert settings.max_body_bytes == 8 * 1024 * 1024
     assert settings.spool_dir.is_dir()
 

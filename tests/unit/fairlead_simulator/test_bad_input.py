@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("inputs")
     with (made / "good.jsonl").open("w") as file:
         write_trace(islice(KINDS["conversation"].rows(None, 2000, 3), REQUESTS), file)
+    (made / "parting.json").write_text('[{"kind": "part-routers", "at": 1, "for_seconds": 2}]')
     (made / "folder").mkdir()
     (made / "empty").touch()
     (made / "binary").write_bytes(b"\x00\xff\xfe\x80\n\x01")
@@ -168,6 +169,13 @@ KNOWN = "known: cache-affinity, "
         ("--no-kv-event-replay", "--no-kv-event-replay needs --kv-events"),
         ("--kv-events --kv-event-loss 2", "'--kv-event-loss': '2' cannot be used; write a number from 0 to 1"),
         ("--kv-events --eviction lfu", "--kv-events tells of caches that evict least recently used first; leave out --eviction lfu"),
+        ("--clients session", "--clients spreads requests over routers; say how many with --routers"),
+        ("--asking-delay 0.001", "--asking-delay lets one of several routers decide; say how many with --routers"),
+        ("--routers 2 --asking-delay 61", "'--asking-delay': '61' cannot be used; write a number from 0 to 60"),
+        (
+            "--routers 2 --timeline parting.json",
+            "--timeline: part-routers parts routers that ask one of them; give --routers and --asking-delay",
+        ),
         ("--routers 0", "'--routers': '0' cannot be used; write a whole number from 1 to 64"),
         ("--timeline missing", "missing: cannot be read: No such file or directory"),
         ("--timeline folder", "folder: cannot be read: Is a directory"),

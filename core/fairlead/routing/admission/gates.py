@@ -6,7 +6,8 @@
     AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done, and wasted, before its
     decode instance gets it (Mooncake's baseline)
 
-A load above `headroom` is refused. How long decode steps take is said by modelled facts, which a real pool has none of,
+A load above `headroom` is refused; at arrival, above the share of it that the request's priority class may use, while
+no instance is idle. How long decode steps take is said by modelled facts, which a real pool has none of,
 else learnt from finished requests while a gate weighs decoding; until then decode loads are 0.
 """
 
@@ -38,10 +39,11 @@ class Gate(Protocol):
     def weighs_decode(self) -> bool:
         """Whether decode times must be learnt for it."""
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
         """A refusal, or None to admit.
 
-        `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at.
+        `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at. `share` (0-1] is
+        what the request's class may use of the limits.
         """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
@@ -56,7 +58,7 @@ class DisabledGate:
     forecast: DecodeForecast | None = None
     weighs_decode = False
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
         return None
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
@@ -68,11 +70,11 @@ class LoadGate(DisabledGate):
 
     weighs_decode = True
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
-        late = late_first_token(request, ttft_seconds, view)
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+        late = late_first_token(request, ttft_seconds, view, share)
         if late is not None or someone_idles(view):
             return late
-        return crowded_decode(request, min(decode_loads(view), default=0.0), view)
+        return crowded_decode(request, min(decode_loads(view), default=0.0), view, share=share)
 
 
 class PredictedGate(DisabledGate):
@@ -83,13 +85,13 @@ class PredictedGate(DisabledGate):
     def __init__(self) -> None:
         self.forecast: DecodeForecast | None = DecodeForecast()
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
-        refusal = late_first_token(request, ttft_seconds, view)
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+        refusal = late_first_token(request, ttft_seconds, view, share)
         if refusal is not None or someone_idles(view):
             return refusal
         assert self.forecast is not None
         load = self.forecast.load_at(now + ttft_seconds, now, view)
-        return crowded_decode(request, load, view, self.forecast.decode_seconds)
+        return crowded_decode(request, load, view, self.forecast.decode_seconds, share=share)
 
 
 class AfterPrefillGate(DisabledGate):
@@ -97,8 +99,8 @@ class AfterPrefillGate(DisabledGate):
 
     weighs_decode = True
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
-        return late_first_token(request, ttft_seconds, view)
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+        return late_first_token(request, ttft_seconds, view, share)
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
         if not decodes_on.decoding:
@@ -121,9 +123,16 @@ def build_gate(mode: str) -> Gate:
     return _GATES[mode]()
 
 
-def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView) -> Refusal | None:
-    """A refusal when even the best candidate is predicted beyond the limit, else None."""
+def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
+    """A refusal when even the best candidate is predicted beyond the limit, else None.
+
+    A share of it is no limit while an instance has nothing to prefill: a long prompt is not load.
+    """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
+    if ttft_seconds <= share * limit:
+        return None
+    if share < 1.0 and all(load.pending_prefill_tokens for load in view.candidates()):
+        limit *= share
     if ttft_seconds <= limit:
         return None
     best = min(ttft_seconds, best_ttft_seconds(request, view))
@@ -133,7 +142,8 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
         request,
         RejectionReason.PREDICTED_TTFT,
         retry_after_seconds=best - limit,
-        message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}",
+        message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}"
+        + _of_class(request, share),
         predicted_ttft_seconds=best,
     )
 
@@ -152,12 +162,13 @@ def crowded_decode(
     view: PoolView,
     decode_seconds: float = DECODE_SECONDS,
     reason: RejectionReason = RejectionReason.DECODE_OVERLOADED,
+    share: float = 1.0,
 ) -> Refusal | None:
     """A refusal when the decode load exceeds the limit, else None.
 
     Enough has left to be below it after that share of a decode's time.
     """
-    limit = view.table.early_rejection.headroom
+    limit = share * view.table.early_rejection.headroom
     if load <= limit:
         return None
     step = load * view.table.slo.tpot_seconds
@@ -165,7 +176,8 @@ def crowded_decode(
         request,
         reason,
         retry_after_seconds=decode_seconds * (1 - limit / load),
-        message=f"decoding at {step:.3f} s per token exceeds {limit * view.table.slo.tpot_seconds:.3f} s in pool {view.table.pool}",
+        message=f"decoding at {step:.3f} s per token exceeds {limit * view.table.slo.tpot_seconds:.3f} s in pool {view.table.pool}"
+        + _of_class(request, share),
     )
 
 
@@ -177,3 +189,7 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
         retry_after_seconds=decode_seconds / 2,
         message=f"no decode instance of pool {view.table.pool} has room for {request.prompt_tokens} tokens",
     )
+
+
+def _of_class(request: RoutingRequest, share: float) -> str:
+    return "" if share == 1.0 else f", the share of priority class {request.priority_class}"

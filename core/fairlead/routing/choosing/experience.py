@@ -1,6 +1,7 @@
 """Experience: what a learning policy saw of its own choices, kept until a learner takes it, and how wrong it was."""
 
 from collections import Counter, deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,29 +15,44 @@ SAMPLES_KEPT = 20_000
 RECENT = 500
 """Samples by which errors and drift are judged."""
 
-
 JUDGED_AFTER = 100
 """Predictions of a model before it is compared with the formula."""
 
-LOST = 2.0
-"""A model whose error is above so many times the formula's is not obeyed. One that errs by a little more still places
-better than a heuristic that predicts nothing.
-"""
 
-RECOVERED = 1.8
-"""It is trusted again once its error is below so many times the formula's."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """When a model is obeyed, by its mean error against that of the router's own formula for the same requests.
+
+    It is no more once it errs by more than `lost` times as much, and again once by less than `regained` times, so that
+    the two do not take turns. `unproven`: nor before it was compared, nor after another one lost, until it was.
+    """
+
+    lost: float
+    regained: float
+    unproven: bool
+
+
+HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
+"""Where a heuristic that predicts nothing stands in: a model that errs a little more than the formula places better."""
+BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
+"""Where the formula itself stands in."""
 
 
 class Comparison:
-    """The errors of a model and of the router's own formula over the same recent requests, and whether the model loses.
+    """The errors of a model and of the router's own formula over the same recent requests: does the model lose?"""
 
-    A model that lost is not trusted again before it errs by clearly less, so that the two do not take turns.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
         self._errors: deque[tuple[float, float]] = deque(maxlen=RECENT)
         self._model = self._formula = 0.0
         self.model_loses = False
+        self.judged: tuple[float, float] | None = None
+        """Mean errors of a model and of the formula, in seconds, when the two were last compared."""
+
+    @property
+    def unproven(self) -> bool:
+        """Whether a comparison must come before a model is obeyed."""
+        return not self._trust.unproven and self.judged is None
 
     def saw(self, model_error: float, formula_error: float) -> None:
         """A request's TTFT came; both errors in seconds."""
@@ -48,32 +64,31 @@ class Comparison:
         self._model += model_error
         self._formula += formula_error
         if len(self._errors) >= JUDGED_AFTER:
-            self.model_loses = self._model > (RECOVERED if self.model_loses else LOST) * self._formula
+            self.model_loses = self._model > (self._trust.regained if self.model_loses else self._trust.lost) * self._formula
+            self.judged = self._model / len(self._errors), self._formula / len(self._errors)
+
+    def another_model(self) -> None:
+        """It is judged by its own predictions. Until then it stands as the one before, or is obeyed unproven."""
+        self._errors.clear()
+        self._model = self._formula = 0.0
+        if self._trust.unproven:
+            self.model_loses = False
 
 
 class Experience:
     """Samples and counts of one policy, for rows of `width` features."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, trust: Trust) -> None:
         self._width = width
         self._rows: deque[Floats] = deque(maxlen=SAMPLES_KEPT)
         self._ttfts: deque[float] = deque(maxlen=SAMPLES_KEPT)
         self._recent: deque[Floats] = deque(maxlen=RECENT)
         self._errors: deque[tuple[float, float, float]] = deque(maxlen=RECENT)
-        self._comparison = Comparison()
+        self.comparison = Comparison(trust)
         self._dropped = 0
         self._learned_choices = 0
         self._heuristic_choices: Counter[HeuristicReason] = Counter()
         self.samples = 0
-
-    @property
-    def model_loses(self) -> bool:
-        """Whether the model in use errs by far more than the router's own formula."""
-        return self._comparison.model_loses
-
-    def adopted(self) -> None:
-        """Another model is in use: it is judged by its own predictions."""
-        self._comparison = Comparison()
 
     def chose(self, reason: HeuristicReason | None) -> None:
         """A choice was made: by the model (None), or by the heuristic."""
@@ -92,7 +107,7 @@ class Experience:
         if predicted_seconds is not None:
             errors = abs(predicted_seconds - ttft_seconds), abs(formula_seconds - ttft_seconds)
             self._errors.append((*errors, ttft_seconds))
-            self._comparison.saw(*errors)
+            self.comparison.saw(*errors)
 
     def take(self) -> Samples:
         """The samples nobody took yet, oldest first."""

@@ -40,7 +40,7 @@ class PolicyEntry:
     """A policy: one line of intent, how it is built from its parameters and a seed, what its decisions are recorded
     with, and its use of the hash ring.
 
-    `learns` says that the policy `LearnsOnline`. `needs_roles` are those a pool must have for the policy to make sense;
+    `needs_roles` are those a pool must have for the policy to make sense;
     empty = any pool. `presets` are parameters that a value of the parameter `preset` stands for, where they are not
     given.
     """
@@ -53,7 +53,6 @@ class PolicyEntry:
     needs_roles: tuple[Role, ...] = ()
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ring: RingUse = RingUse.NONE
-    learns: bool = False
 
 
 class PolicyCatalogue:
@@ -121,6 +120,13 @@ class PolicyCatalogue:
     def keeps_homes(self, facts: RoutingFacts) -> bool:
         """Whether the policy a table names binds sessions where it places them. Raises as `check_parameters`."""
         return getattr(self.build(facts, 0), "binds", False) is True
+
+    def learns(self, facts: RoutingFacts) -> bool:
+        """Whether the policy a table names learns online; False when it cannot be built here (any more)."""
+        try:
+            return hasattr(self.build(facts, 0), "learner_settings")
+        except (UnknownName, InvalidInput):
+            return False
 
     def _load(self, name: str) -> PolicyEntry:
         source = self._sources.get(name)

@@ -74,6 +74,11 @@ class PoolView(Protocol):
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
+    def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
+        """Of `PoolVectors.wait_seconds`, what would be sent after the request as its class has a higher priority; None
+        where the pool has no classes.
+        """
+
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
 

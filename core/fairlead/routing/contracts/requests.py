@@ -1,7 +1,8 @@
 """Requests as routing sees them, and as they wait in a queue."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from fairlead.tables import DEFAULT_CLASS
 from fairlead.values import value
 
 
@@ -30,6 +31,8 @@ class RoutingRequest:
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
     prompt_bytes: int = 0
     """Bytes of the text that `prompt_tokens` were counted from; 0 = they are the engine's own."""
+    priority_class: str = DEFAULT_CLASS
+    """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
     body_bytes: int = 0
     """Memory that it takes while it waits."""
     engine_blocks: tuple[int, ...] = ()
@@ -56,3 +59,13 @@ class QueuedRequest(Protocol):
     @property
     def miss_tokens(self) -> int:
         """What it counts for on `instance`."""
+
+
+class Overtaken(NamedTuple):
+    """What waits in a queue and would be sent after a certain request: how many requests, and their predicted prefills;
+    of that time, what belongs to late ones.
+    """
+
+    requests: int = 0
+    microseconds: int = 0
+    late_microseconds: int = 0

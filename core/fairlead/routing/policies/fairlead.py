@@ -6,23 +6,26 @@ stands behind; both wait and rest are longer where much decodes, as its queue gi
 (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is
 1 / (1 - load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full
 KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever
-computed it first. Prefills and waits are taken to be as long as those seen on the instance, against the others.
+computed it first. Prefills and waits are taken to be as long as those seen on the instance, against the others; what a
+prefill makes others wait, as long as the pool takes for it in the mean. With `learned_ttft` a model takes the place of
+`wait + rest + prefill` while it errs less.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.predictors.learners import LearnerSettings
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.experience import BETTER
+from fairlead.routing.choosing.instance_features import FEATURES, instance_features
+from fairlead.routing.choosing.learnt_ttfts import LearnsTtfts, LearntTtfts
+from fairlead.routing.choosing.prefills import prefills_of
 from fairlead.routing.choosing.terms import DECODE_TOKENS
-from fairlead.routing.choosing.transfers import least_busy_holder, sending_seconds
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -30,7 +33,6 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVecto
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.routing.knowledge.pool_load import FULL, affinity
 from fairlead.schemas.shapes import number, text, truth
-from fairlead.tables import EngineFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,52 +61,25 @@ class FairleadParameters(QueueParameters):
     fetch: bool = truth(
         "Where engines can fetch KV blocks from each other, do so when that is predicted to be faster than computing them.", True
     )
+    learned_ttft: bool = truth(
+        "Learn TTFTs online as `lodestar` does, and compare those in place of the formula's while they err less on the same requests.",
+        False,
+    )
 
 
 IN_TIME = 0.9
 """An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
 CHANCE = 0.25
 """By so much the paces of equal instances may differ."""
-COPY_COST = 0.1
-"""What a second of prefill saved by fetching counts for, against a second of prefill (docs/experiments.md, "Where")."""
 
+STALE_SAMPLES = 10_000
+"""Samples without another model above which the trainer is taken to have fallen silent."""
 
 TIES = "to the instance with the most sessions, then by id"
 
 
-class _Prefills(NamedTuple):
-    """What the prefill of a request takes on each instance."""
-
-    hits: IntVector
-    """Tokens seen to be held."""
-    known: IntVector
-    """The same, with what the session's home is taken to hold."""
-    most: int
-    """The longest hit."""
-    alone: FloatVector
-    """Seconds if nothing is fetched."""
-    seconds: FloatVector
-    holder: int
-    """Index of the instance to fetch from."""
-
-    def source_for(self, index: int) -> int | None:
-        """Index of the instance from which that one should fetch; None when it should compute."""
-        return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
-
-    def reason(self, index: int) -> DecisionReason:
-        """Why that instance was chosen, when it fetches nothing."""
-        if len(self.hits) == 1:
-            return DecisionReason.ONLY_INSTANCE
-        hit = self.hits[index]
-        if self.known[index] > hit:
-            return DecisionReason.SESSION_BOUND
-        if not hit:
-            return DecisionReason.LEAST_LOADED
-        return DecisionReason.PREFIX_AFFINITY if hit >= self.most else DecisionReason.PREFIX_OUTWEIGHED
-
-
 class Fairlead:
-    """The policy `fairlead`.
+    """The policy `fairlead`; with a `model` it goes by what that expects, while it errs less.
 
     Bindings record where a session's KV cache is, and guide a router that has not seen the session itself.
     """
@@ -112,69 +87,100 @@ class Fairlead:
     name = "fairlead"
     binds = True
 
-    def __init__(self, parameters: FairleadParameters) -> None:
+    def __init__(self, parameters: FairleadParameters, model: LearntTtfts | None = None) -> None:
         self._parameters = parameters
+        self._model = model
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        given = self._parameters
         vectors = view.vectors()
         home = None if request.session is None else view.binding(request.session)
-        fetched = self._fetching(request, home, view, vectors)
+        prefills = prefills_of(request, home, view, vectors, fetch=given.fetch)
         slowness = slownesses(vectors.lasting_pace)
-        prefill = fetched.seconds if slowness is None else fetched.seconds * slowness
+        prefill = prefills.seconds if slowness is None else prefills.seconds * slowness
         ahead = vectors.ahead_seconds(now)
+        overtaken = view.overtaken_seconds(request)
+        if overtaken is not None:
+            ahead -= overtaken
         wait, rest = waits(prefill, ahead, slowness, vectors, now)
         load = view.pool_load()
-        worth = affinity(load, self._parameters.most_affinity)
-        costs = worth * prefill
-        costs += wait
+        worth = affinity(load, given.most_affinity)
+        weighted = worth * prefills.seconds
+        if slowness is not None:  # a slow instance takes longer for it, but as much fewer requests wait there
+            weighted += prefill - prefills.seconds
+        costs = weighted + wait
         costs += rest
-        costs += self._parameters.kv_seconds * vectors.kv_usage
+        costs += given.kv_seconds * vectors.kv_usage
         limit = IN_TIME * view.table.slo.ttft_seconds
         # While there is time, rests give way to deadlines.
-        ttft = prefill + (wait + rest if load >= FULL else ahead if slowness is None else ahead * slowness)
+        formula = prefill + (wait + rest if load >= FULL else ahead if slowness is None else ahead * slowness)
+        ttft = formula
+        expected = None if self._model is None else self._model.expect(instance_features(request, view, prefills.known))
+        obeyed = None if expected is None else expected.obeyed
+        if obeyed is not None:
+            ttft = np.maximum(0.0, obeyed - (prefills.saved if slowness is None else prefills.saved * slowness))
+            costs += ttft - (wait + rest + prefill)
         order, cheapest = in_time_first(costs, ttft, vectors.decode_tokens, vectors.sessions, limit)
         best = order[0]
         instance = vectors.loads[best].entry.id
-        source = fetched.source_for(best)
-        return ordered_decision(
+        source = prefills.source_for(best)
+
+        def terms(index: int) -> dict[str, float]:
+            found = {
+                "wait_seconds": float(wait[index]),
+                "rest_seconds": float(rest[index]),
+                "weighted_prefill_seconds": float(weighted[index]),
+                "kv_seconds": given.kv_seconds * float(vectors.kv_usage[index]),
+                "prefill_seconds": float(prefill[index]),
+                "decode_tokens": float(vectors.decode_tokens[index]),
+            }
+            learned = None if expected is None else expected.of(index)
+            if obeyed is not None:
+                found["learned_seconds"] = float(ttft[index] - (wait[index] + rest[index] + prefill[index]))
+            elif learned is not None:
+                found["learned_ttft_seconds"] = learned
+            return found
+
+        decision = ordered_decision(
             request,
             view,
             order,
-            fetched.known,
+            prefills.known,
             costs,
-            DecisionReason.PREFIX_REPLICATED if source is not None else fetched.reason(best),
-            "lowest-cost" if best == cheapest else "in-time-first",
+            DecisionReason.PREFIX_REPLICATED if source is not None else prefills.reason(best),
+            ("" if obeyed is None else LEARNED) + ("lowest-cost" if best == cheapest else "in-time-first"),
             None if request.session is None else binding_reason(home, instance, BindingReason.SLO, view, now),
-            terms=lambda index: {
-                "wait_seconds": float(wait[index]),
-                "rest_seconds": float(rest[index]),
-                "weighted_prefill_seconds": worth * float(prefill[index]),
-                "kv_seconds": self._parameters.kv_seconds * float(vectors.kv_usage[index]),
-                "prefill_seconds": float(prefill[index]),
-                "decode_tokens": float(vectors.decode_tokens[index]),
-            },
-            limits={"affinity": worth, "in_time_seconds": limit},
+            terms=terms,
+            limits={"affinity": worth, "in_time_seconds": limit} | ({} if self._model is None else _errors(self._model)),
             passed_over=None if best == cheapest else cheapest,
             ttfts=lambda index: float(ttft[index]),
             transfer_from=None if source is None else vectors.loads[source].entry.id,
             ttft_seconds=float(ttft[best]),
         )
+        if self._model is None or expected is None:
+            return decision
+        self._model.chose(expected.distrust)
+        if source is not None:
+            return decision  # a prefill with a fetched prefix tells nothing of others
+        learn = self._model.lesson(expected, best, float(formula[best]), now)
+        return replace(decision, learn=lambda where, first_token_at: learn(first_token_at) if where == instance else None)
 
-    def _fetching(self, request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors) -> "_Prefills":
-        """What the prefill takes on each instance, with the longest prefix fetched where that is allowed and
-        worth it.
-        """
-        loads = vectors.loads
-        hits = view.hit_vector(request)
-        holder = int(hits.argmax())
-        most = int(hits[holder])
-        known = hits if home is None else with_home(request, home, loads, hits, most)
-        alone = seconds = view.prefill_vector(request, known)
-        if most and self._parameters.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0:
-            if loads[holder].transfers_out:
-                holder = least_busy_holder(hits, most, vectors)
-            seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
-        return _Prefills(hits, known, most, alone, seconds, holder)
+
+def _errors(model: LearntTtfts) -> dict[str, float]:
+    """The limits that tell why a model is obeyed or not."""
+    if model.judged is None:
+        return {}
+    learned, formula = model.judged
+    return {"learned_error_seconds": learned, "formula_error_seconds": formula}
+
+
+class LearningFairlead(LearnsTtfts, Fairlead):
+    """`fairlead` that learns TTFTs and goes by them while they are the better."""
+
+    def __init__(self, parameters: FairleadParameters) -> None:
+        model = LearntTtfts(LearnerSettings(feature_names=FEATURES), STALE_SAMPLES, BETTER)
+        LearnsTtfts.__init__(self, model)
+        Fairlead.__init__(self, parameters, model)
 
 
 def slownesses(paces: FloatVector) -> FloatVector | None:
@@ -204,36 +210,6 @@ def waits(
     return wait, np.maximum(rest, 0.0, out=rest)
 
 
-def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
-    """What each prefill counts for if it first fetches what `source`, at index `holder`, holds more of the prompt;
-    `alone` without fetching.
-
-    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches
-    do not fill with copies. Where nothing is held more it is never less than alone.
-    """
-    per_token = sending_seconds(1, source.transfers_out, engine)
-    fixed = float(hits[holder]) * per_token + engine.modelled.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
-    seconds: FloatVector = COPY_COST * alone - per_token * hits + fixed
-    return seconds
-
-
-def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: IntVector, most: int) -> IntVector:
-    """The hits (`most` is the largest), with the session's home taken to hold the session's context when nobody is
-    seen to hold half as much.
-
-    That is so after a restart of this router, or when the session's last turn came through another one.
-    """
-    context = min(home.context_tokens, request.prompt_tokens - 1)
-    if 2 * most >= context:
-        return hits
-    for index, load in enumerate(loads):
-        if load.entry.id == home.instance:
-            known = np.array(hits)
-            known[index] = context
-            return known
-    return hits
-
-
 def in_time_first(
     costs: FloatVector, ttft: FloatVector, decode_tokens: IntVector, sessions: IntVector, limit_seconds: float
 ) -> tuple[list[int], int]:
@@ -253,36 +229,53 @@ def in_time_first(
     return order, cheapest
 
 
+LEARNED = "learned-"
+"""Begins the code of a rule that went by what was learnt."""
+_LESS_WRONG = Comparison(term="learned_error_seconds", holds=Holds.AT_MOST, against="formula_error_seconds")
+_LOWEST = DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens"), ties=TIES)
+_IN_TIME = DecisionRule(
+    code="in-time-first",
+    because="its cost was the lowest of those predicted to be in time",
+    order=(TOTAL, "decode_tokens"),
+    ties=TIES,
+    among=Comparison(term="predicted_ttft_seconds", holds=Holds.AT_MOST, against="in_time_seconds"),
+    given=(Comparison(of=PASSED_OVER, term="predicted_ttft_seconds", holds=Holds.ABOVE, against="in_time_seconds"),),
+)
+
+
+def _by_what_was_learnt(rule: DecisionRule) -> DecisionRule:
+    return replace(
+        rule,
+        code=LEARNED + rule.code,
+        because=f"by the TTFTs that were learnt, which err less than the router's own formula, {rule.because}",
+        given=(*rule.given, _LESS_WRONG),
+    )
+
+
 ENTRY = PolicyEntry(
     name=Fairlead.name,
     intent="Prefix affinity that grows with load, and queues that keep first tokens in time and decodes at their pace.",
-    build=lambda parameters, seed: Fairlead(parameters),
+    build=lambda parameters, seed: LearningFairlead(parameters) if parameters.learned_ttft else Fairlead(parameters),
     parameters=FairleadParameters,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
-        parts=("wait_seconds", "rest_seconds", "weighted_prefill_seconds", "kv_seconds"),
+        parts=("wait_seconds", "rest_seconds", "weighted_prefill_seconds", "kv_seconds", "learned_seconds"),
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
             Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),
-            Term(name="weighted_prefill_seconds", words="prefill × affinity", unit=Unit.SECONDS),
+            Term(name="weighted_prefill_seconds", words="prefill, and what it makes others wait", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
+            Term(name="learned_seconds", words="learnt besides", unit=Unit.SECONDS),
+            Term(name="learned_ttft_seconds", words="learnt TTFT, not obeyed", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),
             DECODE_TOKENS,
         ),
         limits=(
             Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
             Limit(name="in_time_seconds", words="predicted TTFT that counts as in time", unit=Unit.SECONDS),
+            Limit(name="learned_error_seconds", words="error of what was learnt", unit=Unit.SECONDS),
+            Limit(name="formula_error_seconds", words="error of the router's own formula", unit=Unit.SECONDS),
         ),
-        rules=(
-            DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens"), ties=TIES),
-            DecisionRule(
-                code="in-time-first",
-                because="its cost was the lowest of those predicted to be in time",
-                order=(TOTAL, "decode_tokens"),
-                ties=TIES,
-                among=Comparison(term="predicted_ttft_seconds", holds=Holds.AT_MOST, against="in_time_seconds"),
-                given=(Comparison(of=PASSED_OVER, term="predicted_ttft_seconds", holds=Holds.ABOVE, against="in_time_seconds"),),
-            ),
-        ),
+        rules=(_LOWEST, _IN_TIME, *(_by_what_was_learnt(rule) for rule in (_LOWEST, _IN_TIME))),
     ),
 )

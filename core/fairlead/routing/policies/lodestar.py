@@ -15,15 +15,14 @@ import numpy.typing as npt
 
 from fairlead.predictors.coresets import Selection
 from fairlead.predictors.learners import LearnerSettings
-from fairlead.predictors.models import Model
-from fairlead.predictors.refusals import ModelFault, ModelRefused
-from fairlead.predictors.reports import HeuristicReason, LearningReport
-from fairlead.predictors.samples import Floats, Samples
+from fairlead.predictors.reports import HeuristicReason
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.dice import Dice
-from fairlead.routing.choosing.experience import Experience
+from fairlead.routing.choosing.experience import HARDLY_WORSE
 from fairlead.routing.choosing.falling_back import OTHER_TOTAL, as_fallback, rules_for
-from fairlead.routing.choosing.instance_features import FEATURES, OF_THE_FORMULA, OF_THE_REQUEST, expected_ttfts, instance_features
+from fairlead.routing.choosing.instance_features import FEATURES, OF_THE_FORMULA, instance_features
+from fairlead.routing.choosing.learnt_ttfts import Expectation, LearnsTtfts, LearntTtfts
+from fairlead.routing.choosing.placed_prompts import PlacedPrompts
 from fairlead.routing.choosing.prefix_groups import LARGEST_HOME, PrefixGroups
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
@@ -114,7 +113,7 @@ class LodestarParameters(PrefixCacheLoadParameters):
     from_scratch: bool = truth("Train each model from random weights instead of those of the one before.", False)
 
 
-class Lodestar:
+class Lodestar(LearnsTtfts):
     """The policy `lodestar`. What is still equal after `near_best` goes by id."""
 
     name = "lodestar"
@@ -123,87 +122,35 @@ class Lodestar:
         self._parameters = parameters
         self._heuristic = PrefixCacheLoad(parameters, seed)
         self._dice = Dice(seed)
+        self._placed = PlacedPrompts(parameters.queue_timeout_seconds)
         self._groups = PrefixGroups(parameters.filter_instances, parameters.filter_blocks)
-        self._experience = Experience(len(FEATURES))
-        self._model: Model | None = None
-        self._adopted_at = 0
+        super().__init__(LearntTtfts(_learner_settings(parameters), parameters.stale_samples, HARDLY_WORSE))
 
     def table_changed(self, table: RoutingTable) -> None:
         self._groups.table_changed(table)
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         vectors = view.vectors()
-        hits = view.hit_vector(request)
-        features = instance_features(request, view, hits)
-        model = self._model
-        ttfts = None if model is None else expected_ttfts(model, features)
-        reason = self._distrust(features, ttfts, view)
-        self._experience.chose(reason)
-        if reason is None:
-            assert ttfts is not None, "the heuristic chooses without a model"
-            decision, index = self._by_model(request, view, vectors, hits, ttfts)
-        else:
-            decision, index = self._by_heuristic(request, view, vectors, ttfts, reason)
-        row = features[index].copy()
-        predicted = None if ttfts is None or not np.isfinite(ttfts[index]) else float(ttfts[index])
-        experience, chosen = self._experience, decision.instance
-
-        def learn(instance: str, first_token_at: float) -> None:
-            if instance == chosen:
-                experience.saw(row, predicted, float(row[OF_THE_FORMULA]), first_token_at - now)
-
-        return replace(decision, learn=learn)
-
-    # ---- learning
-
-    @property
-    def learner_settings(self) -> LearnerSettings:
         given = self._parameters
-        return LearnerSettings(
-            feature_names=FEATURES,
-            first_samples=given.first_samples,
-            round_samples=given.round_samples,
-            recent_samples=given.recent_samples,
-            replay_samples=given.replay_samples,
-            selection=Selection(given.selection),
-            longest_ttft_seconds=given.longest_ttft_seconds,
-            width=given.hidden_units,
-            from_scratch=given.from_scratch,
-        )
-
-    def take_samples(self) -> Samples:
-        return self._experience.take()
-
-    def adopt(self, model: Model) -> None:
-        if model.feature_names != FEATURES:
-            raise ModelRefused(ModelFault.FEATURES, f"it knows {', '.join(model.feature_names)}")
-        if not model.finite:
-            raise ModelRefused(ModelFault.NOT_FINITE, f"of round {model.round}")
-        self._model = model
-        self._adopted_at = self._experience.samples
-        self._experience.adopted()
-
-    def learning(self) -> LearningReport:
-        return self._experience.report(self._model, self._experience.samples - self._adopted_at)
-
-    # ---- choosing
-
-    def _distrust(self, features: Floats, ttfts: FloatVector | None, view: PoolView) -> HeuristicReason | None:
-        """Why the heuristic is to choose; None: the model may."""
-        given, model = self._parameters, self._model
+        hits = self._placed.with_placed(request, view.hit_vector(request), vectors, view.table.engine.block_tokens)
+        expected = self._learnt.expect(instance_features(request, view, hits), whole_pool=given.out_of_distribution == "pool")
         if given.mode == "Shadow":
-            return HeuristicReason.SHADOW
-        if model is None or ttfts is None:
-            return HeuristicReason.COLD_START
-        if self._experience.samples - self._adopted_at > given.stale_samples:
-            return HeuristicReason.STALE_MODEL
-        if not np.isfinite(ttfts).all():
-            return HeuristicReason.NOT_FINITE
-        if self._experience.model_loses:
-            return HeuristicReason.LOSING
-        within = model.within(features)
-        known = within.all() if given.out_of_distribution == "pool" else within[0, OF_THE_REQUEST]
-        return None if known else HeuristicReason.OUT_OF_DISTRIBUTION
+            expected = replace(expected, distrust=HeuristicReason.SHADOW)
+        self._learnt.chose(expected.distrust)
+        if expected.obeyed is not None:
+            decision, index = self._by_model(request, view, vectors, hits, expected.obeyed)
+        else:
+            assert expected.distrust is not None, "a model that is trusted has an answer"
+            decision, index = self._by_heuristic(request, view, vectors, expected, expected.distrust)
+        self._placed.place(request, decision.instance, now)
+        learn = self._learnt.lesson(expected, index, float(expected.features[index, OF_THE_FORMULA]), now)
+
+        def came(instance: str, first_token_at: float) -> None:
+            self._placed.computed(request)
+            if instance == decision.instance:
+                learn(first_token_at)
+
+        return replace(decision, learn=came)
 
     def _by_model(
         self, request: RoutingRequest, view: PoolView, vectors: PoolVectors, hits: IntVector, ttfts: FloatVector
@@ -253,7 +200,7 @@ class Lodestar:
 
     def _model_error(self) -> float:
         """Mean absolute error in seconds on samples held out from the training of the model in use."""
-        error = None if self._model is None else self._model.evaluation.error_seconds
+        error = None if self._learnt.model is None else self._learnt.model.evaluation.error_seconds
         return 0.0 if error is None else error
 
     def _group(self, request: RoutingRequest, vectors: PoolVectors, hits: IntVector) -> list[int]:
@@ -296,18 +243,31 @@ class Lodestar:
         )
 
     def _by_heuristic(
-        self, request: RoutingRequest, view: PoolView, vectors: PoolVectors, ttfts: FloatVector | None, reason: HeuristicReason
+        self, request: RoutingRequest, view: PoolView, vectors: PoolVectors, expected: Expectation, reason: HeuristicReason
     ) -> tuple[Decision, int]:
         decision = self._heuristic.choose(request, view, 0.0)
         names = [load.entry.id for load in vectors.loads]
 
         def terms(instance: str) -> dict[str, float]:
-            if ttfts is None or instance not in names or not np.isfinite(ttfts[names.index(instance)]):
-                return {}
-            return {"learned_ttft_seconds": float(ttfts[names.index(instance)])}
+            ttft = expected.of(names.index(instance)) if instance in names else None
+            return {} if ttft is None else {"learned_ttft_seconds": ttft}
 
         weigh = as_fallback(decision.weigh, reason.value, ONLY_INSTANCE, terms)
         return replace(decision, weigh=weigh), names.index(decision.instance)
+
+
+def _learner_settings(given: LodestarParameters) -> LearnerSettings:
+    return LearnerSettings(
+        feature_names=FEATURES,
+        first_samples=given.first_samples,
+        round_samples=given.round_samples,
+        recent_samples=given.recent_samples,
+        replay_samples=given.replay_samples,
+        selection=Selection(given.selection),
+        longest_ttft_seconds=given.longest_ttft_seconds,
+        width=given.hidden_units,
+        from_scratch=given.from_scratch,
+    )
 
 
 class _Costs(NamedTuple):
@@ -343,7 +303,6 @@ ENTRY = PolicyEntry(
     intent="Where a model learnt online expects the shortest TTFT, for the request and those after it; a heuristic where it cannot know.",
     build=Lodestar,
     parameters=LodestarParameters,
-    learns=True,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
         parts=("predicted_ttft_seconds", "others_seconds"),

@@ -1,39 +1,18 @@
 """Which queue an instance gets, the discipline its pool's policy asks for, and how policies see queues."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from fairlead.priority_classes import PriorityClasses
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.requests import QueuedRequest
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.classes import ClassQueues
 from fairlead.routing.queues.deadline import DeadlineQueue, DeadlineRules
 from fairlead.routing.queues.disciplines import InstanceQueue
+from fairlead.routing.queues.queueing import Queue
 from fairlead.tables import RoutingTable
-
-
-class Queue(Protocol):
-    """The requests that wait for one instance, in the order of a discipline."""
-
-    def __len__(self) -> int: ...
-
-    def add(self, tracked: TrackedRequest) -> None:
-        """Let a request wait."""
-
-    def remove(self, request_id: str) -> None:
-        """Take a request out wherever it stands; unknown ids are ignored."""
-
-    def find_late(self, now: float) -> None:
-        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart."""
-
-    def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send next; None when there is none that should go now."""
-
-    def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`, without those found late."""
-
-    def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order they would be sent if none came."""
 
 
 class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):
@@ -55,8 +34,25 @@ class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):
         return len(self._queues)
 
 
-def build_queue(parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, rules: DeadlineRules) -> Queue:
+def build_queue(
+    parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, rules: DeadlineRules, classes: PriorityClasses
+) -> Queue:
     """An empty queue for the instance of `load`; the rules are for the `deadline` discipline."""
+    if not classes.are_declared:
+        return _of_discipline(parameters, table, load, rules)
+
+    def build(lower_waits: Callable[[], bool], found_late: Callable[[TrackedRequest], None]) -> Queue:
+        def count_late(tracked: TrackedRequest) -> None:
+            found_late(tracked)
+            rules.found_late(tracked)
+
+        within = replace(rules, late_may_go=lambda: lower_waits() or rules.late_may_go(), found_late=count_late)
+        return _of_discipline(parameters, table, load, within)
+
+    return ClassQueues(classes, build)
+
+
+def _of_discipline(parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, rules: DeadlineRules) -> Queue:
     target = table.slo.ttft_seconds
     if parameters.queue_discipline == "deadline":
         return DeadlineQueue(load, target, table.engine.prefill_tokens_per_second, rules)

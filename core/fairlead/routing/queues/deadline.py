@@ -33,8 +33,10 @@ from heapq import heappop, heappush
 from math import inf
 
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
 from fairlead.routing.knowledge.pool_load import rest_seconds
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.queueing import NOBODY
 
 STEP_SECONDS = 0.05
 """Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
@@ -165,6 +167,10 @@ class DeadlineQueue:
         """
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *sorted(self._late.values(), key=_shortness)]
+
+    def overtaken_by(self, request: RoutingRequest) -> Overtaken:
+        """Nobody: in one class, each may go before any other."""
+        return NOBODY
 
     def _shortest_late(self) -> TrackedRequest | None:
         while self._by_shortness:

@@ -9,7 +9,9 @@ meet it last, oldest first.
 from heapq import heappop, heappush
 from math import inf
 
+from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.queueing import NOBODY
 
 
 class InstanceQueue:
@@ -102,6 +104,10 @@ class InstanceQueue:
             chosen = {sequence for sequence, _ in able}
             rest = [entry for entry in waiting if entry[0] not in chosen]
         return [tracked for _, tracked in (*first, *rest)]
+
+    def overtaken_by(self, request: RoutingRequest) -> Overtaken:
+        """Nobody: in one class, each may go before any other."""
+        return NOBODY
 
     def _rank(self, tracked: TrackedRequest) -> float:
         """What the heap is ordered by, lowest first: cached tokens, or the latest time to start prefilling."""

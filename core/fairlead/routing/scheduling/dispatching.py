@@ -5,6 +5,7 @@ watched until it is over.
 from heapq import heappop, heappush
 
 from fairlead.instances import REACHABLE, Role
+from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.moving import Moving
@@ -64,21 +65,8 @@ class Dispatching:
         state.waiting.pop(request.id, None)
         if load.entry.role is Role.PREFILL:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
-        state.accounting.dispatch(tracked, hit_or_fetched_tokens(tracked, instance, state.loads, state.view), now)
-        state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
-        tracked.tried = (*tracked.tried, instance)
-        state.expecting.sent(tracked)
-        circuit = state.circuits.get(instance)
-        if circuit is not None and circuit.is_open:
-            circuit.dispatched(request.id, now)
-            state.sync_circuit(load, circuit)
-        if state.settings.speculative_insert:
-            state.prefixes.insert(instance, request.blocks)
-        if not request.streamed and tracked.decode is None:
-            expected = now + load.dispatched_prefill_tokens / state.table.engine.prefill_tokens_per_second
-            heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id))
-        state.recorder.loads.dispatched(load, now)
+        self._count_sent(tracked, load, hit_or_fetched_tokens(tracked, instance, state.loads, state.view), now)
         return Dispatch(
             request=request,
             instance=instance,
@@ -95,6 +83,38 @@ class Dispatching:
             by_events=bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
             by_guess=guessed,
         )
+
+    def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:
+        """Held → prefilling as another router decided, which knows better what the instance holds. Its instances are
+        known here.
+        """
+        state = self._state
+        tracked.decision_id = dispatch.decision_id
+        tracked.reason = dispatch.reason
+        tracked.fallbacks = dispatch.fallbacks
+        if dispatch.transfer_from in state.loads:
+            tracked.transfer_from, tracked.transfer_tokens = dispatch.transfer_from, dispatch.transfer_tokens
+        state.accounting.enqueue(tracked, dispatch.instance, dispatch.hit_tokens, now, dispatch.decode)
+        self._count_sent(tracked, state.loads[dispatch.instance], dispatch.hit_tokens, now)
+        return dispatch
+
+    def _count_sent(self, tracked: TrackedRequest, load: InstanceLoad, hit_tokens: int, now: float) -> None:
+        """Queued → prefilling in all that counts it."""
+        state, request, instance = self._state, tracked.request, tracked.instance
+        state.accounting.dispatch(tracked, hit_tokens, now)
+        state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
+        tracked.tried = (*tracked.tried, instance)
+        state.expecting.sent(tracked)
+        circuit = state.circuits.get(instance)
+        if circuit is not None and circuit.is_open:
+            circuit.dispatched(request.id, now)
+            state.sync_circuit(load, circuit)
+        if state.settings.speculative_insert:
+            state.prefixes.insert(instance, request.blocks)
+        if not request.streamed and tracked.decode is None:
+            expected = now + load.dispatched_prefill_tokens / state.table.engine.prefill_tokens_per_second
+            heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id))
+        state.recorder.loads.dispatched(load, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
         """Prefilling → decoding: the prompt is computed, and cached where that was."""

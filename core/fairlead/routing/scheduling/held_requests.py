@@ -1,7 +1,9 @@
 """Held requests: accepted, and without an instance until one accepts requests. How many, how long, in which order."""
 
+from collections import Counter
 from collections.abc import Iterator
 
+from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.loads import HeldDemand
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
@@ -15,6 +17,7 @@ class HeldRequests:
     def __init__(self, settings: SchedulerSettings) -> None:
         self._settings = settings
         self._requests: dict[str, TrackedRequest] = {}
+        self._by_class: Counter[str] = Counter()
         self._body_bytes = 0
         self._prompt_tokens = 0
 
@@ -24,10 +27,16 @@ class HeldRequests:
     def __iter__(self) -> Iterator[TrackedRequest]:
         return iter(tuple(self._requests.values()))
 
-    def has_room(self, request: RoutingRequest, table: RoutingTable) -> bool:
-        """Whether one more may be held."""
-        most = table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit
-        return len(self._requests) < most and self._body_bytes + request.body_bytes <= self._settings.held_bytes
+    def has_room(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> bool:
+        """Whether one more may be held, beside those of its priority and higher ones; memory is for all together."""
+        rank, share = classes.rank(request.priority_class), classes[request.priority_class].share
+        most = share * (table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit)
+        before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)
+        return before < most and self._body_bytes + request.body_bytes <= share * self._settings.held_bytes
+
+    def by_priority(self, classes: PriorityClasses) -> list[TrackedRequest]:
+        """The highest priority first, of each the one that is held longest first."""
+        return sorted(self._requests.values(), key=lambda tracked: classes.rank(tracked.request.priority_class))
 
     def longest_seconds(self, table: RoutingTable) -> float:
         """For how long a request is held."""
@@ -38,6 +47,7 @@ class HeldRequests:
         if tracked.request.id not in self._requests:
             tracked.waiting_since = now
             self._requests[tracked.request.id] = tracked
+            self._by_class[tracked.request.priority_class] += 1
             self._body_bytes += tracked.request.body_bytes
             self._prompt_tokens += tracked.request.prompt_tokens
 
@@ -45,6 +55,7 @@ class HeldRequests:
         """Hold a request no longer; nothing changes for one that is not held."""
         if self._requests.pop(tracked.request.id, None) is not None:
             tracked.held_seconds += max(0.0, now - tracked.waiting_since)
+            self._by_class[tracked.request.priority_class] -= 1
             self._body_bytes -= tracked.request.body_bytes
             self._prompt_tokens -= tracked.request.prompt_tokens
 

@@ -77,7 +77,7 @@ class LoadSeconds:
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
         self._pool = pool
         self._limit = limit
-        self._kept = kept
+        self._kept = self._wanted = kept
         self._running: dict[str, SecondOfLoad] = {}
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
@@ -87,9 +87,20 @@ class LoadSeconds:
         """Requests, prompt tokens and their squares by second."""
         self.dropped = 0
 
+    def pause(self) -> None:
+        """Somebody else collects what instances do; only arrivals are collected here."""
+        for instance in tuple(self._running):
+            self._finish(instance, self._running.pop(instance))
+        self._prefilling_since.clear()
+        self._kept = False
+
+    def resume(self) -> None:
+        """Collect all again."""
+        self._kept = self._wanted
+
     def arrived(self, prompt_tokens: int, now: float) -> None:
         """A request came for the pool, whatever will become of it."""
-        if not self._kept:
+        if not self._wanted:
             return
         second = int(now)
         requests, tokens, squares = self._arrivals.get(second, (0, 0, 0))
@@ -183,13 +194,13 @@ class LoadSeconds:
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
         """Finished seconds; instances without events since the last take give the last full second's gauges."""
-        if not self._kept:
+        if not self._wanted:
             return ()
         second = int(now)
         for instance in tuple(self._running):
             if self._running[instance].second < second or final:
                 self._finish(instance, self._running.pop(instance))
-        for instance, load in loads.items():
+        for instance, load in loads.items() if self._kept else ():
             if instance not in self._running and self._last_second.get(instance, -1) < second - 1:
                 idle = SecondOfLoad(second - 1)
                 self._look(idle, load, now)

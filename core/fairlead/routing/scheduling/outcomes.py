@@ -1,6 +1,6 @@
 """Outcomes: the one way by which dispatches and refusals leave a scheduler, and the one place where a request ends."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.admission.refusals import nobody_serves, not_held, scaled_to_zero, too_late
@@ -42,7 +42,19 @@ class Outcomes:
         if self._refusals:
             outcomes += self._refusals
             self._refusals = []
-        return tuple(outcomes)
+        return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
+
+    def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
+        """What is of this router's own requests; the rest is told to the fronts whose requests they are."""
+        guests = self._state.guests
+        for outcome in outcomes:
+            front = guests.get(outcome.request.id)
+            if front is None:
+                yield outcome
+                continue
+            if isinstance(outcome, Refusal):
+                del guests[outcome.request.id]
+            front.tell(outcome, now)
 
     def _send_touched(self, outcomes: list[Outcome], now: float) -> None:
         state = self._state
@@ -64,12 +76,16 @@ class Outcomes:
 
     def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float) -> None:
         """Settle what was recorded of a request and forget it."""
+        self._state.recorder.settle_moves(tracked, outcome)
+        self.let_go(tracked, now, finished=outcome is MoveOutcome.COMPLETED)
+
+    def let_go(self, tracked: TrackedRequest, now: float, *, finished: bool = False) -> None:
+        """Forget a request. Without `end`, another router will tell what came of it, and of its moves."""
         state, request_id = self._state, tracked.request.id
         self.end_probe(tracked, now)
         state.recorder.settle_decision(request_id, tracked.queued_seconds, decode=tracked.decode)
-        state.recorder.settle_moves(tracked, outcome)
         if state.gate.forecast is not None:
-            state.gate.forecast.end(request_id, now, finished=outcome is MoveOutcome.COMPLETED)
+            state.gate.forecast.end(request_id, now, finished=finished)
         state.expecting.taken_back(tracked)
         state.end(tracked)
 
@@ -89,11 +105,17 @@ class Outcomes:
         return nobody_serves(request, self._state.table.pool, waited_seconds, self._seconds_to_instance(now))
 
     def unheld(self, request: RoutingRequest, now: float) -> Refusal | None:
-        """A refusal of a request that comes while no instance accepts, unless it may be held."""
+        """A refusal of a request that comes while no instance accepts, unless it may be held; None when some accept."""
         state = self._state
+        if state.view.candidates() or state.view.decode_candidates():
+            return None
         if state.table.outlook is Outlook.CLOSED:
             return scaled_to_zero(request, state.table, now)
-        return None if state.held.has_room(request, state.table) else not_held(request, state.table, self._seconds_to_instance(now))
+        return (
+            None
+            if state.held.has_room(request, state.table, state.classes)
+            else not_held(request, state.table, self._seconds_to_instance(now))
+        )
 
     def _seconds_to_instance(self, now: float) -> float:
         """When to ask again while no instance accepts."""

@@ -47,9 +47,9 @@ class Placing:
             refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
                 return refusal
-        instance = self._with_room(decision)
+        instance = self._with_room(request, decision)
         if instance is None:
-            return queue_full(request, state.table.pool, state.parameters.queue_limit, state.drain_seconds(decision.instance))
+            return queue_full(request, state.table.pool, self._queue_limit(request), state.drain_seconds(decision.instance))
         state.held.remove(tracked, now)
         self._carry_out(tracked, decision, instance, now)
         if decision.overloaded:
@@ -78,7 +78,7 @@ class Placing:
         came, tracked.decision_id = not tracked.decision_id, recorder.new_id()
         session = None if decision.reason is DecisionReason.DECODE_ONLY else decision.session or tracked.request.session
         moves = self._moving.leaves_home(session, instance)
-        weighing = self._weighing(decision, instance) if moves or recorder.is_sampled(tracked.decision_id) else None
+        weighing = self._weighing(tracked.request, decision, instance) if moves or recorder.is_sampled(tracked.decision_id) else None
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
@@ -106,29 +106,38 @@ class Placing:
     def _admission_refusal(self, request: RoutingRequest, decision: Decision, now: float) -> Refusal | None:
         state, view = self._state, self._state.view
         ttft = view.predicted_ttft_seconds(request, decision.instance) if decision.ttft_seconds is None else decision.ttft_seconds
-        refusal = state.gate.at_arrival(request, ttft, view, now)
+        refusal = state.gate.at_arrival(request, ttft, view, now, state.share(request))
         if refusal is None and state.loads[decision.instance].entry.role is Role.PREFILL:
             choice = select_decoding(request, view, state.loads[decision.instance].entry)
             if choice is None or choice.tpot_seconds == inf:
                 return no_room_to_decode(request, view)
         return refusal
 
-    def _with_room(self, decision: Decision) -> str | None:
+    def _queue_limit(self, request: RoutingRequest) -> int:
+        """How many requests that would be sent before this one may wait in a queue that it joins."""
+        return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
+
+    def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
         """The policy's choice if its queue has room; else the other member of its pair, or the first of
         its fallbacks, that has.
         """
         state = self._state
-        limit = state.parameters.queue_limit
-        if state.loads[decision.instance].waiting < limit:
+        limit = self._queue_limit(request)
+        if self._before(request, decision.instance) < limit:
             return decision.instance
         others = decision.fallbacks if decision.alternate is None else (decision.alternate,)
         for instance in others:
             load = state.loads.get(instance)
-            if load is not None and load.is_candidate(state.view.now) and load.waiting < limit:
+            if load is not None and load.is_candidate(state.view.now) and self._before(request, instance) < limit:
                 return instance
         return None
 
-    def _weighing(self, decision: Decision, instance: str) -> Weighing:
+    def _before(self, request: RoutingRequest, instance: str) -> int:
+        """How many requests wait for the instance, without those of lower priority."""
+        waiting = self._state.loads[instance].waiting
+        return waiting - self._state.overtaken(request, instance).requests if waiting else 0
+
+    def _weighing(self, request: RoutingRequest, decision: Decision, instance: str) -> Weighing:
         """What the policy weighed; when its choice had no room, what that means for `instance`, which
         takes the request instead.
         """
@@ -140,5 +149,5 @@ class Placing:
             rule=QUEUE_FULL,
             candidates=tuple(sorted(weighed.candidates, key=lambda one: one.instance != instance)),
             passed_over=decision.instance,
-            limits={**weighed.limits, QUEUE_LIMIT.name: self._state.parameters.queue_limit},
+            limits={**weighed.limits, QUEUE_LIMIT.name: self._queue_limit(request)},
         )

@@ -61,11 +61,13 @@ class Progress:
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
         """Prefilling → decoding; False when the request is refused because of what decodes already.
 
-        Where one instance does both, nobody is asked: it decodes on in the same step.
+        Where one instance does both, nobody is asked: it decodes on in the same step. A front leaves it to its decider.
         """
         state, decode = self._state, tracked.decode
         self._circuits.worked(tracked.instance)
-        refusal = None if decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
+        refusal = (
+            None if decode is None or state.is_front else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
+        )
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)
         if refusal is not None:

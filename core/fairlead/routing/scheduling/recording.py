@@ -80,7 +80,7 @@ class Recorder:
         self._reroutes = _Moves[ReRouteRecord]()
         self._open_decisions: dict[str, DecisionRecord] = {}
         self._decisions: list[DecisionRecord] = []
-        self._rejections: dict[tuple[int, RejectionReason, int], RejectionRecord] = {}
+        self._rejections: dict[tuple[int, RejectionReason, int, str], RejectionRecord] = {}
         self._dropped = 0
         self.loads = LoadSeconds(pool, limit, kept=load_samples)
 
@@ -130,6 +130,7 @@ class Recorder:
             held_seconds=tracked.held_seconds,
             weighing=weighing,
             sample_rate=1.0 if keep else self._sample_rate,
+            priority_class=request.priority_class,
         )
 
     def settle_decision(
@@ -175,8 +176,8 @@ class Recorder:
                 self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, self._limit)
 
     def refused(self, refusal: Refusal, now: float) -> None:
-        """A request was refused; counted per second, reason and status."""
-        key = (int(now), refusal.reason, refusal.status)
+        """A request was refused; counted per second, reason, status and priority class."""
+        key = (int(now), refusal.reason, refusal.status, refusal.request.priority_class)
         known = self._rejections.get(key)
         if known is not None:
             self._rejections[key] = replace(known, count=known.count + 1)
@@ -193,6 +194,7 @@ class Recorder:
                 sample_prompt_tokens=refusal.request.prompt_tokens,
                 retry_after_seconds=refusal.retry_after_seconds,
                 predicted_ttft_seconds=refusal.predicted_ttft_seconds,
+                priority_class=refusal.request.priority_class,
             )
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> SchedulerRecords:

@@ -28,8 +28,10 @@ class Retrying:
         self._dispatching = dispatching
         self._outcomes = outcomes
 
-    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool) -> Outcome:
-        """See `Scheduler.retry`."""
+    def retry(
+        self, request_id: str, now: float, failed_instance: str, *, reached: bool, to: str | None = None, decode: str | None = None
+    ) -> Outcome:
+        """See `Scheduler.retry`. With `to` somebody else chose that instance, and the one to decode on."""
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage in (Stage.HELD, Stage.QUEUED) or tracked.first_token_at is not None:
@@ -47,7 +49,7 @@ class Retrying:
         state.expecting.taken_back(tracked)
         if failed is not None:
             state.recorder.loads.failed(failed, now)
-        target = self._target(tracked, failed_instance, stays)
+        target = self._target(tracked, failed_instance, stays) if to is None else to
         if target is None:
             refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried)
             self._outcomes.end_refused(tracked, refusal, now)
@@ -59,9 +61,9 @@ class Retrying:
         tracked.reason = DecisionReason.DECODE_ONLY if whole else DecisionReason.FALLBACK
         moved = self._moving.bind(tracked, None if whole else tracked.session, target, reason, now)
         tracked.transfer_from = None
-        if not moved and target != source:
+        if not moved and target != source and not state.is_front:
             self._moving.record_reroute(tracked, source, target, reason, now)
-        state.count_in(tracked, target, now, excluded=(failed_instance, *tracked.unreachable))
+        state.count_in(tracked, target, now, decode, excluded=(failed_instance, *tracked.unreachable))
         return self._dispatching.dispatch(tracked, now)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:

@@ -79,14 +79,16 @@ class PoolScheduler:
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
-        state = self._state
+        outcomes = self._take_in(TrackedRequest(request=request, submitted_at=now), now)
+        self._state.recorder.loads.arrived(request.prompt_tokens, now)
+        return outcomes
+
+    def _take_in(self, tracked: TrackedRequest, now: float) -> tuple[Outcome, ...]:
+        state, request = self._state, tracked.request
         state.view.now = now
         state.expecting.expire(now)
-        tracked = TrackedRequest(request=request, submitted_at=now)
         state.accounting.admit(tracked)
-        state.recorder.loads.arrived(request.prompt_tokens, now)
-        refusal = None if state.view.candidates() or state.view.decode_candidates() else self._outcomes.unheld(request, now)
-        refusal = refusal or self._placing.place(tracked, now)
+        refusal = self._outcomes.unheld(request, now) or self._placing.place(tracked, now)
         if refusal is not None:
             self._outcomes.refuse(tracked, refusal, now)
         return self._outcomes.take((), now)

@@ -7,12 +7,15 @@ Every part of the scheduler works on this one object and keeps no copy of it. A 
 from collections.abc import Collection
 
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.gates import build_gate
 from fairlead.routing.choosing.binding_reasons import reason_to_leave
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
+from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
+from fairlead.routing.contracts.sharing import Front
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
@@ -20,9 +23,10 @@ from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
-from fairlead.routing.queues.building import Queue, build_queue
+from fairlead.routing.queues.building import build_queue
 from fairlead.routing.queues.deadline import DeadlineRules
 from fairlead.routing.queues.late_requests import LateRequests
+from fairlead.routing.queues.queueing import NOBODY, Queue
 from fairlead.routing.scheduling.expecting import Expecting
 from fairlead.routing.scheduling.held_requests import HeldRequests
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
@@ -50,6 +54,12 @@ class SchedulerState:
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
         """In order of submission."""
+        self.guests: dict[str, Front] = {}
+        """Requests of other routers for which this one decides, and who asked."""
+        self.is_front = False
+        """Another router decides. It records what is decided and what each instance does; here requests are only
+        counted.
+        """
         self.touched: set[str] = set()
         """Instances whose queue got something since it was last sent from."""
         self.late = LateRequests(self.accounting)
@@ -75,6 +85,23 @@ class SchedulerState:
             self.decode_times,
             self.drained,
         )
+        self.take_classes(table)
+
+    def take_classes(self, table: RoutingTable) -> None:
+        """Go by the table's priority classes; its queues are still to be built anew."""
+        self.classes = PriorityClasses(table.priority_classes)
+        self.view.overtaken = self.overtaken if self.classes.are_declared else None
+
+    def overtaken(self, request: RoutingRequest, instance: str) -> Overtaken:
+        """What waits for the instance and would be sent after the request."""
+        queue = self.queues.get(instance) if self.classes.are_declared else None
+        return NOBODY if queue is None else queue.overtaken_by(request)
+
+    def share(self, request: RoutingRequest) -> float:
+        """Of every limit, what the request's class may use (0-1]."""
+        if not self.classes.are_declared:
+            return 1.0
+        return self.classes[request.priority_class].share
 
     def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:
         """Held → queued at `instance`, to decode at `decode` if that is needed and can be."""
@@ -129,7 +156,7 @@ class SchedulerState:
             has_time=self._has_time,
             decode_share=self._decode_share,
         )
-        return build_queue(self.parameters, self.table, self.loads[instance], rules)
+        return build_queue(self.parameters, self.table, self.loads[instance], rules, self.classes)
 
     def drain_seconds(self, instance: str) -> float:
         """Time to compute all that is pending on an instance."""

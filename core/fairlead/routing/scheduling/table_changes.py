@@ -43,7 +43,9 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         _begin_forecast(state)
     _take_times(state, before, table, parameters)
     state.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
-    if parameters != state.parameters or table.slo != before.slo or table.early_rejection.mode != before.early_rejection.mode:
+    state.take_classes(table)
+    asked = (table.slo, table.early_rejection.mode, table.priority_classes)
+    if parameters != state.parameters or asked != (before.slo, before.early_rejection.mode, before.priority_classes):
         state.parameters = parameters
         state.expecting.seconds = parameters.expected_seconds
         _rebuild_queues(state)

@@ -21,14 +21,14 @@ class Waiting:
         self._outcomes = outcomes
 
     def place_held(self, now: float) -> None:
-        """Place held requests in their order if somebody accepts; refuse those held for too long, and all when no
-        instance is wanted any more.
+        """Place held requests by priority and age if somebody accepts; refuse those held for too long, and all when
+        no instance is wanted any more.
         """
         state = self._state
         if not state.held:
             return
         if state.view.candidates() or state.view.decode_candidates():
-            for tracked in state.held:
+            for tracked in state.held.by_priority(state.classes):
                 refusal = self._placing.place(tracked, now, admitted=bool(tracked.decision_id))
                 if refusal is not None:
                     self._outcomes.refuse(tracked, refusal, now)

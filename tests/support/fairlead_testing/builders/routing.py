@@ -17,6 +17,7 @@ from fairlead.tables import (
     InstanceEntry,
     ModelledFacts,
     PoolKey,
+    PriorityClass,
     RoutingFacts,
     RoutingTable,
     SessionFacts,
@@ -49,6 +50,7 @@ def table(
     session: SessionFacts | None = None,
     kv_cache_tokens: int = 1_198_372,
     block_tokens: int = 512,
+    classes: Sequence[PriorityClass] = (),
     **modelled: Any,
 ) -> RoutingTable:
     """A table of pool default/chat, with `modelled` facts of its engines.
@@ -75,6 +77,7 @@ def table(
         session=session or SessionFacts(),
         slo=slo or SloFacts(),
         early_rejection=rejection or EarlyRejectionFacts(),
+        priority_classes=tuple(classes),
         instances=entries(instances) if isinstance(instances, int) else tuple(instances),
     )
 
@@ -128,6 +131,9 @@ class ScriptedView:
     def decode_candidates(self) -> Sequence[InstanceLoad]:
         able = [self.loads[name] for name in sorted(self.loads) if self.loads[name].takes_decodes(self.now)]
         return [load for load in able if load.entry.role is Role.DECODE] or able
+
+    def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
+        return None
 
     def load(self, instance: str) -> InstanceLoad | None:
         return self.loads.get(instance)

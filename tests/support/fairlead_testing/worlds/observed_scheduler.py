@@ -9,6 +9,7 @@ from typing import Any
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import RoutingTable
 
 Answer = Dispatch | Refusal
@@ -23,7 +24,7 @@ class Observation:
     answer: tuple[Answer, ...]
 
 
-class ObservedScheduler(PoolScheduler):
+class ObservedScheduler(SharedScheduler):
     """A scheduler that keeps every call a simulation makes, with its answer, in `log`."""
 
     log: list[Observation]

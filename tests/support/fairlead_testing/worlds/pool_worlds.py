@@ -61,6 +61,7 @@ def instance(
     cordoned: bool = False,
     drain_requested: bool = False,
     drained_on_request: bool = False,
+    adopted: bool = False,
 ) -> ObservedInstance:
     """An instance whose pod looks as its state says, unless told otherwise."""
     usual = {InstanceState.PENDING: PodHealth.PENDING, InstanceState.STARTING: PodHealth.RUNNING, InstanceState.LOST: PodHealth.UNREACHABLE}
@@ -78,6 +79,7 @@ def instance(
         cordoned=cordoned,
         drain_requested=drain_requested,
         drained_on_request=drained_on_request,
+        adopted=adopted,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,6 +244,7 @@ class RunningRouter:
 
     router: Router
     server: GatewayServer
+    listener: socket.socket
     port: int
     client: httpx.AsyncClient
     served: asyncio.Task[None]
@@ -295,7 +297,7 @@ class World:
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         return RouterSettings(
-            api_url=self.api.url, api_token=ROUTER_TOKEN, router_id=name, spool_dir=directory, timeouts=timeouts, **changes
+            api_urls=(self.api.url,), api_token=ROUTER_TOKEN, router_id=name, spool_dir=directory, timeouts=timeouts, **changes
         )
 
     async def start_router(self, name: str = "router-0", seed: int = 1, **changes: Any) -> RunningRouter:
@@ -309,7 +311,7 @@ class World:
         served = asyncio.create_task(server.serve(sockets=[listener]))
         client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS, trust_env=False)
         admin = httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, AdminApp(router.informing))), base_url="http://admin")
-        running = RunningRouter(router=router, server=server, port=port, client=client, served=served, admin=admin)
+        running = RunningRouter(router=router, server=server, listener=listener, port=port, client=client, served=served, admin=admin)
         self.routers.append(running)
         await until(lambda: server.started)
         return running

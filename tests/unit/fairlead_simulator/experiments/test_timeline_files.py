@@ -8,7 +8,7 @@ import pytest
 from fairlead.instances import Role
 from fairlead_simulator.errors import TimelineInvalid
 from fairlead_simulator.experiments.timeline_files import read_timeline
-from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo
+from fairlead_simulator.simulation.timeline import Fail, Override, PartRouters, RestartRouters, ScaleTo
 
 
 def written(tmp_path: Path, document: object) -> Path:
@@ -30,12 +30,16 @@ def test_events_are_read_with_their_defaults(tmp_path: Path) -> None:
             "policy": "ear",
             "parameters": {"migrate": False},
         },
+        {"kind": "restart-routers", "at": 130},
+        {"kind": "part-routers", "at": 140, "for_seconds": 10},
     ]
     assert read_timeline(written(tmp_path, document)) == (
         ScaleTo(at=60.0, instances=12, startup_seconds=20.0),
         ScaleTo(at=90.0, instances=2, role=Role.DECODE),
         Fail(at=100.5, instance=3, recovered_after_seconds=30.0),
         Override(at=120.0, slo_ttft_seconds=2.0, early_rejection="Load", policy="ear", parameters={"migrate": False}),
+        RestartRouters(at=130.0),
+        PartRouters(at=140.0, for_seconds=10.0, noticed_after_seconds=0.25),
     )
 
 
@@ -64,6 +68,7 @@ def test_events_are_read_with_their_defaults(tmp_path: Path) -> None:
         ([{"kind": "override", "at": 1, "policy": "fastest"}], "event 1: policy 'fastest' is unknown; known: cache-affinity"),
         ([{"kind": "override", "at": 1, "policy": None}], "policy: None cannot be used"),
         ([{"kind": "override", "at": 1, "slo_ttft_seconds": 0}], "slo_ttft_seconds: 0 cannot be used; write a number from 0.001"),
+        ([{"kind": "part-routers", "at": 1}], "event 1: for_seconds: is missing; write a number from 0"),
         ([{"kind": "override", "at": 1}], "event 1: changes nothing; write slo_ttft_seconds, early_rejection, policy or parameters"),
         ([{"kind": "override", "at": 1, "early_rejection": "maybe"}], "early_rejection: 'maybe' cannot be used"),
     ],

@@ -1,5 +1,6 @@
 """The policy `fairlead`: where it sends, what it says, and what its queues do with what comes too late."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +11,21 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
+from fairlead.predictors.reports import HeuristicReason
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.choosing.instance_features import FEATURES
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.vectors import PoolVectors
 from fairlead.routing.knowledge.pool_load import affinity
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters, waits
+from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters, LearningFairlead, waits
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.tables import EarlyRejectionFacts
+from fairlead.tables import EarlyRejectionFacts, RoutingFacts
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
+from fairlead_testing.worlds.learnt_models import sum_of
+from fairlead_testing.worlds.watched_policy import WatchedPolicy
 
 TOKENS = 8000
 SECOND = 6250
@@ -140,6 +145,16 @@ def test_an_instance_that_was_seen_to_be_slower_than_the_others_counts_as_much_l
     assert decision.ttft_seconds == pytest.approx((1.9 + 1.28) / 2), "half as long as in the mean of the two"
     slow.lasting_pace = fast.lasting_pace = 3.0
     assert decided(slow, fast).instance == "i0", "all slow: nothing is known of who is slower"
+
+
+def test_what_a_prefill_makes_others_wait_is_at_the_speed_of_the_pool() -> None:
+    """At load 0.75 others wait three more seconds for each. The fast one takes 0.64 s for the 1.28 s of the mean, the
+    slow one 1.92 s; those behind it wait 3.84 s there as here.
+    """
+    fast, slow = busy("fast"), busy("slow")
+    fast.lasting_pace, slow.lasting_pace = 0.5, 1.5
+    costs = {one.instance: one.terms["weighted_prefill_seconds"] for one in decided(fast, slow, load=0.75).candidates}
+    assert costs == {"fast": pytest.approx(0.64 + 3.84), "slow": pytest.approx(1.92 + 3.84)}
 
 
 def test_a_prefill_under_way_is_waited_for_as_long_as_it_still_takes() -> None:
@@ -407,3 +422,86 @@ def test_its_parameters_are_checked() -> None:
         BUILT_IN.check_parameters("fairlead", {"most_affinity": 0})
     with pytest.raises(InvalidInput, match="late_share"):
         BUILT_IN.check_parameters("fairlead", {"late_share": 1.5})
+
+
+def learning(*errors: tuple[float, float]) -> LearningFairlead:
+    """A policy whose model is off by the first of `errors` and whose formula by the second, once for each pair.
+
+    The model thinks that a token to compute takes 1 ms, six times as long as the formula.
+    """
+    policy = LearningFairlead(FairleadParameters(learned_ttft=True))
+    policy.adopt(sum_of("prefill_tokens"))
+    for model, formula in errors:
+        policy._learnt._experience.saw(np.zeros(len(FEATURES), dtype=np.float32), 1.0 + model, 1.0 + formula, 1.0)
+    return policy
+
+
+MISLED = view_over((busy("i0", 1.0), busy("i1", 0.9, late_seconds=0.9)))
+"""By the formula i1 is the better, as late requests stand behind; the model counts them."""
+
+
+def watched(policy: LearningFairlead) -> Decision:
+    """Its decision, whose record is checked."""
+    return WatchedPolicy(policy, Counter()).choose(request("r", TOKENS), MISLED, 0.0)
+
+
+def test_a_learnt_ttft_takes_the_place_of_the_formula_while_it_errs_less() -> None:
+    decision = watched(learning(*[(0.1, 0.2)] * 100))
+    assert (decision.instance, decision.weigh().rule) == ("i0", "learned-lowest-cost")
+    assert decision.ttft_seconds == pytest.approx(6.25)
+    assert decision.candidates[0].terms["learned_seconds"] == pytest.approx(6.25 - 1.0 - 1.28)
+    limits = decision.weigh().limits
+    assert limits["learned_error_seconds"] == pytest.approx(0.1)
+    assert limits["formula_error_seconds"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("errors", "reason"),
+    [
+        ([], HeuristicReason.UNPROVEN),
+        ([(0.1, 0.2)] * 99, HeuristicReason.UNPROVEN),
+        ([(0.2, 0.1)] * 100, HeuristicReason.LOSING),
+        ([(0.2, 0.1)] * 100 + [(0.0, 0.1)] * 110, HeuristicReason.LOSING),
+    ],
+)
+def test_a_learnt_ttft_that_is_not_proven_better_is_recorded_and_not_obeyed(
+    errors: list[tuple[float, float]], reason: HeuristicReason
+) -> None:
+    """At last it errs by 0.098 s and the formula by 0.1 s: by less, but not by clearly less."""
+    policy = learning(*errors)
+    decision = watched(policy)
+    assert (decision.instance, decision.weigh().rule) == ("i1", "lowest-cost")
+    assert decision.candidates[0].terms["learned_ttft_seconds"] == pytest.approx(11.25)
+    assert policy.learning().heuristic_choices == {reason: 1}
+
+
+def test_a_model_stands_as_the_one_before_it_until_it_was_compared() -> None:
+    for errors, rule in (((0.1, 0.2), "learned-lowest-cost"), ((0.2, 0.1), "lowest-cost")):
+        policy = learning(*[errors] * 100)
+        policy.adopt(sum_of("prefill_tokens", number=2))
+        assert watched(policy).weigh().rule == rule
+
+
+def test_without_a_model_the_formula_places_and_what_came_of_it_is_learnt() -> None:
+    policy = LearningFairlead(FairleadParameters(learned_ttft=True))
+    decision = watched(policy)
+    assert (decision.instance, decision.weigh().rule) == ("i1", "lowest-cost")
+    assert decision.learn is not None
+    decision.learn("i0", 3.0)
+    assert policy.learning().samples == 0, "another instance computed it"
+    decision.learn("i1", 3.0)
+    assert policy.take_samples().ttft_seconds.tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "parameters", "learns"),
+    [
+        ("fairlead", {}, False),
+        ("fairlead", {"learned_ttft": True}, True),
+        ("lodestar", {}, True),
+        ("lodestar", {"mode": "Off"}, False),
+        ("gone", {}, False),
+    ],
+)
+def test_a_pool_learns_by_its_policy_and_parameters(policy: str, parameters: dict[str, Any], learns: bool) -> None:
+    assert BUILT_IN.learns(RoutingFacts(policy=policy, parameters=parameters)) is learns

@@ -56,6 +56,23 @@ def test_the_shortest_learnt_ttft_wins() -> None:
     assert decision.fallbacks == ("i2", "i0")
 
 
+def test_the_next_turn_goes_where_the_turn_before_it_still_waits() -> None:
+    """Computing it elsewhere would be a little earlier, but makes others wait for all of it."""
+    view = pool(9000, 9000)
+    policy = lodestar(sum_of("prefill_tokens", "paced_ttft_seconds"), view, near_errors=0.0)
+    before, after = request("r", 4100, blocks=tuple(range(1, 9))), request("s", 5200, blocks=tuple(range(1, 11)))
+    first = policy.choose(before, view, 0.0)
+    view.load_of_pool = 0.75
+    view.loads[first.instance].pending_prefill_tokens += 1000
+    found = policy.choose(after, view, 1.0)
+    assert found.instance == first.instance
+    assert found.candidates[0].hit_tokens == 4096
+    for computed in (first, found):  # and evicted at once: nobody is seen to hold any of it
+        assert computed.learn is not None
+        computed.learn(first.instance, 20.0)
+    assert policy.choose(replace(after, id="t"), view, 20.0).instance != first.instance
+
+
 def test_the_published_example_of_near_best_takes_the_two_that_are_close() -> None:
     """TTFTs of 1.00, 1.05 and 1.40 s: a bound of 1.10 s has two below it, where the printed rule has none."""
     view = pool(1000, 1050, 1400, hits={"i1": 512})

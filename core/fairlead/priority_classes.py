@@ -1,0 +1,42 @@
+"""Priority classes of a pool: which go before which, and who may claim one. Pure.
+
+A pool declares up to eight (`spec.priorityClasses`). A request that names none of them is of the class `default`, which
+has priority 0 and every limit's whole share unless it is declared otherwise; so a pool without classes has one class.
+The priorities are those of llm-d's InferenceObjectives: higher first, 0 where nothing is said.
+"""
+
+from collections.abc import Iterable
+
+from fairlead.tables import DEFAULT_CLASS, PriorityClass
+
+
+class PriorityClasses:
+    """The classes of one table. Equal ones are interchangeable."""
+
+    __slots__ = ("_by_name", "_ranks", "are_declared")
+
+    def __init__(self, declared: Iterable[PriorityClass] = ()) -> None:
+        named = {one.name: one for one in declared}
+        self.are_declared = bool(named)
+        self._by_name = {DEFAULT_CLASS: PriorityClass(name=DEFAULT_CLASS)} | named
+        priorities = sorted({one.priority for one in self._by_name.values()}, reverse=True)
+        self._ranks = {name: priorities.index(one.priority) for name, one in self._by_name.items()}
+
+    def __getitem__(self, name: str) -> PriorityClass:
+        """The class of this name; the default for a name that is not known."""
+        return self._by_name.get(name) or self._by_name[DEFAULT_CLASS]
+
+    def rank(self, name: str) -> int:
+        """0 for the classes of the highest priority, 1 for those of the next."""
+        return self._ranks[self[name].name]
+
+    def granted(self, asked: str | None, ceiling: str | None) -> str:
+        """The name of the class of a request that asks for `asked`, from a client that may have at most `ceiling`.
+
+        Without a ceiling the client is trusted. Who asks for nothing gets the ceiling itself, and who asks for more.
+        """
+        if ceiling is None:
+            return self[asked or DEFAULT_CLASS].name
+        most = self[ceiling]
+        known = None if asked is None else self._by_name.get(asked)
+        return known.name if known is not None and known.priority <= most.priority else most.name

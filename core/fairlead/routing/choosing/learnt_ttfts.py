@@ -1,0 +1,129 @@
+"""Learnt TTFTs: the model that a policy predicts by, whether it may be obeyed, and what came of its predictions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.predictors.learners import LearnerSettings
+from fairlead.predictors.models import Model
+from fairlead.predictors.refusals import ModelFault, ModelRefused
+from fairlead.predictors.reports import HeuristicReason, LearningReport
+from fairlead.predictors.samples import Floats, Samples
+from fairlead.routing.choosing.experience import Experience, Trust
+from fairlead.routing.choosing.instance_features import FEATURES, OF_THE_REQUEST, expected_ttfts
+from fairlead.routing.contracts.vectors import FloatVector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What the model expects of a request on each candidate: rows of `features` [n, d] and TTFTs in seconds [n], None
+    without a model; `distrust` says why it is not to be obeyed, None when it is.
+    """
+
+    features: Floats
+    ttfts: FloatVector | None
+    distrust: HeuristicReason | None
+
+    @property
+    def obeyed(self) -> FloatVector | None:
+        """The TTFTs, when they are to be obeyed."""
+        return self.ttfts if self.distrust is None else None
+
+    def of(self, index: int) -> float | None:
+        """The TTFT expected on one candidate; None where there is none, or it is no number."""
+        return None if self.ttfts is None or not np.isfinite(self.ttfts[index]) else float(self.ttfts[index])
+
+
+class LearntTtfts:
+    """A model that is swapped as a whole, and the experience it is judged by; a policy that learns has one.
+
+    `stale_samples` without another model, and its trainer is taken to have fallen silent.
+    """
+
+    def __init__(self, settings: LearnerSettings, stale_samples: int, trust: Trust) -> None:
+        self.settings = settings
+        self.model: Model | None = None
+        self._stale_samples = stale_samples
+        self._experience = Experience(len(settings.feature_names), trust)
+        self._adopted_at = 0
+
+    @property
+    def judged(self) -> tuple[float, float] | None:
+        """Mean errors of a model and of the formula, in seconds, when the two were last compared."""
+        return self._experience.comparison.judged
+
+    def expect(self, features: Floats, *, whole_pool: bool = False) -> Expectation:
+        """What to expect for these rows, all of one request. With `whole_pool` the model is not obeyed where anything
+        of any candidate is unlike what it was trained on, else only where the request is.
+        """
+        ttfts = None if self.model is None else expected_ttfts(self.model, features)
+        return Expectation(features=features, ttfts=ttfts, distrust=self._distrust(features, ttfts, whole_pool))
+
+    def chose(self, distrust: HeuristicReason | None) -> None:
+        """A choice was made: by the model (None), or not, and why."""
+        self._experience.chose(distrust)
+
+    def lesson(self, expected: Expectation, index: int, formula_seconds: float, now: float) -> Callable[[float], None]:
+        """What to call with the time of the first token when the candidate at `index` was chosen and computed it;
+        `formula_seconds` is the TTFT that the policy expects there without a model.
+        """
+        row, predicted, experience = expected.features[index].copy(), expected.of(index), self._experience
+        return lambda first_token_at: experience.saw(row, predicted, formula_seconds, first_token_at - now)
+
+    def take_samples(self) -> Samples:
+        """What came of requests since the last call, oldest first."""
+        return self._experience.take()
+
+    def adopt(self, model: Model) -> None:
+        """Predict by `model` from now on. Raises ModelRefused, and keeps the old, when it does not fit."""
+        if model.feature_names != FEATURES:
+            raise ModelRefused(ModelFault.FEATURES, f"it knows {', '.join(model.feature_names)}")
+        if not model.finite:
+            raise ModelRefused(ModelFault.NOT_FINITE, f"of round {model.round}")
+        self.model = model
+        self._adopted_at = self._experience.samples
+        self._experience.comparison.another_model()
+
+    def report(self) -> LearningReport:
+        """What was learnt, and how well it predicts."""
+        return self._experience.report(self.model, self._samples_behind)
+
+    @property
+    def _samples_behind(self) -> int:
+        return self._experience.samples - self._adopted_at
+
+    def _distrust(self, features: Floats, ttfts: FloatVector | None, whole_pool: bool) -> HeuristicReason | None:
+        if self.model is None or ttfts is None:
+            return HeuristicReason.COLD_START
+        if self._samples_behind > self._stale_samples:
+            return HeuristicReason.STALE_MODEL
+        if not np.isfinite(ttfts).all():
+            return HeuristicReason.NOT_FINITE
+        if self._experience.comparison.unproven:
+            return HeuristicReason.UNPROVEN
+        if self._experience.comparison.model_loses:
+            return HeuristicReason.LOSING
+        within = self.model.within(features)
+        known = within.all() if whole_pool else within[0, OF_THE_REQUEST]
+        return None if known else HeuristicReason.OUT_OF_DISTRIBUTION
+
+
+class LearnsTtfts:
+    """What makes a policy one that `LearnsOnline`: TTFTs, by a model."""
+
+    def __init__(self, learnt: LearntTtfts) -> None:
+        self._learnt = learnt
+
+    @property
+    def learner_settings(self) -> LearnerSettings:
+        return self._learnt.settings
+
+    def take_samples(self) -> Samples:
+        return self._learnt.take_samples()
+
+    def adopt(self, model: Model) -> None:
+        self._learnt.adopt(model)
+
+    def learning(self) -> LearningReport:
+        return self._learnt.report()

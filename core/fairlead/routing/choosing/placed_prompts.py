@@ -1,0 +1,57 @@
+"""Placed prompts: what a policy sent to an instance's queue and that is not computed yet.
+
+An index of what engines hold knows a prompt from its first token on. A session's next turn may come before: where
+queues are long, the turn before it still waits. Its place is where the next one finds most of its prompt, too.
+"""
+
+from collections import OrderedDict
+
+import numpy as np
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import IntVector, PoolVectors
+
+
+class PlacedPrompts:
+    """Prompts by their last block, since what builds on one has that block, each with its instance; forgotten once
+    computed, or after `seconds`.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._placed: OrderedDict[int, tuple[float, str]] = OrderedDict()
+        """Last block → when it was placed and where, oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def place(self, request: RoutingRequest, instance: str, now: float) -> None:
+        """The request was sent there."""
+        while self._placed and next(iter(self._placed.values()))[0] <= now - self._seconds:
+            self._placed.popitem(last=False)
+        if request.blocks:
+            self._placed.pop(request.blocks[-1], None)
+            self._placed[request.blocks[-1]] = now, instance
+
+    def computed(self, request: RoutingRequest) -> None:
+        """Its prompt is computed: where, is for the index of what engines hold to say."""
+        if request.blocks:
+            self._placed.pop(request.blocks[-1], None)
+
+    def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
+        """The hits, with the longest placed prompt that this one begins with taken to be held where it was placed."""
+        placed = self._placed
+        if placed:
+            for depth in range(len(request.blocks), 0, -1):
+                found = placed.get(request.blocks[depth - 1])
+                if found is not None:
+                    return self._held(hits, vectors, found[1], min(depth * block_tokens, request.prompt_tokens - 1))
+        return hits
+
+    def _held(self, hits: IntVector, vectors: PoolVectors, instance: str, tokens: int) -> IntVector:
+        for index, load in enumerate(vectors.loads):
+            if load.entry.id == instance and tokens > hits[index]:
+                more = np.array(hits)
+                more[index] = tokens
+                return more
+        return hits

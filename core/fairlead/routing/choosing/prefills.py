@@ -1,0 +1,101 @@
+"""Prefills: what computing a request takes on each instance, with the longest prefix fetched where that is worth it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.reports.bindings import Binding
+from fairlead.routing.choosing.transfers import least_busy_holder, sending_seconds
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
+from fairlead.tables import EngineFacts
+
+COPY_COST = 0.1
+"""What a second of prefill saved by fetching counts for, against a second of prefill (docs/experiments.md, "Where")."""
+
+
+class Prefills(NamedTuple):
+    """What the prefill of a request takes on each instance."""
+
+    hits: IntVector
+    """Tokens seen to be held."""
+    known: IntVector
+    """The same, with what the session's home is taken to hold."""
+    most: int
+    """The longest hit."""
+    alone: FloatVector
+    """Seconds if nothing is fetched."""
+    seconds: FloatVector
+    holder: int
+    """Index of the instance to fetch from."""
+
+    @property
+    def saved(self) -> FloatVector:
+        """Seconds that fetching is taken to save."""
+        return self.alone - self.seconds
+
+    def source_for(self, index: int) -> int | None:
+        """Index of the instance from which that one should fetch; None when it should compute."""
+        return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
+
+    def reason(self, index: int) -> DecisionReason:
+        """Why that instance was chosen, when it fetches nothing."""
+        if len(self.hits) == 1:
+            return DecisionReason.ONLY_INSTANCE
+        hit = self.hits[index]
+        if self.known[index] > hit:
+            return DecisionReason.SESSION_BOUND
+        if not hit:
+            return DecisionReason.LEAST_LOADED
+        return DecisionReason.PREFIX_AFFINITY if hit >= self.most else DecisionReason.PREFIX_OUTWEIGHED
+
+
+def prefills_of(request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool) -> Prefills:
+    """What the prefill takes on each instance, with the longest prefix fetched where engines can, `fetch` allows it and
+    it is worth it.
+    """
+    loads = vectors.loads
+    hits = view.hit_vector(request)
+    holder = int(hits.argmax())
+    most = int(hits[holder])
+    known = hits if home is None else with_home(request, home, loads, hits, most)
+    alone = seconds = view.prefill_vector(request, known)
+    if most and fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0:
+        if loads[holder].transfers_out:
+            holder = least_busy_holder(hits, most, vectors)
+        seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
+    return Prefills(hits, known, most, alone, seconds, holder)
+
+
+def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
+    """What each prefill counts for if it first fetches what `source`, at index `holder`, holds more of the prompt;
+    `alone` without fetching.
+
+    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches
+    do not fill with copies. Where nothing is held more it is never less than alone.
+    """
+    per_token = sending_seconds(1, source.transfers_out, engine)
+    fixed = float(hits[holder]) * per_token + engine.modelled.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
+    seconds: FloatVector = COPY_COST * alone - per_token * hits + fixed
+    return seconds
+
+
+def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: IntVector, most: int) -> IntVector:
+    """The hits (`most` is the largest), with the session's home taken to hold the session's context when nobody is
+    seen to hold half as much.
+
+    That is so after a restart of this router, or when the session's last turn came through another one.
+    """
+    context = min(home.context_tokens, request.prompt_tokens - 1)
+    if 2 * most >= context:
+        return hits
+    for index, load in enumerate(loads):
+        if load.entry.id == home.instance:
+            known = np.array(hits)
+            known[index] = context
+            return known
+    return hits

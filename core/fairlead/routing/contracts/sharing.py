@@ -1,0 +1,154 @@
+"""One router decides for several: what they say to each other.
+
+A *front* takes requests from clients, sends them to engines and passes answers on. The *decider* chooses for it, with
+one view and one set of queues for the requests of all its fronts. A router can be the front of one other and the
+decider of many.
+
+    front ── Asked, and what became of each request ──► decider
+    front ◄────────── Dispatch or Refusal ───────────── decider
+
+Words of one front arrive in the order in which they were told, or not at all. Times in them are Unix seconds of one
+clock; who carries words between machines with different clocks translates them.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from xxhash import xxh3_64_intdigest
+
+from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.tables import PoolKey
+from fairlead.values import value
+
+
+@value
+class Asked:
+    """A front asks where to send a request, which was submitted to it at `submitted_at`."""
+
+    request: RoutingRequest
+    submitted_at: float
+
+
+@value
+class UnderWay:
+    """A front begins to ask and has this request under way already: it was sent to `instance` at `dispatched_at`."""
+
+    request: RoutingRequest
+    submitted_at: float
+    instance: str
+    decode: str | None
+    hit_tokens: int
+    dispatched_at: float
+    is_prefilled: bool
+    generated_tokens: int
+
+
+@value
+class Prefilled:
+    """The prompt of the request is computed, and it goes on at its decode instance."""
+
+    request: str
+
+
+@value
+class FirstToken:
+    """The first token of the request is there."""
+
+    request: str
+
+
+@value
+class Transferred:
+    """The KV blocks that the request was told to fetch have arrived."""
+
+    request: str
+
+
+@value
+class Generated:
+    """So many output tokens of the request have come so far."""
+
+    request: str
+    output_tokens: int
+
+
+@value
+class Completed:
+    """The request finished well."""
+
+    request: str
+    output_tokens: int
+    cached_tokens: int | None
+
+
+@value
+class Abandoned:
+    """The request ended without having been served."""
+
+    request: str
+    outcome: MoveOutcome
+
+
+@value
+class SentElsewhere:
+    """`failed` failed before the first byte, and the front sent the request to `instance` at once."""
+
+    request: str
+    failed: str
+    reached: bool
+    instance: str
+    decode: str | None
+
+
+@value
+class InstanceFailed:
+    """The front had a connection error or 5xx from the instance."""
+
+    instance: str
+
+
+@value
+class InstanceWorked:
+    """The instance answered the front in full."""
+
+    instance: str
+
+
+Word = (
+    Asked
+    | UnderWay
+    | Prefilled
+    | FirstToken
+    | Transferred
+    | Generated
+    | Completed
+    | Abandoned
+    | SentElsewhere
+    | InstanceFailed
+    | InstanceWorked
+)
+
+
+class Decider(Protocol):
+    """The way from a front to the router that decides for it."""
+
+    def tell(self, word: Word, now: float) -> None:
+        """Send a word. Never waits and never fails: a front that loses its decider is told so by its owner."""
+
+
+class Front(Protocol):
+    """The way from a decider to one of its fronts."""
+
+    def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
+        """Send a verdict. Never waits and never fails."""
+
+
+def decider_of(pool: PoolKey, routers: Collection[str]) -> str:
+    """Which of these routers, by name, decides for a pool: the highest of hashes of pool and name (rendezvous hashing).
+
+    All that know the same routers agree, pools are spread over the routers, and when a router comes or goes only its
+    own pools get another decider. Raises ValueError when there are no routers.
+    """
+    return max(routers, key=lambda router: (xxh3_64_intdigest(f"{pool}\n{router}".encode()), router))

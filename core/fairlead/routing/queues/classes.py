@@ -1,0 +1,120 @@
+"""Priority classes in the queue of an instance: one queue of the pool's discipline for each priority.
+
+Priority is strict: while a request of a higher one waits, none of a lower one is sent, also when the higher one rests
+for the decodes of its instance, or when all that waits there is late. So a lower class gets what the higher ones leave,
+which beyond saturation may be nothing; it then waits until the queue's time limit and is refused. In the `deadline`
+discipline late requests wait for time to spare, and what waits with lower priority is such time.
+
+Its danger is the accounting of what is overtaken: policies and early rejection predict by it, so a request that stays
+counted makes its instance look free (`discrepancies` in the tests counts it again).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fairlead.priority_classes import PriorityClasses
+from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.queueing import Queue
+
+Build = Callable[[Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
+"""Makes an empty queue, given whether something waits with lower priority, and what is to be told of late requests."""
+
+
+@dataclass(slots=True)
+class _Band:
+    """The requests of one priority: their queue, how many they are and the time that they take."""
+
+    queue: Queue
+    requests: int = 0
+    microseconds: int = 0
+    late_microseconds: int = 0
+
+
+class ClassQueues:
+    """The requests that wait for one instance, by priority. Taking costs as much as in a queue of the highest class."""
+
+    def __init__(self, classes: PriorityClasses, build: Build) -> None:
+        self._classes = classes
+        self._build = build
+        self._bands: dict[int, _Band] = {}
+        """Rank (0 is the highest priority) → its requests; in order of rank."""
+        self._waiting: dict[str, tuple[int, TrackedRequest]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, tracked: TrackedRequest) -> None:
+        """Let a request wait with those of its priority."""
+        rank = self._classes.rank(tracked.request.priority_class)
+        band = self._bands.get(rank)
+        if band is None:
+            band = self._new_band(rank)
+        band.requests += 1
+        band.microseconds += tracked.prefill_microseconds
+        self._waiting[tracked.request.id] = (rank, tracked)
+        band.queue.add(tracked)
+
+    def remove(self, request_id: str) -> None:
+        """Take a request out wherever it stands; unknown ids are ignored."""
+        found = self._waiting.get(request_id)
+        if found is not None:
+            self._bands[found[0]].queue.remove(request_id)
+            self._left(request_id)
+
+    def find_late(self, now: float) -> None:
+        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart."""
+        for band in tuple(self._bands.values()):
+            band.queue.find_late(now)
+
+    def take(self, now: float) -> TrackedRequest | None:
+        """Remove and return what the highest priority sends next; None while it sends nothing."""
+        band = self._highest()
+        return None if band is None else self._taken(band.queue.take(now))
+
+    def take_in_time(self, now: float) -> TrackedRequest | None:
+        """As `take`, without those found late."""
+        band = self._highest()
+        return None if band is None else self._taken(band.queue.take_in_time(now))
+
+    def in_order(self, now: float) -> list[TrackedRequest]:
+        """The requests in about the order they would be sent if none came."""
+        return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
+
+    def overtaken_by(self, request: RoutingRequest) -> Overtaken:
+        """What waits with lower priority than the request's."""
+        rank = self._classes.rank(request.priority_class)
+        requests = microseconds = late_microseconds = 0
+        for other, band in self._bands.items():
+            if other > rank:
+                requests += band.requests
+                microseconds += band.microseconds
+                late_microseconds += band.late_microseconds
+        return Overtaken(requests, microseconds, late_microseconds)
+
+    def _highest(self) -> _Band | None:
+        return next((band for band in self._bands.values() if band.requests), None)
+
+    def _new_band(self, rank: int) -> _Band:
+        def lower_waits() -> bool:
+            return any(band.requests for other, band in self._bands.items() if other > rank)
+
+        def found_late(tracked: TrackedRequest) -> None:
+            self._bands[rank].late_microseconds += tracked.prefill_microseconds
+
+        band = _Band(self._build(lower_waits, found_late))
+        self._bands = dict(sorted([*self._bands.items(), (rank, band)], key=lambda item: item[0]))
+        return band
+
+    def _taken(self, tracked: TrackedRequest | None) -> TrackedRequest | None:
+        if tracked is not None:
+            self._left(tracked.request.id)
+        return tracked
+
+    def _left(self, request_id: str) -> None:
+        rank, tracked = self._waiting.pop(request_id)
+        band = self._bands[rank]
+        band.requests -= 1
+        band.microseconds -= tracked.prefill_microseconds
+        if tracked.late:
+            band.late_microseconds -= tracked.prefill_microseconds

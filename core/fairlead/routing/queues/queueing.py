@@ -1,0 +1,35 @@
+"""A queue as the scheduler uses it, whatever its discipline."""
+
+from typing import Protocol
+
+from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
+from fairlead.routing.queues.accounting import TrackedRequest
+
+NOBODY = Overtaken()
+
+
+class Queue(Protocol):
+    """The requests that wait for one instance, in the order of a discipline."""
+
+    def __len__(self) -> int: ...
+
+    def add(self, tracked: TrackedRequest) -> None:
+        """Let a request wait."""
+
+    def remove(self, request_id: str) -> None:
+        """Take a request out wherever it stands; unknown ids are ignored."""
+
+    def find_late(self, now: float) -> None:
+        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart."""
+
+    def take(self, now: float) -> TrackedRequest | None:
+        """Remove and return the request to send next; None when there is none that should go now."""
+
+    def take_in_time(self, now: float) -> TrackedRequest | None:
+        """As `take`, without those found late."""
+
+    def in_order(self, now: float) -> list[TrackedRequest]:
+        """The requests in about the order they would be sent if none came."""
+
+    def overtaken_by(self, request: RoutingRequest) -> Overtaken:
+        """What waits here and would be sent after the request if it came now, whatever the discipline says."""

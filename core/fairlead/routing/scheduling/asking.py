@@ -1,0 +1,128 @@
+"""Asking: another router decides where the requests of this one go (see `contracts.sharing`).
+
+This router keeps its own account of what it sent, so that it can decide by itself, as if nobody had ever been asked, as
+soon as nobody can be.
+"""
+
+from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.admission.refusals import shutting_down
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.sharing import Abandoned, Asked, Decider, UnderWay, Word
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
+from fairlead.routing.scheduling.placing import Placing
+from fairlead.routing.scheduling.state import SchedulerState
+
+
+class Asking:
+    """The part of a front. `decider` is None while this router decides for itself."""
+
+    def __init__(self, state: SchedulerState, placing: Placing, dispatching: Dispatching, outcomes: Outcomes) -> None:
+        self._state = state
+        self._placing = placing
+        self._dispatching = dispatching
+        self._outcomes = outcomes
+        self._asked: dict[str, TrackedRequest] = {}
+        """Requests without a verdict, in the order in which they were asked for."""
+        self.decider: Decider | None = None
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def begin(self, decider: Decider, now: float) -> None:
+        """Let `decider` decide from now on, also for what waits here."""
+        state = self._state
+        self.decider = decider
+        state.is_front = True
+        state.recorder.loads.pause()
+        own = [tracked for name, tracked in state.requests.items() if name not in state.guests]
+        self._asked.clear()
+        for tracked in own:
+            if tracked.stage in (Stage.PREFILLING, Stage.DECODING):
+                decider.tell(_under_way(tracked), now)
+        waiting = [tracked for tracked in own if tracked.stage in (Stage.HELD, Stage.QUEUED)]
+        for tracked in waiting:
+            self._leave(tracked, now)
+            self._ask(tracked, now)
+
+    def end(self, now: float) -> None:
+        """Decide for itself from now on, also for what was asked and not answered."""
+        state = self._state
+        self.decider = None
+        state.is_front = False
+        state.recorder.loads.resume()
+        asked, self._asked = self._asked, {}
+        for tracked in asked.values():
+            refusal = self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)
+            if refusal is not None:
+                self._outcomes.refuse(tracked, refusal, now)
+
+    def tell(self, word: Word, now: float) -> None:
+        """Tell the decider, if there is one."""
+        if self.decider is not None:
+            self.decider.tell(word, now)
+
+    def submit(self, request: RoutingRequest, now: float) -> None:
+        """Ask for a new request. Raises ValueError when a request of this id is already in flight."""
+        tracked = TrackedRequest(request=request, submitted_at=now)
+        self._state.accounting.admit(tracked)
+        self._ask(tracked, now)
+
+    def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
+        """The decider's verdict; empty when it came too late to matter."""
+        request_id = verdict.request.id
+        tracked = self._asked.pop(request_id, None) or self._state.requests.get(request_id)
+        if tracked is None or self.decider is None:
+            return ()
+        if isinstance(verdict, Refusal):
+            self._outcomes.end(tracked, MoveOutcome.REFUSED, now)
+            return (verdict,)
+        if tracked.stage is not Stage.HELD:
+            return ()
+        loads = self._state.loads
+        if verdict.instance in loads and (verdict.decode is None or verdict.decode in loads):
+            return (self._dispatching.follow(tracked, verdict, now),)
+        self._outcomes.end(tracked, MoveOutcome.CANCELLED, now)  # a newer table's instance: served, but not in this account
+        return (verdict,)
+
+    def forget(self, request_id: str) -> None:
+        """The request ended here."""
+        self._asked.pop(request_id, None)
+
+    def shut_down(self, now: float) -> None:
+        """Refuse what was asked and not answered, for a router that stops."""
+        for tracked in tuple(self._asked.values()):
+            self._outcomes.refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
+            self.tell(Abandoned(request=tracked.request.id, outcome=MoveOutcome.REFUSED), now)
+        self._asked.clear()
+
+    def _ask(self, tracked: TrackedRequest, now: float) -> None:
+        self._asked[tracked.request.id] = tracked
+        self.tell(Asked(request=tracked.request, submitted_at=tracked.submitted_at), now)
+
+    def _leave(self, tracked: TrackedRequest, now: float) -> None:
+        """Out of the queue in which it waits here."""
+        state = self._state
+        state.waiting.pop(tracked.request.id, None)
+        state.held.remove(tracked, now)
+        if tracked.stage is Stage.QUEUED:
+            state.leave_queue(tracked)
+        state.recorder.settle_decision(tracked.request.id)
+        tracked.decision_id = ""
+        tracked.session = tracked.transfer_from = tracked.move = tracked.learn = None
+
+
+def _under_way(tracked: TrackedRequest) -> UnderWay:
+    assert tracked.dispatched_at is not None
+    return UnderWay(
+        request=tracked.request,
+        submitted_at=tracked.submitted_at,
+        instance=tracked.instance,
+        decode=tracked.decode,
+        hit_tokens=tracked.hit_tokens,
+        dispatched_at=tracked.dispatched_at,
+        is_prefilled=tracked.stage is Stage.DECODING,
+        generated_tokens=tracked.generated_tokens,
+    )

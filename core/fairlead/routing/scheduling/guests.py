@@ -1,0 +1,89 @@
+"""Guests: the requests of other routers, for which this one decides (see `contracts.sharing`).
+
+They are requests like its own: counted, queued and recorded with them. Only what is decided of them goes to the front
+that asked.
+"""
+
+from collections.abc import Iterable
+
+from fairlead.routing.contracts.sharing import Front, SentElsewhere, UnderWay
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.outcomes import Outcomes
+from fairlead.routing.scheduling.retrying import Retrying
+from fairlead.routing.scheduling.state import SchedulerState
+
+
+class Guests:
+    """The part of a decider that knows whose each request is."""
+
+    def __init__(self, state: SchedulerState, retrying: Retrying, outcomes: Outcomes) -> None:
+        self._state = state
+        self._retrying = retrying
+        self._outcomes = outcomes
+        self._fronts: list[Front] = []
+
+    @property
+    def fronts(self) -> tuple[Front, ...]:
+        """The routers that ask."""
+        return tuple(self._fronts)
+
+    def join(self, front: Front) -> None:
+        """One more router asks."""
+        self._fronts.append(front)
+
+    def leave(self, front: Front, now: float) -> None:
+        """A router asks no more: its requests are its own again, and what becomes of them is told by it."""
+        state = self._state
+        if front not in self._fronts:
+            return
+        self._fronts.remove(front)
+        for request_id in [known for known, whose in state.guests.items() if whose is front]:
+            del state.guests[request_id]
+            self._outcomes.withdraw(request_id)
+            tracked = state.requests.get(request_id)
+            if tracked is not None:
+                self._outcomes.let_go(tracked, now)
+
+    def admit(self, request_id: str, front: Front) -> bool:
+        """Take a request of a front in; False when that has left, or the id is in flight."""
+        if front not in self._fronts or request_id in self._state.requests:
+            return False
+        self._state.guests[request_id] = front
+        return True
+
+    def is_of(self, request_id: str, front: Front) -> bool:
+        """Whether the request is known as the front's."""
+        return self._state.guests.get(request_id) is front
+
+    def end(self, request_id: str) -> None:
+        """The request has ended."""
+        self._state.guests.pop(request_id, None)
+
+    def adopt(self, word: UnderWay, front: Front) -> None:
+        """Count what a front sent before it asked. An instance that is not known here takes no part in choices."""
+        state = self._state
+        if not _known(state, (word.instance, word.decode)) or not self.admit(word.request.id, front):
+            return
+        accounting = state.accounting
+        tracked = TrackedRequest(request=word.request, submitted_at=word.submitted_at)
+        accounting.admit(tracked)
+        accounting.enqueue(tracked, word.instance, word.hit_tokens, word.dispatched_at, word.decode)
+        accounting.dispatch(tracked, word.hit_tokens, word.dispatched_at)
+        tracked.tried = (word.instance,)
+        if word.is_prefilled:
+            before = state.loads[word.instance].last_first_token_at
+            accounting.prefilled(tracked, word.dispatched_at)
+            state.loads[word.instance].last_first_token_at = before
+        tracked.generated_tokens = word.generated_tokens
+
+    def follow(self, word: SentElsewhere, now: float) -> None:
+        """A front tried another instance by itself."""
+        if _known(self._state, (word.instance, word.decode)):
+            self._retrying.retry(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)
+        else:
+            self._outcomes.let_go(self._state.requests[word.request], now)
+            self.end(word.request)
+
+
+def _known(state: SchedulerState, instances: Iterable[str | None]) -> bool:
+    return all(instance is None or instance in state.loads for instance in instances)

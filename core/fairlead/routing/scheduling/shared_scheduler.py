@@ -1,0 +1,220 @@
+"""A scheduler of the requests of several routers, or one that leaves its own to another (see `contracts.sharing`)."""
+
+from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.sharing import (
+    Abandoned,
+    Asked,
+    Completed,
+    Decider,
+    FirstToken,
+    Front,
+    Generated,
+    InstanceFailed,
+    InstanceWorked,
+    Prefilled,
+    SentElsewhere,
+    Transferred,
+    UnderWay,
+    Word,
+)
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.asking import Asking
+from fairlead.routing.scheduling.guests import Guests
+from fairlead.routing.scheduling.outcomes import Outcome
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.tables import RoutingTable
+
+
+class SharedScheduler(PoolScheduler):
+    """A `PoolScheduler` that can be asked by other routers, and can ask one. While it does neither, it is a
+    `PoolScheduler`.
+
+    A request is reported by the router that decides for it: bindings, moves, decisions, and what instances do. So the
+    requests in flight that a front counts are not to be reported, as its decider's count has them too. Only arrivals
+    are always reported by the router they come to.
+    """
+
+    def __init__(
+        self,
+        table: RoutingTable,
+        router_id: str,
+        seed: int,
+        *,
+        sample_rate: float = 0.05,
+        settings: SchedulerSettings | None = None,
+        policies: PolicyCatalogue = BUILT_IN,
+    ) -> None:
+        super().__init__(table, router_id, seed, sample_rate=sample_rate, settings=settings, policies=policies)
+        self._asking = Asking(self._state, self._placing, self._dispatching, self._outcomes)
+        self._guests = Guests(self._state, self._retrying, self._outcomes)
+        self._live_routers = 1
+
+    # ── as a front ──
+
+    def ask(self, decider: Decider, now: float) -> None:
+        """Let another router decide from now on; it is told what is under way and asked for all that waits."""
+        self._asking.begin(decider, now)
+
+    def ask_nobody(self, now: float) -> tuple[Outcome, ...]:
+        """The decider is away or another is to come: decide for itself, also for what has no verdict yet."""
+        if self._asking.decider is None:
+            return ()
+        self._state.view.now = now
+        self._asking.end(now)
+        return self._outcomes.take(tuple(self._state.queues), now)
+
+    def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
+        """What the decider says of a request, to be passed on as this scheduler's own outcome."""
+        self._state.view.now = now
+        return self._asking.hear(verdict, now)
+
+    def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
+        """Ask for the request or decide; see `Scheduler`."""
+        if self._asking.decider is None:
+            return super().submit(request, now)
+        self._state.view.now = now
+        self._asking.submit(request, now)
+        self._state.recorder.loads.arrived(request.prompt_tokens, now)
+        return ()
+
+    def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """See `Scheduler`."""
+        self._asking.tell(Prefilled(request=request_id), now)
+        return super().prefilled(request_id, now)
+
+    def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """See `Scheduler`."""
+        self._asking.tell(FirstToken(request=request_id), now)
+        return super().first_token(request_id, now)
+
+    def transferred(self, request_id: str, now: float) -> None:
+        """See `Scheduler`."""
+        self._asking.tell(Transferred(request=request_id), now)
+        super().transferred(request_id, now)
+
+    def generated(self, request_id: str, now: float, output_tokens: int) -> None:
+        """See `Scheduler`."""
+        self._asking.tell(Generated(request=request_id, output_tokens=output_tokens), now)
+        super().generated(request_id, now, output_tokens)
+
+    def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
+        """See `Scheduler`."""
+        self._asking.tell(Completed(request=request_id, output_tokens=output_tokens, cached_tokens=cached_tokens), now)
+        return super().complete(request_id, now, output_tokens, cached_tokens)
+
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Outcome:
+        """See `Scheduler`. A front tries again by itself, at once, and tells its decider where."""
+        outcome = super().retry(request_id, now, failed_instance, reached=reached)
+        if isinstance(outcome, Refusal):
+            self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
+        else:
+            word = SentElsewhere(
+                request=request_id, failed=failed_instance, reached=reached, instance=outcome.instance, decode=outcome.decode
+            )
+            self._asking.tell(word, now)
+        return outcome
+
+    def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """See `Scheduler`."""
+        return self._abandon(request_id, MoveOutcome.FAILED, now)
+
+    def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """See `Scheduler`."""
+        return self._abandon(request_id, MoveOutcome.CANCELLED, now)
+
+    def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """See `Scheduler`."""
+        return self._abandon(request_id, MoveOutcome.REFUSED, now)
+
+    def _abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
+        self._asking.forget(request_id)
+        self._asking.tell(Abandoned(request=request_id, outcome=outcome), now)
+        return self._progress.abandon(request_id, outcome, now)
+
+    def instance_failed(self, instance: str, now: float) -> None:
+        """See `Scheduler`."""
+        self._asking.tell(InstanceFailed(instance=instance), now)
+        super().instance_failed(instance, now)
+
+    def instance_worked(self, instance: str, now: float) -> None:
+        """See `Scheduler`."""
+        self._asking.tell(InstanceWorked(instance=instance), now)
+        super().instance_worked(instance, now)
+
+    def shut_down(self, now: float) -> tuple[Outcome, ...]:
+        """See `Scheduler`. Fronts keep their requests: they decide for themselves, or ask another."""
+        for front in self._guests.fronts:
+            self._guests.leave(front, now)
+        self._asking.shut_down(now)
+        return super().shut_down(now)
+
+    def waiting(self) -> int:
+        """Requests queued or held in this router, or not answered by its decider."""
+        return super().waiting() + len(self._asking)
+
+    # ── as a decider ──
+
+    def join(self, front: Front) -> None:
+        """One more router asks this one."""
+        self._guests.join(front)
+        self._count_routers()
+
+    def leave(self, front: Front, now: float) -> tuple[Outcome, ...]:
+        """A front is gone, or decides for itself again: what it asked for and what it sent is no more counted here."""
+        self._state.view.now = now
+        self._guests.leave(front, now)
+        self._count_routers()
+        return self._outcomes.take(tuple(self._state.queues), now)
+
+    def know_routers(self, count: int) -> None:
+        """See `Scheduler`. Of the others, those that ask are seen here."""
+        self._live_routers = count
+        self._count_routers()
+
+    def _count_routers(self) -> None:
+        super().know_routers(round(self._live_routers / (1 + len(self._guests.fronts))))
+
+    def hear_front(self, front: Front, word: Word, now: float) -> tuple[Outcome, ...]:
+        """A front's word. What it brings to fronts is told to them; the answer is of this router's own requests."""
+        match word:
+            case Asked():
+                if self._guests.admit(word.request.id, front):
+                    return self._take_in(TrackedRequest(request=word.request, submitted_at=word.submitted_at), now)
+            case UnderWay():
+                self._guests.adopt(word, front)
+            case InstanceFailed():
+                super().instance_failed(word.instance, now)
+                return self._outcomes.take((), now)
+            case InstanceWorked():
+                super().instance_worked(word.instance, now)
+            case _ if self._guests.is_of(word.request, front):
+                return self._hear_of_request(word, now)
+        return ()
+
+    def _hear_of_request(
+        self, word: Prefilled | FirstToken | Transferred | Generated | Completed | Abandoned | SentElsewhere, now: float
+    ) -> tuple[Outcome, ...]:
+        match word:
+            case Prefilled():
+                return super().prefilled(word.request, now)
+            case FirstToken():
+                return super().first_token(word.request, now)
+            case Transferred():
+                super().transferred(word.request, now)
+            case Generated():
+                super().generated(word.request, now, word.output_tokens)
+            case SentElsewhere():
+                self._guests.follow(word, now)
+                return self._outcomes.take((), now)
+            case Completed():
+                self._guests.end(word.request)
+                return super().complete(word.request, now, word.output_tokens, word.cached_tokens)
+            case Abandoned():
+                self._guests.end(word.request)
+                return self._progress.abandon(word.request, word.outcome, now)
+        return ()

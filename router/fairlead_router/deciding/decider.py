@@ -1,0 +1,111 @@
+"""Another router that this one may ask."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.sharing import Word
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead_router.deciding.connections import RouterConnection
+from fairlead_router.deciding.folder import Listed
+from fairlead_router.deciding.frames import PROTOCOL, Alive, Frame, Gone, Hello, Join, Leave, Welcome
+from fairlead_router.pool import Pool
+
+logger = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
+"""For so long a router is not asked again for a pool that it left, or was asked for no more."""
+
+
+class _Words:
+    """The way of a pool's words to the router that decides."""
+
+    def __init__(self, connection: RouterConnection, pool: str) -> None:
+        self._connection = connection
+        self._pool = pool
+
+    def tell(self, word: Word, now: float) -> None:
+        """Send it."""
+        self._connection.say(self._pool, word)
+
+
+class OtherRouter:
+    """A connection by which `router` can be asked, and the pools for which it is."""
+
+    def __init__(self, router: str, listed: Listed, now: Callable[[], float], ended: Callable[[OtherRouter], None]) -> None:
+        self.listed = listed
+        self._now = now
+        self._ended = ended
+        self._asked: dict[str, Pool] = {}
+        self._not_before: dict[str, float] = {}
+        self.answers = False
+        """Whether it has shown that it is the one listed, and so can be asked."""
+        self.was_met = False
+        """Whether it had before the connection ended."""
+        self.connection = RouterConnection(self._hear, self._end)
+        self.connection.say("", Hello(protocol=PROTOCOL, router=router, secret=listed.secret, now=now()))
+
+    def protocol(self) -> RouterConnection:
+        """For the event loop, which makes the connection."""
+        return self.connection
+
+    @property
+    def asked(self) -> tuple[Pool, ...]:
+        """The pools for which it decides."""
+        return tuple(self._asked.values())
+
+    def may_be_asked(self, pool: Pool) -> bool:
+        """Whether it did not leave the pool just now."""
+        return self.answers and self._not_before.get(str(pool.key), 0.0) <= self._now()
+
+    def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
+        """Let it decide for a pool. Until it has reported what it takes over, this router goes on reporting that."""
+        name, now = str(pool.key), self._now()
+        pool.keep_reporting(now)
+        self._asked[name] = pool
+        self.connection.say(name, Join(uid=pool.table.uid))
+        pool.is_front = True
+        scheduler.ask(_Words(self.connection, name), now)
+
+    def ask_no_more(self, pool: Pool) -> None:
+        """Decide for the pool here again."""
+        name = str(pool.key)
+        if self._asked.get(name) is pool:
+            self.connection.say(name, Leave())
+            self._take_back(name)
+
+    def _take_back(self, name: str) -> None:
+        pool = self._asked.pop(name)
+        now = self._now()
+        self._not_before[name] = now + AGAIN_SECONDS
+        pool.is_front = False
+        if isinstance(pool.scheduler, SharedScheduler):
+            pool.deliver(pool.scheduler.ask_nobody(now), now)
+
+    def _hear(self, connection: RouterConnection, frame: Frame) -> None:
+        body, pool = frame.body, self._asked.get(frame.pool)
+        if not self.was_met:
+            if not isinstance(body, Welcome) or not hmac.compare_digest(body.proof.encode(), self.listed.proof.encode()):
+                connection.close()
+                return
+            self.answers = self.was_met = True
+            logger.info("another router of this machine met", extra={"other": self.listed.router})
+        if pool is None or isinstance(body, Alive):
+            return
+        if isinstance(body, Gone):
+            self._take_back(frame.pool)
+        elif isinstance(body, Dispatch | Refusal) and isinstance(pool.scheduler, SharedScheduler):
+            ticket = pool.tickets.get(body.request.id)
+            if ticket is not None and ticket.verdict is None:  # else told before this router went on alone, and too late
+                now = self._now()
+                pool.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
+
+    def _end(self, connection: RouterConnection) -> None:
+        self.answers = False
+        for name in tuple(self._asked):
+            self._take_back(name)
+        self._ended(self)

@@ -1,0 +1,93 @@
+"""The connections of simulated routers to the one that decides for all of them."""
+
+from collections.abc import Callable, Sequence
+
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.sharing import Word
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead_simulator.simulation.events import EventQueue
+
+See = Callable[[Sequence[Dispatch | Refusal], float], None]
+"""Carries out what a scheduler answered."""
+
+
+class RouterLink:
+    """One front's connection: every word and every verdict takes `seconds`. What is on its way when it
+    breaks is lost.
+    """
+
+    def __init__(self, front: SharedScheduler, decider: SharedScheduler, seconds: float, events: EventQueue, see: See) -> None:
+        self._front = front
+        self._decider = decider
+        self._seconds = seconds
+        self._events = events
+        self._see = see
+        self._back = _WayBack(self)
+        self.is_open = True
+
+    def open(self, now: float) -> None:
+        """The front asks from now on."""
+        self._decider.join(self._back)
+        self._front.ask(self, now)
+
+    def notice(self, now: float) -> None:
+        """Both ends notice that the connection is broken."""
+        self.is_open = False
+        self._see(self._front.ask_nobody(now), now)
+        self._see(self._decider.leave(self._back, now), now)
+
+    def tell(self, word: Word, now: float) -> None:
+        """From the front to the decider."""
+        if self.is_open:
+            self._events.at(now + self._seconds, self._arrive, word)
+
+    def answer(self, verdict: Dispatch | Refusal, now: float) -> None:
+        """From the decider to the front."""
+        if self.is_open:
+            self._events.at(now + self._seconds, self._come_back, verdict)
+
+    def _arrive(self, word: Word, now: float) -> None:
+        if self.is_open:
+            self._see(self._decider.hear_front(self._back, word, now), now)
+
+    def _come_back(self, verdict: Dispatch | Refusal, now: float) -> None:
+        if self.is_open:
+            self._see(self._front.hear(verdict, now), now)
+
+
+class _WayBack:
+    """The same connection as its decider sees it."""
+
+    def __init__(self, link: RouterLink) -> None:
+        self._link = link
+
+    def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
+        """To the front."""
+        self._link.answer(verdict, now)
+
+
+class RouterLinks:
+    """All connections of a run, each way of which takes `seconds`."""
+
+    def __init__(self, seconds: float, events: EventQueue, see: See) -> None:
+        self._seconds = seconds
+        self._events = events
+        self._see = see
+        self._links: list[RouterLink] = []
+
+    def connect(self, decider: SharedScheduler, fronts: Sequence[SharedScheduler], now: float) -> None:
+        """Every front asks the decider."""
+        self._links = [RouterLink(front, decider, self._seconds, self._events, self._see) for front in fronts if front is not decider]
+        for link in self._links:
+            link.open(now)
+
+    def break_off(self) -> None:
+        """Nothing gets through any more, and nobody has noticed yet."""
+        for link in self._links:
+            link.is_open = False
+
+    def notice(self, now: float) -> None:
+        """Routers notice it, and each decides for itself."""
+        links, self._links = self._links, []
+        for link in links:
+            link.notice(now)

@@ -1,0 +1,412 @@
+"""Routers of one machine over real sockets: they find each other, one decides, and each can go at any time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.sharing import decider_of
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead.tables import EarlyRejectionFacts
+from fairlead_process.clock import SteadyClock
+from fairlead_router.answers import Usage
+from fairlead_router.deciding import connections
+from fairlead_router.deciding.company import Company
+from fairlead_router.deciding.folder import Folder, Listed
+from fairlead_router.deciding.frames import PROTOCOL, Body, Frame, Hello, Welcome, encode, named
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pool import KEEP_REPORTING_SECONDS, Pool
+from fairlead_router.pools import Pools
+from fairlead_testing.builders.routing import POOL, entry, request, table
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
+TABLE = table([entry("i0")], policy="min-ttft", speed=1000.0)
+NAMES = ("router-0", "router-1", "router-2")
+
+
+class Member:
+    """One router's pools and its company."""
+
+    def __init__(self, folder: Path, name: str, ahead_seconds: float = 0.0) -> None:
+        clock = SteadyClock()
+        self.now: Callable[[], float] = lambda: clock() + ahead_seconds
+        self.metrics = RouterMetrics()
+        self.pools = Pools(lambda one: SharedScheduler(one, name, hash(name) & 0xFFFF, sample_rate=1.0), self.metrics, self.now)
+        self.pools.apply(TABLE)
+        self.company = Company(folder, name, self.pools, self.metrics, self.now)
+
+    @property
+    def pool(self) -> Pool:
+        found = self.pools.get(POOL)
+        assert found is not None
+        return found
+
+    def prefilling(self) -> int:
+        assert isinstance(self.pool.scheduler, SharedScheduler)
+        return sum(load.prefilling for load in self.pool.scheduler.loads())
+
+
+class Together:
+    """Three routers; `decider` decides for the pool."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.members = {name: Member(folder, name, 3600.0 * number) for number, name in enumerate(NAMES)}
+        self.decider = self.members[decider_of(POOL, NAMES)]
+        self.fronts = [member for member in self.members.values() if member is not self.decider]
+
+    async def until(self, holds: Callable[[], bool], *, looking: bool = True) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not holds():
+                for member in self.members.values() if looking else ():
+                    await member.company.look()
+                await asyncio.sleep(0.01)
+
+    async def meet(self) -> None:
+        await self.until(lambda: self.decider.metrics.asking_routers == 2)
+
+
+@pytest.fixture
+async def together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Together]:
+    monkeypatch.setattr(connections, "SILENCE_SECONDS", PATIENCE_SECONDS)  # nobody is gone because this machine is busy
+    made = Together(tmp_path / "routers")
+    yield made
+    for member in made.members.values():
+        member.company.close()
+
+
+async def decided(member: Member, name: str) -> str:
+    """Submit a request and wait for its instance."""
+    ticket = member.pool.submit(request(name, 1000, at=member.now()), member.now())
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        verdict = await ticket.decided()
+    assert isinstance(verdict, Dispatch)
+    assert verdict.request is ticket.request
+    return verdict.instance
+
+
+def end(member: Member, name: str) -> None:
+    ticket = member.pool.tickets[name]
+    member.pool.first_token(ticket, member.now())
+    member.pool.complete(ticket, member.now(), Usage(5, 0, 1000))
+
+
+async def test_a_request_is_sent_where_another_router_decides(together: Together) -> None:
+    await together.meet()
+    front = together.fronts[0]
+    assert await decided(front, "a") == "i0"
+    assert (front.prefilling(), together.decider.prefilling()) == (1, 1)
+    assert (front.pool.in_flight(), [row.in_flight for row in together.decider.pool.in_flight()]) == ((), [1])
+    assert front.pool.least_loaded(()) == "i0", "requests that need no decision still find an instance"
+    end(front, "a")
+    await together.until(lambda: together.decider.prefilling() == 0)
+    assert not front.pool.tickets
+
+
+async def test_an_instance_gets_the_next_prefill_from_whichever_router_has_it(together: Together) -> None:
+    await together.meet()
+    first, second = together.fronts
+    await decided(first, "a")
+    waiting = asyncio.create_task(decided(second, "b"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done(), "an instance takes one prefill at a time"
+    end(first, "a")
+    assert await waiting == "i0"
+
+
+async def test_clocks_that_differ_by_hours_do_not_make_requests_late_or_early(together: Together) -> None:
+    await together.meet()
+    for front in together.fronts:
+        await decided(front, f"of {front.metrics}")
+        end(front, f"of {front.metrics}")
+    await together.until(lambda: together.decider.prefilling() == 0)
+    scheduler = together.decider.pool.scheduler
+    found: list[float] = []
+
+    def completed() -> bool:
+        records = scheduler.take_records(together.decider.now(), final=True)
+        found.extend(record.ttft_seconds for record in records.decisions if record.ttft_seconds is not None)
+        return len(found) == 2
+
+    await together.until(completed)
+    assert all(0 <= ttft < PATIENCE_SECONDS for ttft in found), found
+
+
+async def test_what_the_first_word_took_on_its_way_makes_no_request_come_after_its_verdict(
+    together: Together, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word tells how far ahead the clock is at most, by what it took; the next words correct that."""
+    for member in together.members.values():
+        now = member.now
+        monkeypatch.setattr(member.company, "_now", lambda now=now: now() - 5.0)
+    await together.meet()
+    front = together.fronts[0]
+    await decided(front, "a")
+    submitted = together.decider.pool.scheduler
+    assert isinstance(submitted, SharedScheduler)
+    end(front, "a")
+    found: list[float] = []
+
+    def completed() -> bool:
+        records = submitted.take_records(together.decider.now(), final=True)
+        found.extend(record.queued_seconds for record in records.decisions if record.queued_seconds is not None)
+        return bool(found)
+
+    await together.until(completed)
+    assert all(0 <= queued < PATIENCE_SECONDS for queued in found), found
+
+
+async def test_when_the_decider_is_killed_each_router_goes_on(together: Together) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(decider, "own")
+    waiting = asyncio.create_task(decided(front, "a"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    for connection in tuple(decider.company._callers._callers):
+        connection.close()
+    assert await waiting == "i0", "it was decided where it came to"
+
+
+async def test_a_decider_that_stops_gives_requests_back_and_another_decides(together: Together) -> None:
+    await together.meet()
+    decider = together.decider
+    await decided(decider, "own")
+    waiting = [asyncio.create_task(decided(front, f"a{number}")) for number, front in enumerate(together.fronts)]
+    await asyncio.sleep(0.05)
+    decider.company.decide_no_more()
+    decider.pools.shut_down()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await asyncio.gather(*waiting) == ["i0", "i0"]
+    del together.members[next(name for name, member in together.members.items() if member is decider)]
+    decider.company.close()
+    await together.until(lambda: sum(member.metrics.asked_pools for member in together.fronts) == 1)
+    heir = next(member for member in together.fronts if not member.metrics.asked_pools)
+    await together.until(lambda: heir.prefilling() == 2)
+
+
+async def test_a_pool_that_the_decider_does_not_have_is_decided_by_each(together: Together) -> None:
+    together.decider.pools.delete(POOL)
+    await together.until(lambda: all(member.metrics.asked_pools for member in together.fronts))
+    assert await decided(together.fronts[0], "a") == "i0"
+
+
+async def test_a_pool_that_refuses_after_prefill_is_not_shared(together: Together) -> None:
+    for member in together.members.values():
+        member.pools.apply(replace(TABLE, version=2, early_rejection=EarlyRejectionFacts(mode="AfterPrefill")))
+    await together.until(lambda: all(len(member.company._others) == 2 for member in together.members.values()))
+    assert [member.metrics.asked_pools for member in together.members.values()] == [0, 0, 0]
+    assert await decided(together.fronts[0], "a") == "i0"
+
+
+async def test_a_deleted_pool_is_asked_for_no_more(together: Together) -> None:
+    await together.meet()
+    for member in together.members.values():
+        member.pools.delete(POOL)
+    await together.until(lambda: together.decider.metrics.asking_routers == 0)
+    assert all(not other.asked for member in together.fronts for other in member.company._others.values())
+
+
+async def test_whoever_does_not_know_the_secret_is_not_heard(together: Together) -> None:
+    await together.meet()
+    folder = Folder(together.folder)
+    real = folder.listed()[decider_of(POOL, NAMES)]
+    stranger = Member(together.folder.parent / "elsewhere", "stranger")
+    Folder(together.folder.parent / "elsewhere").enter(Listed(router=real.router, port=real.port, secret="guessed", proof=real.proof))
+    for _ in range(5):
+        await stranger.company.look()
+        await asyncio.sleep(0.02)
+    assert stranger.metrics.asked_pools == 0
+    assert together.decider.metrics.asking_routers == 2
+    stranger.company.close()
+
+
+async def test_files_of_routers_that_are_gone_or_make_no_sense_harm_nobody(together: Together) -> None:
+    folder = Folder(together.folder)
+    folder.enter(Listed(router="killed", port=9, secret="x", proof="x"))
+    dumb = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    folder.enter(Listed(router="dumb", port=dumb.sockets[0].getsockname()[1], secret="x", proof="x"))
+    (together.folder / "noise.json").write_bytes(b"{")
+    await together.meet()
+    modes = {path.stat().st_mode & 0o077 for path in together.folder.glob("*.json") if path.name != "noise.json"}
+    assert modes == {0}, "only their user reads the secrets"
+    assert [member.metrics.lost_routers for member in together.members.values()] == [0, 0, 0], "what was never met is not lost"
+    dumb.close()
+
+
+async def test_requests_of_a_router_that_leaves_are_reported_by_somebody_at_every_moment(together: Together) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(front, "a")
+    for other in tuple(front.company._others.values()):
+        other.connection.close()
+    assert [row.in_flight for row in front.pool.in_flight()] == [1]
+    await together.until(lambda: decider.prefilling() == 0, looking=False)
+    assert [row.in_flight for row in decider.pool.in_flight()] == [1], "until the other has told of it"
+    decider.pool.tick(decider.now() + KEEP_REPORTING_SECONDS)
+    await together.until(lambda: decider.prefilling() == 1)
+    assert [row.in_flight for row in decider.pool.in_flight()] == [1]
+
+
+async def test_a_router_that_connects_anew_takes_the_place_of_its_old_connection(together: Together) -> None:
+    await together.meet()
+    front = next(name for name, member in together.members.items() if member is together.fronts[0])
+    again = together.members[front] = Member(together.folder, front)
+    await together.until(lambda: again.metrics.asked_pools == 1)
+    callers = together.decider.company._callers._callers.values()
+    assert [caller.router for caller in callers if caller is not None].count(front) == 1
+    together.fronts[0].company.close()
+
+
+async def test_a_router_whose_file_is_taken_away_writes_it_again(together: Together) -> None:
+    await together.meet()
+    for path in together.folder.glob("*.json"):
+        path.unlink()
+    await together.until(lambda: len(Folder(together.folder).listed()) == len(NAMES))
+    await together.meet()
+
+
+async def test_a_router_that_says_nothing_for_long_is_taken_for_gone(together: Together) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(decider, "own")
+    waiting = asyncio.create_task(decided(front, "a"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    for other in front.company._others.values():
+        other.connection.heard_at -= 2 * PATIENCE_SECONDS
+    await front.company.look()
+    assert await waiting == "i0"
+    assert front.metrics.lost_routers == 2
+
+
+async def test_whoever_got_the_port_of_a_router_that_died_is_never_asked(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    async def thief(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(4096))
+        writer.write(encode(Frame("", Welcome(proof="guessed"))))
+        with contextlib.suppress(ConnectionError):
+            heard.append(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(thief, "127.0.0.1", 0)
+    alone = Member(tmp_path, "alone")
+    for number in range(4):
+        port = server.sockets[0].getsockname()[1]
+        Folder(tmp_path).enter(Listed(router=f"dead-{number}", port=port, secret="x", proof=f"of {number}"))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(heard) < 8:
+            await alone.company.look()
+            assert alone.metrics.asked_pools == 0
+            await asyncio.sleep(0.01)
+    assert all(b"of 0" not in said for said in heard), "the proof is not told to those who are to show it"
+    alone.company.close()
+    server.close()
+
+
+async def test_files_of_another_user_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(tmp_path)
+    folder.enter(Listed(router="a", port=9, secret="x", proof="y"))
+    assert set(folder.listed()) == {"a"}
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert folder.listed() == {}
+
+
+async def test_a_decider_whose_pool_is_deleted_gives_requests_back(together: Together) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(decider, "own")
+    waiting = asyncio.create_task(decided(front, "a"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    decider.pools.delete(POOL)
+    await decider.company.look()
+    assert await waiting == "i0"
+
+
+async def test_requests_of_a_router_that_begins_to_ask_are_reported_by_somebody_at_every_moment(together: Together) -> None:
+    front, third = together.fronts
+    del together.members[next(name for name, member in together.members.items() if member is third)]
+    await decided(front, "before")
+    await together.until(lambda: together.decider.metrics.asking_routers == 1)
+    assert front.pool.is_front
+    assert [(row.in_flight, row.waiting) for row in front.pool.in_flight()] == [(1, 0)], "until the decider has told of it"
+    front.pool.tick(front.now() + KEEP_REPORTING_SECONDS)
+    assert front.pool.in_flight() == ()
+
+
+async def test_all_that_was_in_flight_is_kept_when_two_routers_leave_shortly_after_each_other(together: Together) -> None:
+    pool, now = together.decider.pool, together.decider.now()
+    together.decider.pools.apply(replace(TABLE, version=2, instances=(entry("i0"), entry("i1"))))
+    first = pool.submit(request("first", 1000, at=now), now)
+    pool.keep_reporting(now)
+    second = pool.submit(request("second", 1000, at=now), now)
+    pool.keep_reporting(now)
+    assert {verdict.instance for verdict in (first.verdict, second.verdict) if isinstance(verdict, Dispatch)} == {"i0", "i1"}
+    for ticket in (first, second):
+        pool.cancel(ticket, now)
+    assert {row.instance: row.in_flight for row in pool.in_flight()} == {"i0": 1, "i1": 1}
+
+
+async def test_a_pool_deleted_and_made_again_at_once_is_decided_for_as_before(together: Together) -> None:
+    await together.meet()
+    front = together.fronts[0]
+    await decided(front, "a")
+    old = front.pool
+    for member in together.members.values():
+        member.pools.delete(POOL)
+        member.pools.apply(replace(TABLE, uid="another"))
+    await together.until(lambda: together.decider.pool.guests == 2)
+    assert front.pool.is_front
+    assert not old.is_front, "its last requests are reported where they are"
+    assert [row.in_flight for row in old.in_flight()] == [1]
+
+
+async def test_a_verdict_that_comes_after_another_changes_nothing(together: Together) -> None:
+    await together.meet()
+    front = together.fronts[0]
+    await decided(front, "a")
+    other = next(other for other in front.company._others.values() if other.asked)
+    late = Refusal(request=named("a"), reason=RejectionReason.QUEUE_FULL, status=429, retry_after_seconds=1.0, message="late")
+    other._hear(other.connection, Frame(str(POOL), late))
+    assert front.prefilling() == 1
+    assert front.metrics.accounting_errors == 0
+
+
+async def test_a_decider_that_falls_silent_is_left_even_when_the_folder_cannot_be_written(
+    together: Together, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(decider, "own")
+    waiting = asyncio.create_task(decided(front, "a"))
+    await asyncio.sleep(0.05)
+    for path in together.folder.glob("*.json"):
+        path.unlink()
+
+    def full(folder: Folder, listed: Listed) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Folder, "enter", full)
+    for other in front.company._others.values():
+        other.connection.heard_at -= 2 * PATIENCE_SECONDS
+    with pytest.raises(OSError, match="No space"):
+        await front.company.look()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await waiting == "i0"
+
+
+async def test_a_router_that_says_twice_who_it_is_is_not_heard_any_more(together: Together) -> None:
+    await together.meet()
+    callers = together.decider.company._callers
+    connection, caller = next((connection, caller) for connection, caller in callers._callers.items() if caller is not None)
+    again: Body = Hello(protocol=PROTOCOL, router=caller.router, secret=together.decider.company._secret, now=0.0)
+    callers._hear(connection, Frame("", again))
+    assert not connection.is_open
+    assert connection not in callers._callers

@@ -1,0 +1,292 @@
+"""Several routers, one of which decides: what each counts, sends and reports, and what happens when they part."""
+
+from dataclasses import replace
+
+import pytest
+
+from fairlead.instances import InstanceState, Role
+from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.sharing import decider_of
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead.tables import EarlyRejectionFacts, PoolKey, RoutingTable
+from fairlead_testing.builders.routing import entry, request, table
+from fairlead_testing.worlds.router_wire import Wire
+
+ONE = table([entry("i0")], policy="min-ttft", window=1, speed=1000.0)
+TWO = table([entry("i0"), entry("i1")], policy="fairlead", window=1, speed=1000.0)
+
+
+def routers(used: RoutingTable, count: int = 3) -> tuple[SharedScheduler, list[SharedScheduler], list[Wire]]:
+    """The decider, its fronts, and their wires."""
+    made = [SharedScheduler(used, f"router-{number}", number, sample_rate=1.0) for number in range(count)]
+    for scheduler in made:
+        scheduler.know_routers(count)
+    decider, *fronts = made
+    return decider, fronts, [Wire(front, decider, 0.0) for front in fronts]
+
+
+def asked(name: str, tokens: int = 1000, session: str | None = None, at: float = 0.0) -> RoutingRequest:
+    return request(name, tokens, session=session, at=at)
+
+
+def sent(outcomes: tuple[Dispatch | Refusal, ...]) -> list[tuple[str, str]]:
+    assert all(isinstance(outcome, Dispatch) for outcome in outcomes)
+    return [(outcome.request.id, outcome.instance) for outcome in outcomes if isinstance(outcome, Dispatch)]
+
+
+def test_a_front_waits_for_the_decider_and_sends_what_that_says() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    assert front.submit(asked("a"), 0.0) == ()
+    assert front.waiting() == 1
+    assert sent(wire.carry(0.1)) == [("a", "i0")]
+    assert (front.waiting(), decider.waiting()) == (0, 0)
+    for scheduler in (front, decider):
+        load = scheduler.load("i0")
+        assert load is not None
+        assert (load.prefilling, load.pending_prefill_tokens) == (1, 1000)
+    front.first_token("a", 1.0)
+    front.complete("a", 2.0, 10, 0)
+    wire.carry(2.0)
+    for scheduler in (front, decider):
+        assert scheduler.discrepancies() == ()
+        assert scheduler.load("i0").decoding == 0  # type: ignore[union-attr]
+
+
+def test_an_instance_has_one_prefill_at_a_time_from_all_routers_together() -> None:
+    decider, (front, other), (wire, other_wire) = routers(ONE)
+    assert sent(decider.submit(asked("own"), 0.0)) == [("own", "i0")]
+    front.submit(asked("a"), 0.0)
+    other.submit(asked("b"), 0.1)
+    assert wire.carry(0.1) == ()
+    assert other_wire.carry(0.2) == ()
+    assert decider.waiting() == 2
+    assert decider.first_token("own", 1.0) == (), "the next is another router's"
+    assert sent(wire.carry(1.0)) == [("a", "i0")]
+    front.first_token("a", 2.0)
+    wire.carry(2.0)
+    assert sent(other_wire.carry(2.0)) == [("b", "i0")]
+
+
+def test_a_session_is_bound_before_its_second_turn_comes_to_another_router() -> None:
+    decider, (front, other), (wire, other_wire) = routers(TWO)
+    front.submit(asked("a", session="s"), 0.0)
+    ((_, home),) = sent(wire.carry(0.0))
+    front.first_token("a", 1.0)
+    front.complete("a", 1.1, 10, 0)
+    wire.carry(1.1)
+    other.submit(asked("b", 1100, session="s", at=1.2), 1.2)
+    assert sent(other_wire.carry(1.2)) == [("b", home)]
+    assert [change.session for change in decider.take_records(5.0, final=True).bindings] == ["s"]
+    assert front.take_records(5.0, final=True).bindings == ()
+
+
+def test_without_a_decider_a_front_decides_what_waits_and_late_verdicts_change_nothing() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    decider.submit(asked("own"), 0.0)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.1)
+    assert decider.waiting() == 1
+    decider.first_token("own", 0.4)
+    (verdict,) = wire.verdicts.said
+    assert sent(wire.part(0.5)) == [("a", "i0")]
+    assert (decider.waiting(), decider.load("i0").prefilling) == (0, 0), "it counts there no more"  # type: ignore[union-attr]
+    assert front.hear(verdict, 0.7) == ()
+    assert sent(front.submit(asked("b"), 0.8)) == [], "it queues behind what it sent itself"
+    assert sent(front.first_token("a", 1.0)) == [("b", "i0")]
+
+
+def test_a_decider_that_is_asked_again_counts_what_was_sent_meanwhile() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.0)
+    front.submit(asked("b"), 0.1)
+    wire.part(0.2)
+    load = decider.load("i0")
+    assert load is not None
+    assert (load.prefilling, load.waiting) == (0, 0)
+    assert front.waiting() == 1
+    again = Wire(front, decider, 0.5)
+    again.carry(0.5)
+    assert (load.prefilling, load.waiting) == (1, 1)
+    front.first_token("a", 1.0)
+    assert sent(again.carry(1.0)) == [("b", "i0")]
+    assert decider.discrepancies() == front.discrepancies() == ()
+
+
+def test_requests_that_decode_are_told_to_a_new_decider_too() -> None:
+    decider, (front, _), (wire, _) = routers(TWO)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.0)
+    front.first_token("a", 1.0)
+    front.generated("a", 1.5, 7)
+    wire.part(2.0)
+    again = Wire(front, decider, 3.0)
+    again.carry(3.0)
+    assert sum(load.decode_tokens for load in decider.loads()) == 1000
+    front.complete("a", 4.0, 10, 0)
+    again.carry(4.0)
+    assert sum(load.decode_tokens for load in decider.loads()) == 0
+    assert decider.discrepancies() == ()
+
+
+def test_a_front_tries_again_at_once_and_the_decider_counts_it_there() -> None:
+    decider, (front, _), (wire, _) = routers(TWO)
+    front.submit(asked("a", session="s"), 0.0)
+    ((_, first),) = sent(wire.carry(0.0))
+    front.instance_failed(first, 0.1)
+    outcome = front.retry("a", 0.1, first)
+    assert isinstance(outcome, Dispatch)
+    assert outcome.instance != first
+    wire.carry(0.1)
+    assert {load.entry.id: load.prefilling for load in decider.loads()} == {first: 0, outcome.instance: 1}
+    records = decider.take_records(5.0, final=True)
+    assert [(move.source, move.target) for move in records.migrations] == [(first, outcome.instance)]
+    kept = front.take_records(5.0, final=True)
+    assert (kept.migrations, kept.reroutes, kept.bindings) == ((), (), ())
+
+
+def test_a_request_that_no_instance_could_serve_ends_at_both() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.0)
+    assert isinstance(front.retry("a", 0.1, "i0"), Refusal)
+    wire.carry(0.1)
+    assert sum(load.prefilling for load in (*front.loads(), *decider.loads())) == 0
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_client_that_goes_away_takes_its_request_along(known: bool) -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    decider.submit(asked("own"), 0.0)
+    front.submit(asked("a"), 0.0)
+    if known:
+        wire.carry(0.1)
+    front.cancel("a", 0.2)
+    wire.carry(0.2)
+    assert (front.waiting(), decider.waiting()) == (0, 0)
+    decider.first_token("own", 1.0)
+    assert wire.carry(1.0) == ()
+
+
+def test_refusals_come_back_to_the_front_that_asked() -> None:
+    decider, (front, _), (wire, _) = routers(replace(ONE, instances=(replace(ONE.instances[0], state=InstanceState.LOST, anchors=0),)))
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.0)
+    assert decider.held().requests == 1
+    assert front.held().requests == 0
+    assert decider.tick(30.0) == ()
+    (refusal,) = wire.carry(30.0)
+    assert isinstance(refusal, Refusal)
+    assert front.waiting() == 0
+    assert [record.count for record in decider.take_records(60.0).rejections] == [1]
+    assert front.take_records(60.0).rejections == ()
+
+
+def test_a_request_may_be_refused_after_its_prefill_by_the_decider_alone() -> None:
+    """Its view is of all decodes; the front's own gate would see a part of them."""
+    split = table(
+        [entry("p0", role=Role.PREFILL), entry("d0", role=Role.DECODE)],
+        policy="min-ttft",
+        speed=1000.0,
+        rejection=EarlyRejectionFacts(mode="AfterPrefill"),
+        decode_base_seconds=0.01,
+        decode_seconds_per_request=0.08,
+    )
+    decider, (front, _), (wire, _) = routers(split)
+    refused: list[str] = []
+    for number in range(4):
+        name = f"r{number}"
+        front.submit(asked(name), float(number))
+        heard = wire.carry(float(number))
+        refused += [outcome.request.id for outcome in heard if isinstance(outcome, Refusal)]
+        assert front.first_token(name, number + 0.5) == ()
+        refused += [outcome.request.id for outcome in wire.carry(number + 0.5) if isinstance(outcome, Refusal)]
+    assert refused
+    assert "r0" not in refused
+    assert decider.discrepancies() == front.discrepancies() == ()
+
+
+def test_the_decider_reports_what_instances_do_and_each_router_what_came_to_it() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.0)
+    front.first_token("a", 1.0)
+    wire.carry(1.0)
+    front.complete("a", 2.0, 10, 0)
+    wire.carry(2.0)
+    told, kept = decider.take_records(9.0), front.take_records(9.0)
+    assert (sum(sample.completed for sample in told.loads), kept.loads) == (1, ())
+    assert (told.arrivals, [sample.requests for sample in kept.arrivals]) == ((), [1])
+    assert [record.request for record in told.decisions] == ["a"]
+    assert told.decisions[0].ttft_seconds == 1.0
+    assert kept.decisions == ()
+    wire.part(10.0)
+    assert front.take_records(12.0).loads, "on its own it tells of instances again"
+
+
+def test_a_decider_takes_those_that_do_not_ask_to_send_as_much_as_those_that_do() -> None:
+    decider, _, (wire, other_wire) = routers(ONE, 3)
+    decider.know_routers(6)
+    assert decider.routers == 2
+    decider.know_routers(3)
+    assert decider.routers == 1
+    wire.part(0.0)
+    other_wire.part(0.0)
+    assert decider.routers == 3
+
+
+def test_a_decider_that_stops_refuses_its_own_requests_only() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    decider.submit(asked("running"), 0.0)
+    decider.submit(asked("own"), 0.0)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.1)
+    assert [outcome.request.id for outcome in decider.shut_down(0.2)] == ["own"]
+    assert wire.carry(0.2) == ()
+    assert front.waiting() == 1
+    assert sent(wire.part(0.3)) == [("a", "i0")]
+
+
+def test_a_front_that_stops_refuses_what_it_asked_for_and_tells_so() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    decider.submit(asked("own"), 0.0)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.1)
+    assert [outcome.request.id for outcome in front.shut_down(0.2)] == ["a"]
+    wire.carry(0.2)
+    assert decider.waiting() == 0
+
+
+def test_a_request_for_an_instance_of_a_newer_table_is_sent_all_the_same() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    decider.update_table(replace(TWO, version=2, instances=(TWO.instances[1],)), 0.0)
+    front.submit(asked("a"), 0.1)
+    assert sent(wire.carry(0.1)) == [("a", "i1")]
+    front.complete("a", 1.0, 5, 0)
+    wire.carry(1.0)
+    assert front.discrepancies() == decider.discrepancies() == ()
+    assert sum(load.prefilling + load.decoding for load in decider.loads()) == 0
+
+
+def test_moves_of_requests_that_go_back_to_their_router_are_left_open() -> None:
+    decider, (front, _), (wire, _) = routers(TWO)
+    front.submit(asked("a", session="s"), 0.0)
+    ((_, first),) = sent(wire.carry(0.0))
+    front.retry("a", 0.1, first)
+    wire.carry(0.1)
+    wire.part(0.2)
+    records = decider.take_records(9.0, final=True)
+    assert [move.outcome for move in records.migrations] == [MoveOutcome.UNDERWAY]
+
+
+def test_routers_that_know_each_other_agree_on_who_decides() -> None:
+    names = [f"router-{number}" for number in range(5)]
+    pools = [PoolKey(namespace="default", name=f"chat-{number}") for number in range(200)]
+    chosen = {pool: decider_of(pool, names) for pool in pools}
+    assert chosen == {pool: decider_of(pool, names[::-1]) for pool in pools}
+    assert set(chosen.values()) == set(names), "pools are spread over the routers"
+    without = [name for name in names if name != "router-2"]
+    moved = {pool for pool in pools if decider_of(pool, without) != chosen[pool]}
+    assert moved == {pool for pool in pools if chosen[pool] == "router-2"}
