@@ -8,14 +8,31 @@ import click
 
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_process.kinds import Addresses
 
 Answer = TypeVar("Answer")
 
-url_option = click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The control API.")
+_ADDRESSES = Addresses("http://127.0.0.1:8080")
+
+
+def _addresses(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
+    try:
+        return _ADDRESSES.parse(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} cannot be used; write {_ADDRESSES.wanted}") from None
+
+
+url_option = click.option(
+    "--url",
+    default=_ADDRESSES.example,
+    show_default=True,
+    callback=_addresses,
+    help="The control API; several addresses, with commas, stand in for one another.",
+)
 token_option = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN].")
 
 
-def ask(url: str, token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
+def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
     """The API's answer. Raises ClickException, which is printed as one line."""
 
     async def asked() -> Answer:

@@ -1,5 +1,6 @@
-"""`fairlead keys` lists, makes and revokes API keys of the gateway's clients."""
+"""`fairlead keys` lists, makes and revokes API keys of the gateway's clients, and tells what one was used for."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
@@ -9,36 +10,57 @@ from rich.table import Table
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyTotals
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyTotals, GatewayKeyUsage
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
 def keys() -> None:
-    """API keys of the gateway's clients: list, make and revoke them."""
+    """API keys of the gateway's clients: list, make and revoke them, and see what one was used for."""
 
 
 @keys.command("list")
 @_json
 @url_option
 @token_option
-def list_keys(as_json: bool, url: str, token: str | None) -> None:
+def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """List all keys, newest first, without secrets, with what each was used for in the last 24 hours."""
     found = ask(url, token, _all)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        _print_json(found)
         return
     if not found:
         click.echo("There is no key. Make one with `fairlead keys create NAME`.")
         return
     now = datetime.now(UTC)
-    columns = ("id", "name", "begins", "opens", "limits a minute", "state", "last used", "last 24 hours")
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for key in found:
-        opens = (key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), _state(key, now))
-        table.add_row(*opens, _last_used(key), _last_day(key.last_day))
-    Console(soft_wrap=True, highlight=False, markup=False, width=240).print(table)
+    columns = ("id", "name", "begins", "opens", "limits a minute", "class", "state", "last used", "last 24 hours")
+    rows = [(key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), key.priority_class or "default") for key in found]
+    used = [(_state(key, now), _last_used(key), _last_day(key.last_day)) for key in found]
+    _print_table(columns, [(*row, *more) for row, more in zip(rows, used, strict=True)])
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@click.option("--from", "start", default="now-24h", show_default=True, help="First minute: RFC 3339, or as now-7d.")
+@click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
+@_json
+@url_option
+@token_option
+def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Show what a key was used for: requests, tokens and refusals by the minute for up to 6 hours, by the hour for up
+    to 14 days, else by the UTC day. Times are UTC; a time without a line had none.
+    """
+    found = ask(url, token, lambda api: api.gateway_key_usage(key_id, {"from": start, "to": end}))
+    if as_json:
+        _print_json(found)
+        return
+    if not found.points:
+        click.echo(f"The key {key_id} was not used from {_minute(found.start)} to {_minute(found.end)}.")
+        return
+    rows = [(_minute(point.at), *_counts(point)) for point in found.points]
+    columns = ("from", "requests", "prompt tokens", "output tokens", "refused")
+    _print_table(columns, [*rows, ("total", *_counts(found.total))])
 
 
 @keys.command()
@@ -48,6 +70,7 @@ def list_keys(as_json: bool, url: str, token: str | None) -> None:
 @click.option("--days", type=int, help="Days until it expires; without, it does not.")
 @click.option("--requests-per-minute", type=int, help="Further requests get a 429; without, there is no limit.")
 @click.option("--tokens-per-minute", type=int, help="Prompts and answers together; without, there is no limit.")
+@click.option("--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; without, the default.")
 @_json
 @url_option
 @token_option
@@ -58,17 +81,24 @@ def create(
     days: int | None,
     requests_per_minute: int | None,
     tokens_per_minute: int | None,
+    priority_class: str | None,
     as_json: bool,
-    url: str,
+    url: tuple[str, ...],
     token: str | None,
 ) -> None:
     """Make a key and print its secret, this once. The token needs the role operator."""
     request = GatewayKeyRequest(
-        name=name, pools=pools, models=models, days=days, requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute
+        name=name,
+        pools=pools,
+        models=models,
+        days=days,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        priority_class=priority_class,
     )
     made = ask(url, token, lambda api: api.create_gateway_key(request))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
+        _print_json(made)
         return
     click.echo(made.secret)
     click.echo(
@@ -81,7 +111,7 @@ def create(
 @click.option("--yes", is_flag=True, help="Revoke without asking.")
 @url_option
 @token_option
-def revoke(key_id: str, yes: bool, url: str, token: str | None) -> None:
+def revoke(key_id: str, yes: bool, url: tuple[str, ...], token: str | None) -> None:
     """Revoke a key for ever. The token needs the role operator."""
     if not yes and not click.confirm(f"Revoke the key {key_id}? Whatever uses it stops working."):
         click.echo("Nothing was changed.")
@@ -99,6 +129,17 @@ async def _all(api: ControlApi) -> list[GatewayKey]:
         cursor = page.next_cursor
         if cursor is None:
             return found
+
+
+def _print_json(found: list[GatewayKey] | GatewayKey | GatewayKeyUsage) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    Console(soft_wrap=True, highlight=False, markup=False, width=240).print(table)
 
 
 def _scope(key: GatewayKey) -> str:
@@ -119,7 +160,7 @@ def _state(key: GatewayKey, now: datetime) -> str:
 
 
 def _last_used(key: GatewayKey) -> str:
-    return "never" if key.last_used_at is None else key.last_used_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    return "never" if key.last_used_at is None else _minute(key.last_used_at)
 
 
 def _last_day(total: GatewayKeyTotals) -> str:
@@ -127,6 +168,15 @@ def _last_day(total: GatewayKeyTotals) -> str:
     refused = sum(total.refused.values())
     counts = ((total.requests, "requests"), (tokens, "tokens"), (refused, "refused"))
     return ", ".join(f"{count:,} {words}" for count, words in counts if count) or "nothing"
+
+
+def _counts(total: GatewayKeyTotals) -> tuple[str, ...]:
+    refused = ", ".join(f"{count:,} {reason}" for reason, count in sorted(total.refused.items()))
+    return (*(f"{count:,}" for count in (total.requests, total.prompt_tokens, total.output_tokens)), refused or "0")
+
+
+def _minute(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _day(at: datetime) -> str:

@@ -26,7 +26,7 @@ def pools() -> None:
 @_name
 @url_option
 @token_option
-def revisions(name: str, url: str, token: str | None) -> None:
+def revisions(name: str, url: tuple[str, ...], token: str | None) -> None:
     """List the revisions of a pool: its engine and templates as they were, and what going back would change."""
     found = ask(url, token, lambda api: api.rollout(_pool(name)))
     for line in _progress(found):
@@ -48,7 +48,9 @@ def revisions(name: str, url: str, token: str | None) -> None:
 @_yes
 @url_option
 @token_option
-def rollback(name: str, revision: int | None, role: str | None, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+def rollback(
+    name: str, revision: int | None, role: str | None, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
+) -> None:
     """Write the engine and templates of a former revision into the pool's spec, as `kubectl rollout undo` does.
 
     Shows the plan with its effect first. The token needs the role operator.
@@ -63,7 +65,7 @@ def rollback(name: str, revision: int | None, role: str | None, reason: str | No
 @_yes
 @url_option
 @token_option
-def pause(name: str, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+def pause(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
     """Pause a pool's rollout: outdated instances stay. Writes `rollout.paused`, as `kubectl rollout pause` does.
 
     Shows the plan with its effect first. The token needs the role operator.
@@ -77,7 +79,7 @@ def pause(name: str, reason: str | None, yes: bool, url: str, token: str | None)
 @_yes
 @url_option
 @token_option
-def resume(name: str, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+def resume(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
     """Resume a paused rollout. One that a regression stopped goes on, judged anew, when it is paused and resumed.
 
     Shows the plan with its effect first. The token needs the role operator.
@@ -85,7 +87,7 @@ def resume(name: str, reason: str | None, yes: bool, url: str, token: str | None
     _change(_pool(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), reason, yes, url, token)
 
 
-def _change(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+def _change(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
     """Plan, tell, ask, apply."""
     plan = ask(url, token, lambda api: api.create_plan(pool, request))
     for line in _told(plan):
@@ -100,7 +102,7 @@ def _change(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, 
             raise click.ClickException("this is a heavy change; say why with --reason")
         reason = click.prompt("This is a heavy change. Why")
     done = ask(url, token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
-    click.echo(f"Applied. The plan {done.id} can be undone on its page until {_time(done.undo_until)}: {url}/plans/{done.id}")
+    click.echo(f"Applied. The plan {done.id} can be undone on its page until {_time(done.undo_until)}: {url[0]}/plans/{done.id}")
 
 
 def _pool(name: str) -> PoolKey:

@@ -134,7 +134,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
     "kv-events": Subcommand(help="Check an engine's KV events against its own count.", load=_kv_events, extra="router"),
     "pools": Subcommand(help="Look at a pool's revisions, go back to one, pause or resume a rollout.", load=_pools, extra="web"),
-    "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients.", load=_keys, extra="web"),
+    "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients; what one was used for.", load=_keys, extra="web"),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),
     "operator": Subcommand(help="Run the Kubernetes operator.", load=_operator, extra="operator"),

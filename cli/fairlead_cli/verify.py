@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import click
 
+from fairlead_cli.asking import url_option
 from fairlead_client.client import ControlApi, Query
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.pages import Page
@@ -15,14 +16,14 @@ Item = TypeVar("Item")
 
 
 @click.command()
-@click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The control API.")
+@url_option
 @click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token of role viewer or more [FAIRLEAD_TOKEN].")
 @click.option("--pool", help="Only this pool, as namespace/name.")
 @click.option("--decisions", default=2000, show_default=True, type=click.IntRange(0), help="Newest decisions to look at.")
 @click.option(
     "--moves", default=1000, show_default=True, type=click.IntRange(0), help="Newest migrations, and as many re-routes, to look at."
 )
-def verify(url: str, token: str | None, pool: str | None, decisions: int, moves: int) -> None:
+def verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions: int, moves: int) -> None:
     """Compute recorded choices again and look for contradictions.
 
     Every decision's rule, terms, limits, reason and sentence must give the instance that was chosen. Every migration
@@ -43,7 +44,7 @@ def verify(url: str, token: str | None, pool: str | None, decisions: int, moves:
         raise click.exceptions.Exit(1)
 
 
-async def _verify(url: str, token: str | None, pool: str | None, decisions: int, moves: int) -> Verifier:
+async def _verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions: int, moves: int) -> Verifier:
     async with ControlApi(url, token, timeout_seconds=30.0) as api:
         return await collect(api, pool, decisions, moves)
 

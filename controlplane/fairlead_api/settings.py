@@ -152,4 +152,19 @@ def _database_url(text: str) -> str:
         head, at, tail = text.rpartition("@")
         shown = f"…@{tail}" if at and ":" in head else text  # never the password: this is printed
         raise InvalidInput("FAIRLEAD_DATABASE_URL", shown, f"write {DATABASE_SCHEME}user:password@host:5432/database")
-    return text
+    return _several_hosts(text)
+
+
+def _several_hosts(url: str) -> str:
+    """The URL with the hosts among its parameters, if it names several as libpq does (`host1:5432,host2:5432`).
+
+    SQLAlchemy knows them only there, and libpq knows both ways.
+    """
+    authority, _, rest = url.removeprefix(DATABASE_SCHEME).partition("/")
+    person, at, places = authority.rpartition("@")
+    if "," not in places:
+        return url
+    hosts, ports = zip(*(place.partition(":")[::2] for place in places.split(",")), strict=True)
+    database, _, parameters = rest.partition("?")
+    listed = f"host={','.join(hosts)}" + (f"&port={','.join(port or '5432' for port in ports)}" if any(ports) else "")
+    return f"{DATABASE_SCHEME}{person}{at}/{database}?{listed}" + (f"&{parameters}" if parameters else "")

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from fairlead.tables import PoolKey
+from fairlead_client.addresses import reaching
 from fairlead_client.live import LiveEvent
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
@@ -41,7 +42,7 @@ Query = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
 
 
 class ControlApi:
-    """Client of the control API at `base_url`, as the bearer of `token`.
+    """Client of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
 
     `transport` replaces the network (httpx.ASGITransport in one process). Raises ApiProblem for every problem document
     and ApiUnreachable when there was no usable answer.
@@ -49,13 +50,14 @@ class ControlApi:
 
     def __init__(
         self,
-        base_url: str,
+        urls: str | Sequence[str],
         token: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         *,
         timeout_seconds: float = 10.0,
         http: httpx.AsyncClient | None = None,
     ) -> None:
+        base_url, transport = reaching(urls, transport)
         self._http = http or httpx.AsyncClient(
             base_url=base_url, transport=transport, timeout=timeout_seconds, trust_env=False, headers={"accept": "application/json"}
         )

@@ -15,7 +15,8 @@ from fairlead.pool_states import HeldPools, PoolEvent, PoolEvents, PoolObservati
 from fairlead.reports.batches import ReportReceipt, RouterGone, RouterState
 from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead.tables import PoolKey
-from fairlead_client import internal_paths
+from fairlead_client import internal_paths, protocol
+from fairlead_client.addresses import reaching
 from fairlead_client.lines import LineCutter, StreamLine
 from fairlead_client.outcomes import Answer, Cause, Later, Outcome, Refused, Taken
 from fairlead_client.problems import StreamLost, UnreadableLine
@@ -35,7 +36,7 @@ _receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
 
 class SystemApi:
-    """Client of the control API at `url`, as the bearer of `token`.
+    """Client of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
 
     `timeout_seconds` bounds each wait of a call, `connect_seconds` the wait for a connection. `transport`
     replaces the network in tests.
@@ -43,7 +44,7 @@ class SystemApi:
 
     def __init__(
         self,
-        url: str,
+        urls: str | Sequence[str],
         token: str,
         *,
         timeout_seconds: float = 10.0,
@@ -52,9 +53,10 @@ class SystemApi:
     ) -> None:
         self._timeout_seconds = timeout_seconds
         self._connect_seconds = connect_seconds
+        base_url, transport = reaching(urls, transport)
         self._http = httpx.AsyncClient(
-            base_url=url,
-            headers={"authorization": f"Bearer {token}", "accept": "application/json"},
+            base_url=base_url,
+            headers={"authorization": f"Bearer {token}", "accept": "application/json", protocol.HEADER: str(protocol.VERSION)},
             transport=transport,
             trust_env=False,
         )
@@ -101,7 +103,8 @@ class SystemApi:
         try:
             async with self._http.stream("GET", internal_paths.STREAM, params={"router": router}, timeout=timeout) as response:
                 if response.status_code != 200:
-                    raise StreamLost(f"the control API answered {response.status_code}")
+                    await response.aread()
+                    raise StreamLost(f"the control API answered {_words(response)}")
                 async for piece in response.aiter_raw():
                     for line in cutter.feed(piece):
                         yield line
@@ -159,10 +162,15 @@ class SystemApi:
         status = response.status_code
         if response.is_success or status in done:
             return Taken(response.content)
-        problem = f"{method} {path}: {status} {' '.join(response.text.split())[:300]}".rstrip()
+        problem = f"{method} {path}: {_words(response)}"
         if status in REFUSED_FOR_EVER:
             return Refused(problem=problem)
         return Later(cause=_cause(status), problem=problem, retry_after_seconds=_retry_after(response))
+
+
+def _words(response: httpx.Response) -> str:
+    """The status and the beginning of the body, in one line."""
+    return f"{response.status_code} {' '.join(response.text.split())[:400]}".rstrip()
 
 
 def _cause(status: int) -> Cause:

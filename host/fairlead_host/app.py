@@ -19,7 +19,7 @@ def create_app(settings: Settings, public_url: str, cluster: ClusterGateway | No
     Raises InvalidInput for a `public_url` that nobody can open.
     """
     api = create_api(settings, cluster=cluster)
-    web = create_web_app(api_url="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
+    web = create_web_app(api_urls="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
     return BesideWeb(api, web)
 
 

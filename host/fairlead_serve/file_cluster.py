@@ -5,23 +5,26 @@ the file owns it. Marks on engines are kept beside it in either case.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import yaml
 
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import Conflict, NotFound
+from fairlead_api.services.plans.engine_changes import ENGINES, engine_name
 from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.plans.objects import POOL_LABEL, ClusterObject, Target, TargetKind
 from fairlead_api.services.pools.rollouts import StoredRevision
-from fairlead_serve.pool_files import NAMESPACE, PoolFile, digest, read_pool_file
+from fairlead_serve.pool_files import NAMESPACE, SECTIONS, PoolFile, digest, read_pool_file
 from fairlead_serve.pool_reports import FILE_MANAGER, annotations_of
 from fairlead_serve.state_files import Marks, Memory, StateFiles
 
-WRITABLE = frozenset({"routing", "slo", "earlyRejection", "drain", "engine"})
+WRITABLE = SECTIONS | {"engine"}
 
 
 class FileCluster:
@@ -46,20 +49,34 @@ class FileCluster:
                 raise Conflict("object-changed", f"{target} was changed meanwhile; make a new plan")
             if target.kind.is_instance:
                 return self._mark(target, change, marks, dry_run)
+            if target.kind is TargetKind.ENGINES:
+                return self._list(target, change, marks, dry_run)
             return self._write(target, change, marks, dry_run)
+
+    def _list(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
+        memory, file = self._known(target)
+        entries = merged(_engines(file), change[ENGINES])
+        listed = [{**({} if name == engine_name(str(entry["url"])) else {"name": name}), **entry} for name, entry in entries.items()]
+        return self._store(memory, read_pool_file({**file.document, ENGINES: listed}, self._policies), marks, dry_run, self._listed)
 
     def _write(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         memory, file = self._known(target)
         after = read_pool_file(merged(file.document, {name: value for name, value in change.items() if name in WRITABLE}), self._policies)
         if after.pool.engine.type not in {None, memory.engine_type}:
             raise InvalidInput("engine.type", after.pool.engine.type, f"keep {memory.engine_type}; a pool's engine cannot be changed")
+        return self._store(memory, after, marks, dry_run, self._pool)
+
+    def _store(
+        self, memory: Memory, after: PoolFile, marks: Mapping[str, str | None], dry_run: bool, shown: Callable[..., ClusterObject]
+    ) -> ClusterObject:
+        """Write the file, unless the run is dry; the object as `shown` makes it of what the file says then."""
         if dry_run:
-            return self._pool(memory, after, self._files.read_marks(), "")
+            return shown(memory, after, self._files.read_marks(), "")
         content = self._files.write_pool(after.document)
         known = self._files.read_marks()
         told = replace(known, pool=_without_nulls({**known.pool, **marks}), written=digest(content))
         self._files.write_marks(told)
-        return self._pool(memory, after, told, content)
+        return shown(memory, after, told, content)
 
     def _mark(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         known = self._files.read_marks()
@@ -74,6 +91,8 @@ class FileCluster:
         memory, file = self._known(target)
         if target.kind is TargetKind.POOL:
             return self._pool(memory, file, self._files.read_marks(), self._files.content())
+        if target.kind is TargetKind.ENGINES:
+            return self._listed(memory, file, self._files.read_marks(), self._files.content())
         return self._engine(target, self._files.read_marks())
 
     def _known(self, target: Target) -> tuple[Memory, PoolFile]:
@@ -100,6 +119,12 @@ class FileCluster:
             managers=(FILE_MANAGER,),
         )
 
+    def _listed(self, memory: Memory, file: PoolFile, marks: Marks, content: str) -> ClusterObject:
+        """The list of engines: a generation of its own, so that no other change of the file ends a plan."""
+        engines = _engines(file)
+        generation = int(digest(yaml.safe_dump(engines))[:12], 16)
+        return replace(self._pool(memory, file, marks, content), spec={ENGINES: engines}, generation=generation)
+
     def _engine(self, target: Target, marks: Marks) -> ClusterObject:
         memory, file = self._known(target)
         entry = next(entry for entry in file.pool.engines if entry.id == target.name)
@@ -113,6 +138,12 @@ class FileCluster:
             annotations={**own, ENGINES_FILE: str(self._files.pool_file)},
             managers=(),
         )
+
+
+def _engines(file: PoolFile) -> dict[str, Any]:
+    """The engines of a file as plans see them."""
+    written = zip(file.pool.engines, file.document[ENGINES], strict=True)
+    return {entry.id: {**{key: value for key, value in raw.items() if key != "name"}, "url": entry.url} for entry, raw in written}
 
 
 def _without_nulls(annotations: Mapping[str, Any]) -> dict[str, str]:

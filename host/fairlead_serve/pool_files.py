@@ -6,11 +6,9 @@ Sections have the names, defaults and bounds of the InferencePool's spec, becaus
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -20,7 +18,8 @@ from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import REQUIRED, Rule, listing, nested, number, text, truth
 from fairlead.schemas.writing import written
-from fairlead.tables import EarlyRejectionFacts, EngineFigures, PoolKey, SloFacts
+from fairlead.tables import MAX_PRIORITY_CLASSES, EarlyRejectionFacts, EngineFigures, PoolKey, PriorityClass, SloFacts
+from fairlead_api.services.plans.engine_changes import base_url, engine_name
 from fairlead_api.services.plans.merge_patches import merged
 
 NAMESPACE = "default"
@@ -31,23 +30,8 @@ FILE = "file"
 NOT_OF_FILES = ("scaling", "ratio", "rollout")
 """Sections of an InferencePool's spec that are about making instances."""
 REAL_ENGINES = ("vllm", "sglang")
-
-
-def base_url(url: str) -> str:
-    """The engine's address as `http://host:port`. Raises ValueError that says what to write."""
-    remedy = "write http://HOST:PORT, such as http://10.0.0.7:8000"
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError(remedy) from None
-    if parts.scheme == "https":
-        raise ValueError(f"{remedy}; TLS to engines is not supported, put them on a network of their own")
-    if parts.scheme != "http" or not host or parts.username is not None or parts.query or parts.fragment:
-        raise ValueError(remedy)
-    if parts.path.rstrip("/") not in {"", "/v1"}:
-        raise ValueError(f"{remedy}, without a path: the engine's API must begin at /v1")
-    return f"http://{f'[{host}]' if ':' in host else host}:{port or 80}"
+SECTIONS = frozenset({"routing", "slo", "earlyRejection", "priorityClasses", "drain"})
+"""Sections that a file and an InferencePool's spec have in common, `engine` aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +56,7 @@ class EngineEntry:
     @property
     def id(self) -> str:
         """The instance's name."""
-        return self.name or re.sub(r"[^a-z0-9.]+", "-", self.address.lower()).strip("-")
+        return self.name or engine_name(self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +89,13 @@ class ServedPool:
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their engine.")
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
     early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
+    priority_classes: tuple[PriorityClass, ...] = listing(
+        PriorityClass,
+        "Classes of requests: which are sent first and refused last. Without any, all requests are alike.",
+        (),
+        key="name",
+        max_items=MAX_PRIORITY_CLASSES,
+    )
     drain: DrainSpec = nested(DrainSpec, "How an engine that was taken out of the file is emptied.")
 
     @property
@@ -121,7 +112,7 @@ class PoolFile:
 
     def spec(self, model: str, engine_type: str) -> dict[str, Any]:
         """The InferencePool's spec that says the same, with all defaults: a pool for which no instance is made."""
-        sections = {name: value for name, value in self.document.items() if name in {"routing", "slo", "earlyRejection", "drain"}}
+        sections = {name: value for name, value in self.document.items() if name in SECTIONS}
         engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {
             "model": self.pool.model or model,

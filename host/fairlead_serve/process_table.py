@@ -47,7 +47,7 @@ class ServePlan:
 def process_table(plan: ServePlan) -> tuple[Node, ...]:
     """All processes of the plan."""
     router = router_process(
-        ROUTER, ports=plan.ports, api_url=plan.api_url, tokens=plan.tokens, directory=plan.directory, host=plan.host, needs=("api",)
+        ROUTER, ports=plan.ports, api_addresses=plan.api_url, tokens=plan.tokens, directory=plan.directory, host=plan.host, needs=("api",)
     )
     database = (postgres_process(plan.postgres),) if plan.postgres is not None else ()
     return (*database, _api(plan), _source(plan), router)

@@ -49,7 +49,7 @@ async def _run(settings: SourceSettings, files: StateFiles) -> None:
     changed, prober = asyncio.Event(), Prober()
     watch = HealthWatch(prober, changed)
     place = settings.control_plane
-    async with SystemApi(place.url, place.token, timeout_seconds=place.timeout_seconds) as api:
+    async with SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds) as api:
         source = PoolSource(files, api, watch, installed_policies(), SteadyClock())
         await source.step()
         print("ready", flush=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fairlead.errors import InvalidInput
+from fairlead_api.services.plans.engine_changes import base_url
 from fairlead_process.environment import read
 from fairlead_process.policies import installed_policies
 from fairlead_sandbox.ports import PortClaims, claim_ports, is_free
@@ -19,7 +20,7 @@ from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.settings import SandboxSettings, strange
 from fairlead_sandbox.state_directory import StateDirectory
 from fairlead_sandbox.summary import make_login_link
-from fairlead_serve.pool_files import PoolFile, base_url, read_pool_file
+from fairlead_serve.pool_files import PoolFile, read_pool_file
 from fairlead_serve.probing import EngineFindings, Prober
 from fairlead_serve.process_table import PREFERRED_PORTS, ROUTER, ServePlan, process_table
 from fairlead_serve.state_files import StateFiles, own_pool_file
@@ -111,7 +112,7 @@ class ServeRun:
         report = ServeReport(
             gateway=plan.gateway_url,
             dashboard=plan.api_url,
-            login_link=await make_login_link(plan.api_url, plan.tokens.admin),
+            login_link=await make_login_link((plan.api_url,), plan.tokens.admin),
             metrics=plan.metrics_url,
             pool=str(file.pool.key),
             model=memory.model if memory is not None else file.pool.model or next((one.models[0] for one in findings if one.models), None),

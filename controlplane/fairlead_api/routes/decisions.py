@@ -38,11 +38,14 @@ def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], da
         instance: str | None = None,
         session: str | None = None,
         reason: DecisionReason | None = None,
+        priority_class: str | None = None,
         start: From = None,
         end: To = None,
     ) -> Fetch:
         begun, ended = parse_range(start, end, clock())
-        wanted = DecisionFilter(pool=pool, instance=instance, session=session, reason=reason, start=begun, end=ended)
+        wanted = DecisionFilter(
+            pool=pool, instance=instance, session=session, reason=reason, priority_class=priority_class, start=begun, end=ended
+        )
         return lambda span: reader.decisions(wanted, span)
 
     listing(routes, "/decisions", RoutingDecision, viewer, chosen)

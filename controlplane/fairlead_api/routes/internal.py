@@ -19,11 +19,12 @@ from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.report_bodies import decode_reports
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access.access import Caller
+from fairlead_api.services.errors import Conflict
 from fairlead_api.services.instants import check_time
 from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.streams.tables import TableStream
-from fairlead_client import internal_paths
+from fairlead_client import internal_paths, protocol
 from fairlead_client.resources.access import AccessRole
 
 
@@ -47,7 +48,7 @@ def internal_routes(
     clock: Callable[[], datetime],
 ) -> APIRouter:
     """The endpoints at `fairlead_client.internal_paths`."""
-    routes = APIRouter(tags=["internal"])
+    routes = APIRouter(tags=["internal"], dependencies=[Depends(_understood)])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
@@ -126,3 +127,9 @@ def internal_routes(
         await ingestion.forget_router(gone, clock())
 
     return routes
+
+
+async def _understood(request: Request) -> None:
+    """Raises Conflict for a caller of a release too far from this one; what it sends again later may be taken then."""
+    if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
+        raise Conflict("protocol-too-far", problem)

@@ -20,7 +20,7 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 class RejectionReader(Protocol):
     """The source of refusals."""
 
-    async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport: ...
+    async def rejections(self, pool: str | None, start: datetime, end: datetime, priority_class: str | None = None) -> RejectionReport: ...
 
 
 def rejection_routes(guard: Guard, reader: RejectionReader, clock: Callable[[], datetime]) -> APIRouter:
@@ -28,10 +28,12 @@ def rejection_routes(guard: Guard, reader: RejectionReader, clock: Callable[[], 
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER)
 
-    def rejections(pool: str | None = None, start: From = None, end: To = None) -> Callable[[], Awaitable[RejectionReport]]:
+    def rejections(
+        pool: str | None = None, priority_class: str | None = None, start: From = None, end: To = None
+    ) -> Callable[[], Awaitable[RejectionReport]]:
         now = clock()
         begun, ended = parse_range(start or "now-1h", end or "now", now)
-        return lambda: reader.rejections(pool, begun or now - timedelta(hours=1), ended or now)
+        return lambda: reader.rejections(pool, begun or now - timedelta(hours=1), ended or now, priority_class)
 
     Chosen = Annotated[Callable[[], Awaitable[RejectionReport]], Depends(rejections)]  # noqa: N806 - it is a type
 
@@ -44,7 +46,10 @@ def rejection_routes(guard: Guard, reader: RejectionReader, clock: Callable[[], 
     @routes.get("/rejections", response_model=RejectionReport)
     @routes.get("/rejections.json", include_in_schema=False)
     async def get_rejections(caller: Annotated[Caller, Depends(viewer)], report: Chosen) -> Any:
-        """Refusals by cause, with 60-bucket sparklines and the newest samples; the last hour unless asked otherwise."""
+        """Refusals by cause and priority class, with 60-bucket sparklines and the newest samples.
+
+        Of the last hour unless asked otherwise.
+        """
         return answer(await report())
 
     exporting(routes, "/rejections", RejectionGroup, viewer, groups)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import event, make_url
+from sqlalchemy import event, make_url, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -24,6 +24,9 @@ from fairlead_api.store.pulse import Pulse
 Result = TypeVar("Result")
 
 _RETRIES = 4
+NOT_NOW = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
+"""Errors that the driver calls internal, although the same work may succeed later."""
+
 PING_SECONDS = 0.5
 """Longest wait for a sign that a pooled connection still works; also how long such a sign is trusted."""
 
@@ -33,7 +36,8 @@ class Bulkhead:
     """A share of the connections that nobody else can take.
 
     `kept` of them stay open when nothing uses them: a new one costs Postgres a process, and has nothing prepared.
-    Postgres enforces `statement_seconds` and `lock_seconds`; `wait_seconds` is the longest wait for a free connection.
+    Postgres enforces `statement_seconds`, `lock_seconds` and `idle_seconds`; `wait_seconds` is the longest wait for a
+    free connection.
     """
 
     name: str
@@ -41,6 +45,8 @@ class Bulkhead:
     kept: int = 2
     statement_seconds: float
     lock_seconds: float = 2.0
+    idle_seconds: float = 10.0
+    """Longest pause within a transaction. A process that is suspended there would hold its locks against all others."""
     wait_seconds: float = 1.0
 
     def patient(self, times: float) -> "Bulkhead":
@@ -49,11 +55,12 @@ class Bulkhead:
             self,
             statement_seconds=self.statement_seconds * times,
             lock_seconds=self.lock_seconds * times,
+            idle_seconds=self.idle_seconds * times,
             wait_seconds=self.wait_seconds * times,
         )
 
 
-READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1)
+READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
 """For the data that people look at."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
@@ -74,7 +81,11 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
 
     The check spares callers an error when Postgres was restarted.
     """
-    limits = {"statement_timeout": bulkhead.statement_seconds, "lock_timeout": bulkhead.lock_seconds}
+    limits = {
+        "statement_timeout": bulkhead.statement_seconds,
+        "lock_timeout": bulkhead.lock_seconds,
+        "idle_in_transaction_session_timeout": bulkhead.idle_seconds,
+    }
     given = make_url(url).query.get("options", "")
     options = [given if isinstance(given, str) else " ".join(given), "-c TimeZone=UTC"]
     options += [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
@@ -96,11 +107,13 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "connect")
     def fresh(_: object, record: Any) -> None:
-        record.info["heard_at"] = time.monotonic()
+        record.info["made_at"] = record.info["heard_at"] = time.monotonic()
 
     @event.listens_for(engine.sync_engine, "checkout")
     def check(connection: Any, record: Any, _: object) -> None:
         raw = connection.driver_connection
+        if record.info["made_at"] < pulse.switched_at:
+            raise InvalidatePoolError
         pulse.taken(raw, ping_seconds)
         if record.info["heard_at"] <= max(pulse.lost_at, time.monotonic() - PING_SECONDS):
             try:
@@ -148,6 +161,10 @@ class Database:
                 yield connection
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             raise self._unavailable(error) from error
+        except DBAPIError as error:
+            if isinstance(error.orig, NOT_NOW):
+                raise self._unavailable(error) from error
+            raise
 
     async def writing(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
         """Runs `work` in one transaction, and again from the start when Postgres chose it as a deadlock's victim.
@@ -162,16 +179,17 @@ class Database:
             except DBAPIError as error:
                 if isinstance(error.orig, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure) and attempt < _RETRIES:
                     continue
-                if isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, psycopg.errors.ReadOnlySqlTransaction):
+                if isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, NOT_NOW):
                     raise self._unavailable(error) from error
                 raise
-            except (
-                psycopg.OperationalError,
-                psycopg.errors.ReadOnlySqlTransaction,
-                PoolTimeout,
-            ) as error:  # COPY runs on the driver itself
+            except (psycopg.OperationalError, *NOT_NOW, PoolTimeout) as error:  # COPY runs on the driver itself
                 raise self._unavailable(error) from error
         raise AssertionError("the last attempt returns or raises")
+
+    async def go_on(self, connection: AsyncConnection) -> None:
+        """Keeps a long transaction open, which Postgres would end after `idle_seconds` of silence."""
+        self._pulse.limits.set(await driver(connection), self._bulkhead.statement_seconds * 2)
+        await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
         await self.engine.dispose()

@@ -77,6 +77,7 @@ class PostgresGatewayKeys:
                 return False
             scope = {"pools": list(key.pools), "models": list(key.models)}
             limits = {"requests_per_minute": key.requests_per_minute, "tokens_per_minute": key.tokens_per_minute}
+            grade = {"priority_class": key.priority_class}
             await connection.execute(
                 insert(keys).values(
                     id=key.id,
@@ -88,11 +89,12 @@ class PostgresGatewayKeys:
                     expires_at=key.expires_at,
                     **scope,
                     **limits,
+                    **grade,
                 )
             )
             await notifying.send(connection, [GatewayKeysChanged()])
             expires_at = key.expires_at.isoformat() if key.expires_at else None
-            after = {"name": key.name, "prefix": key.prefix, **scope, **limits, "expires_at": expires_at}
+            after = {"name": key.name, "prefix": key.prefix, **scope, **limits, **grade, "expires_at": expires_at}
             await audit.append(connection, [replace(caller.draft(AuditAction.GATEWAY_KEY_CREATED, key.id), after=after)], now)
             return True
 

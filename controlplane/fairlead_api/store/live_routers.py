@@ -1,6 +1,6 @@
-"""Which routers are live, by the database's clock."""
+"""Which routers are live, by the database's clock, and how far they are."""
 
-from sqlalchemy import and_, func, select, text
+from sqlalchemy import BigInteger, Text, and_, bindparam, cast, func, select, text
 
 from fairlead_api.services.pools.mirroring import LIVE_SECONDS
 from fairlead_api.store import tables
@@ -11,3 +11,8 @@ IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - 
 """Reported in the last LIVE_SECONDS, and did not say goodbye since."""
 
 COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
+
+NEWEST_ACKNOWLEDGED = select(
+    func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
+).where(IS_LIVE)
+"""The newest version of a pool's table by which a live router routes; `pool` is the pool's number as text."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -35,12 +36,13 @@ async def listen(url: str, pulse: Pulse, on_notice: Callable[[Notice], Awaitable
     silent = False
     while True:
         try:
+            connected_at = time.monotonic()
             connection = await pulse.connect(target, autocommit=True, application_name="fairlead-api listen")
             try:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 on_gap()
                 silent = False
-                while True:
+                while connected_at >= pulse.switched_at:
                     pulse.limits.lift(connection)
                     async for notification in connection.notifies(timeout=QUIET_SECONDS):
                         await _deliver(notification.payload, on_notice)

@@ -102,6 +102,9 @@ class Pulse:
         self.lost_at = 0.0
         """When the database was last found away (`time.monotonic`); no connection from before is to be trusted."""
         self._read_only = False
+        self.switched_at = 0.0
+        """When the database began or ceased to take writes (`time.monotonic`). A connection from before may lead to a
+        server that is not the primary any more, and is not to be used."""
 
     @property
     def read_only(self) -> bool:
@@ -178,11 +181,22 @@ class Pulse:
             row = await (await connection.execute("SELECT current_setting('transaction_read_only')::bool")).fetchone()
             self.limits.lift(connection)
             self._heard_at = asyncio.get_running_loop().time()
-            self._read_only = bool(row and row[0])
-            if self._away is not None:
-                _log.info("the database answers again")
-                self._away = None
+            self._found(read_only=bool(row and row[0]))
             await asyncio.sleep(ASK_SECONDS)
+            if self._read_only:
+                return  # a new connection may find the primary
+
+    def _found(self, *, read_only: bool) -> None:
+        """Notes that the database answered."""
+        if self._away is not None:
+            _log.info("the database answers again")
+            self._away = None
+        if read_only != self._read_only:
+            if read_only:
+                _log.warning("the database takes no writes")
+            else:
+                _log.info("the database takes writes again")
+            self._read_only, self.switched_at = read_only, time.monotonic()
 
     def _lost(self, error: psycopg.Error) -> None:
         """Ends all waiting, unless the database answered on another connection meanwhile."""

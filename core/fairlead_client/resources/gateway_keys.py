@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyRequest:
-    """A key to be made.
+    """A key to be made. Its requests have its `priority_class` in pools that declare that, elsewhere the default one.
 
     `pools` (as `namespace/name`) and `models` are what it opens; an empty list opens all. Without `days` it does not
     expire; without a limit it has none.
@@ -18,6 +18,7 @@ class GatewayKeyRequest:
     days: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    priority_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class GatewayKey:
     created_by: str
     expires_at: datetime | None
     revoked_at: datetime | None
+    priority_class: str | None = None
     secret: str | None = None
     last_used_at: datetime | None = None
     last_day: GatewayKeyTotals = field(default_factory=GatewayKeyTotals)

@@ -19,7 +19,8 @@ class PlanKind(StrEnum):
     instance out of service without replacing it, and `uncordon` lets it serve again; `schedule` creates, edits,
     deletes, pauses or resumes a schedule, skips a start of it or adds one. `drain` empties one instance and replaces
     it, and `undrain` takes that back; `rollout` pauses or resumes a rollout or changes its bounds; `rollback` gives the
-    spec the engine and templates of a former revision.
+    spec the engine and templates of a former revision. `engines` adds an engine to a pool whose engines run already, or
+    takes one out.
     """
 
     SCALE = "scale"
@@ -36,6 +37,7 @@ class PlanKind(StrEnum):
     UNDRAIN = "undrain"
     ROLLOUT = "rollout"
     ROLLBACK = "rollback"
+    ENGINES = "engines"
 
 
 NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
@@ -54,6 +56,7 @@ NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
         PlanKind.UNDRAIN: AccessRole.OPERATOR,
         PlanKind.ROLLOUT: AccessRole.OPERATOR,
         PlanKind.ROLLBACK: AccessRole.OPERATOR,
+        PlanKind.ENGINES: AccessRole.OPERATOR,
     }
 )
 """The role that a person needs to plan, apply or undo a change of a kind."""
@@ -72,6 +75,13 @@ class ScheduleAction(StrEnum):
     RESUME = "resume"
     SKIP = "skip"
     RUN = "run"
+
+
+class EngineAction(StrEnum):
+    """What a plan of kind `engines` does: `add` takes a `url`, a `name` and a `weight` if wanted, `remove` a `name`."""
+
+    ADD = "add"
+    REMOVE = "remove"
 
 
 class PlanState(StrEnum):
@@ -150,7 +160,8 @@ class PlanRequest:
     to give back only that role's template. The other kinds take `fields`: fields of their section of the spec as a
     manifest writes them, such as `{"ttft": "3s"}`. A field that is left out stays as it is, null goes back to its
     default.
-    `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`.
+    `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`;
+    `engines` an `action` of EngineAction, and what that takes.
     """
 
     kind: PlanKind

@@ -28,8 +28,10 @@ class PoolSummary:
     changes with the generation, the routing table, the conditions, the numbers wanted and the instances' states, and
     with nothing else.
     `owner` names the GitOps tool or the file that owns the pool, if any: then it is read-only here. `engines_file`
-    names the file with the addresses of a pool whose engines run already (`fairlead serve`): then no instance is made
-    or ended here. None = the instances are pods.
+    names the file with the addresses of a pool whose engines run already (`fairlead serve`), and `selector` the labels
+    of the running pods that the pool adopted, such as `app=vllm`: then no instance is made or ended here. Both None =
+    the instances are pods that the pool makes. `scale_target` names the workload of adopted pods that the pool scales,
+    such as `Deployment vllm`, if it scales one.
     """
 
     namespace: str
@@ -60,6 +62,13 @@ class PoolSummary:
     created_at: datetime
     lost_moves_per_hour: float = 0.0
     engines_file: str | None = None
+    selector: str | None = None
+    scale_target: str | None = None
+
+    @property
+    def runs_already(self) -> bool:
+        """Whether its instances are made and ended elsewhere."""
+        return self.engines_file is not None or self.selector is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fairlead.reports.rejections import RejectionReason
+from fairlead.tables import DEFAULT_CLASS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionGroup:
-    """Refused requests of one cause. `sparkline` is the count per bucket of the requested range, oldest first."""
+    """Refused requests of one cause and priority class. `sparkline` is the count per bucket of the requested range, the
+    oldest first.
+    """
 
     pool: str
     reason: RejectionReason
@@ -20,6 +23,7 @@ class RejectionGroup:
     sparkline: list[int]
     samples: list["RejectionSample"]
     suggestion: str
+    priority_class: str = DEFAULT_CLASS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

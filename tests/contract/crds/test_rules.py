@@ -25,6 +25,7 @@ from fairlead.schemas.openapi import structural_schema
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, Shape, document_name, shape_of
 from fairlead.schemas.writing import differences, written
+from fairlead.selectors import ExpressionSpec, SelectorSpec
 from fairlead_sandbox.kubernetes_api.cel.rules import RuleTree, check_rules, compile_rules
 from fairlead_sandbox.kubernetes_api.schemas.schemas import apply_defaults, prune
 from fairlead_sandbox.kubernetes_api.schemas.validation import validate
@@ -88,7 +89,10 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "verbatim":
         return copy.deepcopy(TEMPLATE)
     if shape.kind == "texts":
-        return draw(st.lists(st.sampled_from(TEXTS["instant"] + ("tomorrow",) * faulty), max_size=2))
+        fitting_texts = tuple(one for one in (*TEXTS["instant"], "blue") if re.search(shape.pattern or "", one))
+        return draw(st.lists(st.sampled_from(fitting_texts + ("not so",) * faulty), max_size=2))
+    if shape.kind == "labels":
+        return draw(st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["vllm", ""] + ["not so", 1] * faulty), max_size=2))
     if shape.kind == "string" and shape.convert in CONVERTED:
         return draw(st.sampled_from(TEXTS[CONVERTED[shape.convert]] + WRONG_CRONS * faulty))
     if shape.kind == "string":
@@ -131,6 +135,57 @@ def pools_of_an_engine(draw: st.DrawFn) -> dict[str, Any]:
     """Pools that are valid but for their roles, which not every engine takes."""
     roles = [{"name": name, "template": copy.deepcopy(TEMPLATE)} for name in ("prefill", "decode")]
     return {"model": "m", "roles": roles, "engine": {"type": draw(st.sampled_from(["vllm", "sglang"]))}}
+
+
+@st.composite
+def roles_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
+    """Roles that select pods of a workload or scale it, valid but for one thing at most."""
+    role: dict[str, Any] = {
+        "name": draw(st.sampled_from(["both", "prefill"])),
+        "selector": {"matchLabels": {"app": "vllm"}},
+        "scaleTargetRef": {"name": "vllm"},
+        "minReplicas": 1,
+        "replicas": 1,
+    }
+    for left_out in draw(st.sets(st.sampled_from(["selector", "scaleTargetRef", "minReplicas", "replicas"]), max_size=2)):
+        del role[left_out]
+    return role
+
+
+@st.composite
+def pools_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
+    """Pools whose roles select their pods, valid but for one thing at most."""
+    selector = {"matchLabels": {"app": "vllm"}}
+    names = draw(st.sampled_from([("both",), ("prefill", "decode")]))
+    roles: list[dict[str, Any]] = [{"name": name, "selector": selector} for name in names]
+    replicas: dict[str, Any] = {}
+    if draw(st.booleans()):
+        for role in roles:
+            role |= {"scaleTargetRef": {"name": "vllm"}, "minReplicas": 1, **({} if role["name"] == "both" else {"replicas": 1})}
+        replicas = {"replicas": draw(st.integers(1, 2))}
+    odd = draw(st.integers(0, 5))
+    if odd == 0:
+        del roles[0]["selector"]
+    elif odd == 1:
+        roles[0] = {"name": names[0], "selector": selector}
+    engine = {"type": draw(st.sampled_from(["simulated", "vllm"]))}
+    schedule = {"name": "day", "cron": "0 8 * * *", "duration": "10h"}
+    beside: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {},
+                {"replicas": 2},
+                {"engine": {"simulated": {}}},
+                {"scaling": {"mode": "SLO"}},
+                {"ratio": {"mode": "Auto", "method": "Replace"}},
+                {"scaling": {"schedules": [{**schedule, "roles": [{"name": names[0], "replicas": 2}]}]}},
+                {"scaling": {"schedules": [{**schedule, "ratio": {"band": 0.5}}]}},
+                {"scaling": {"schedules": [{**schedule, "slo": {"ttft": "9s"}}]}},
+                {"rollout": draw(st.sampled_from([{"maxSurge": 2}, {"paused": True}, {"regression": {"window": "5s"}}, {"maxSurge": 1}]))},
+            ]
+        )
+    )
+    return {"model": "m", "roles": roles, "engine": engine, **replicas, **beside}
 
 
 @st.composite
@@ -188,7 +243,9 @@ class Judges:
         return None if bool(kubernetes) == (python is not None) else f"the API: {kubernetes or 'taken'}; read: {python or 'taken'}"
 
 
-RULED = (RolloutSpec, PoolSpec, EngineSpec, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole)
+ADOPTING = Judges(PoolSpec)
+
+RULED = (RolloutSpec, PoolSpec, EngineSpec, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec, ExpressionSpec)
 """The classes that have rules."""
 
 
@@ -204,8 +261,14 @@ def test_the_api_and_the_core_take_and_refuse_the_same_documents(of: type[Any]) 
     agree()
 
 
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(pools_that_adopt())
+def test_the_api_and_the_core_take_and_refuse_the_same_pools_that_adopt(document: dict[str, Any]) -> None:
+    assert ADOPTING.disagreement(document) is None
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(documents(PoolSpec, False))
+@given(documents(PoolSpec, False) | pools_that_adopt())
 def test_a_spec_written_out_is_read_back_as_it_was(document: dict[str, Any]) -> None:
     try:
         spec = read(PoolSpec, document, "spec")
@@ -243,8 +306,12 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, side:
     changed = tuple(replace(rule, **forgetful) if place == number else rule for place, rule in enumerate(of.RULES))
     monkeypatch.setattr(of, "RULES", changed)
     judges = Judges(of)
+    whole: dict[type[Any], tuple[st.SearchStrategy[dict[str, Any]], ...]] = {
+        PoolSpec: (pools_with_windows(), pools_that_scale(), pools_of_an_engine(), pools_that_adopt()),
+        RoleSpec: (roles_that_adopt(),),
+    }
     found = find(
-        st.one_of(narrow, pools_with_windows(), pools_that_scale(), pools_of_an_engine()) if of is PoolSpec else narrow,
+        st.one_of(narrow, *whole.get(of, ())),
         lambda document: judges.disagreement(document) is not None,
         settings=settings(max_examples=1000, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)),
     )

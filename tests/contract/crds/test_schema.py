@@ -32,7 +32,9 @@ REFUSALS = {
     "replicas-of-two-roles": "replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
     "half-a-pair": "roles must be exactly both, or exactly prefill and decode",
     "sglang-of-two-roles": "engine.type sglang takes only the role both",
-    "missing-template": "roles[].template is required unless engine.type is simulated",
+    "missing-template": "roles[].template or selector is required unless engine.type is simulated",
+    "template-and-selector": "roles[].template cannot stand beside roles[].selector",
+    "empty-selector": "selector must not be empty",
 }
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
 REFUSED_BY_THE_OPERATOR = {"bad-parameter-type", "unknown-policy", "zero-slo"}

@@ -191,9 +191,15 @@ async def test_filters_leave_only_what_they_name(door: Door) -> None:
         assert items
         assert all(getattr(item, name) == wanted for item in items)
     decided = (await door.viewer.decisions(RANGE)).items[0]
-    for name in ("pool", "session", "reason"):
+    for name in ("pool", "session", "reason", "priority_class"):
         same = (await door.viewer.decisions({**RANGE, name: str(getattr(decided, name))})).items
         assert all(getattr(one, name) == getattr(decided, name) for one in same)
+    assert not (await door.viewer.decisions({**RANGE, "priority_class": "nobody's"})).items
+    refused = (await door.viewer.rejections(RANGE)).groups[0]
+    for name in ("pool", "priority_class"):
+        groups = (await door.viewer.rejections({**RANGE, name: str(getattr(refused, name))})).groups
+        assert groups
+        assert all(getattr(one, name) == getattr(refused, name) for one in groups)
     scaled = (await door.viewer.scaling_decisions(RANGE)).items[0]
     for name in ("pool", "role", "controller", "verdict"):
         alike = (await door.viewer.scaling_decisions({**RANGE, name: str(getattr(scaled, name))})).items

@@ -19,7 +19,7 @@ def test_a_pool_grows_under_load_and_shrinks_after_it_and_advice_only_says_so(sa
         document = pool(name, replicas=1, roles=ROLES, scaling={**SCALING, "mode": mode})
         sandbox.apply_pool(document).raise_for_status()
     replays = {}
-    for name, requests in (("follows", 400), ("advised", 200)):
+    for name, requests in (("follows", 400), ("advised", 400)):
         sandbox.until_ready(name, 1)
         output = tmp_path / f"{name}.json"
         replays[name] = (sandbox.replay(*replay_arguments(name, requests, 12), "--json", str(output)), output)

@@ -163,6 +163,26 @@ def test_engines_come_and_go_by_the_file_without_a_failed_request(
     assert {"EngineAdded", "EngineLost", "EngineBack", "EngineDraining", "EngineRemoved"} <= reasons
 
 
+def test_an_engine_is_added_by_plan_and_the_undo_takes_it_out(
+    served: Serving, start: StartEngine, engines: dict[str, RunningEngine]
+) -> None:
+    third = start(*FAST)
+    plan = applied(served, kind="engines", fields={"action": "add", "url": third.url})
+    assert plan["target"] == "Engines default/engines"
+    assert [one["path"] for one in plan["diff"]] == [f"/engines/{name_of(third)}"]
+    assert plan["effect"]["instances_added"] == 1
+    assert 0.1 < plan["effect"]["key_share_moved"] < 0.6
+    served.until_states(**dict.fromkeys([*engines, name_of(third)], "Serving"))
+    inverse = served.request("POST", f"/v1/plans/{plan['id']}/undo").json()
+    assert inverse["effect"]["victims"] == [name_of(third)]
+    done = served.request("POST", f"/v1/plans/{inverse['id']}/apply", json={"confirm": "engines", "reason": "a test"})
+    assert done.status_code == 200, done.text
+    served.until_states(**dict.fromkeys(engines, "Serving"))
+    assert [one["url"] for one in yaml.safe_load(own_pool_file(served.state.root).read_text())["engines"]] == [
+        one.url for one in engines.values()
+    ]
+
+
 def test_an_engine_is_drained_and_taken_back_by_plan(served: Serving, engines: dict[str, RunningEngine]) -> None:
     one, other = engines
     plan = applied(served, kind="drain", instance=one)

@@ -38,6 +38,7 @@ Where a filter matches every third row, Postgres rightly reads three for each it
 VALUES: dict[str, tuple[str, ...]] = {
     "pool": ("big/p1", "big/none"),
     "instance": ("i7", "nope"),
+    "priority_class": ("default", "nope"),
     "source": ("i7", "nope"),
     "target": ("i9", "nope"),
     "trigger": ("drain", "operator"),

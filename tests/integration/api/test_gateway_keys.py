@@ -53,12 +53,13 @@ async def test_a_key_is_shown_once_listed_and_revoked(api: ApiInstance) -> None:
 async def test_routers_hear_of_keys_at_once_and_in_their_snapshot(api: ApiInstance) -> None:
     async with following(api.router.api, "router-0") as lines:
         assert await lines.snapshot() == [GatewayKeysLine()]
-        made = await api.admin.create_gateway_key(GatewayKeyRequest(name="a", days=1, tokens_per_minute=5))
+        made = await api.admin.create_gateway_key(GatewayKeyRequest(name="a", days=1, tokens_per_minute=5, priority_class="batch"))
         assert made.secret is not None
         assert made.expires_at is not None
         (told,) = (await lines.until(GatewayKeysLine)).keys
         assert (told.id, told.digest) == (made.id, sha256(made.secret.encode()).hexdigest())
         assert (told.tokens_per_minute, told.requests_per_minute, told.expires_at) == (5, None, made.expires_at.timestamp())
+        assert told.priority_class == made.priority_class == "batch"
         async with following(api.router.api, "router-1") as later:
             assert await later.snapshot() == [GatewayKeysLine(keys=(told,))]
         await api.admin.revoke_gateway_key(made.id)
@@ -73,6 +74,7 @@ async def test_routers_hear_of_keys_at_once_and_in_their_snapshot(api: ApiInstan
         (GatewayKeyRequest(name="a", days=0), "days"),
         (GatewayKeyRequest(name="a", requests_per_minute=0), "requests_per_minute"),
         (GatewayKeyRequest(name="a", tokens_per_minute=-1), "tokens_per_minute"),
+        (GatewayKeyRequest(name="a", priority_class="Very Important"), "priority_class"),
         (GatewayKeyRequest(name="a", pools=("chat",)), "pools"),
         (GatewayKeyRequest(name="a", models=("",)), "models"),
         (GatewayKeyRequest(name="a", models=("m",) * 101), "models"),

@@ -4,6 +4,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -335,6 +336,16 @@ async def test_a_stored_row_with_a_word_of_a_newer_version_costs_itself_alone(ho
     for missing in (hosts.viewer.session(CHAT, "s"), hosts.viewer.migration(moves[0].id)):
         with pytest.raises(ApiProblem, match="Not found"):
             await missing
+
+
+async def test_refusals_are_told_by_priority_class(hosts: ApiInstance) -> None:
+    one = a_rejection(int(hosts.clock().timestamp()), RejectionReason.QUEUE_FULL)
+    await hosts.router.post_report(a_report("1", rejections=(one, replace(one, priority_class="batch", count=3))))
+    found = await hosts.viewer.rejections({})
+    assert [(group.priority_class, group.count) for group in found.groups] == [("batch", 3), ("default", 1)]
+    found = await hosts.viewer.rejections({"priority_class": "batch"})
+    assert [(group.priority_class, group.count) for group in found.groups] == [("batch", 3)]
+    assert found.total == 3
 
 
 async def test_half_a_surrogate_pair_is_not_json(hosts: ApiInstance) -> None:

@@ -1,6 +1,8 @@
 """Settings of the control API."""
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import create_engine, make_url
 
 from fairlead.errors import InvalidInput
 from fairlead_api.settings import parse_bootstrap_tokens, read_settings
@@ -25,3 +27,20 @@ def test_the_schemes_that_libpq_knows_are_taken_too() -> None:
     for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         settings = read_settings({"FAIRLEAD_DATABASE_URL": f"{scheme}://me:pw@host:5432/db"})
         assert settings.database_url == "postgresql+psycopg://me:pw@host:5432/db"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "port"),
+    [
+        ("a:5432,b:6432", "a,b", "5432,6432"),
+        ("a,b", "a,b", None),
+        ("a,b:6432", "a,b", "5432,6432"),
+    ],
+)
+def test_several_hosts_as_libpq_writes_them_mean_the_same_to_both_that_read_the_url(hosts: str, host: str, port: str | None) -> None:
+    url = read_settings({"FAIRLEAD_DATABASE_URL": f"postgresql://me:p%40w@{hosts}/db?target_session_attrs=read-write"}).database_url
+    wanted = {"host": host, "user": "me", "password": "p@w", "dbname": "db", "target_session_attrs": "read-write"}
+    wanted |= {} if port is None else {"port": port}
+    assert conninfo_to_dict(url.replace("+psycopg", "", 1)) == wanted
+    _, given = create_engine(url).dialect.create_connect_args(make_url(url))
+    assert {name: str(value) for name, value in given.items() if name in wanted} == wanted

@@ -1,4 +1,6 @@
-"""`fairlead keys` against the fake public API: lists, makes and revokes keys, and complains in one line."""
+"""`fairlead keys` against the fake public API: lists, makes and revokes keys, tells their use, and complains in one
+line.
+"""
 
 import json
 from collections.abc import Callable
@@ -58,7 +60,24 @@ def test_json_is_what_the_api_answers(run: Run) -> None:
     assert [key["secret"] for key in json.loads(run("list", "--json")[1]) if key["id"] == made["id"]] == [None]
 
 
+def test_the_use_of_a_key_is_a_line_per_step_and_the_total(run: Run) -> None:
+    code, out, _ = run("usage", "k-1", role="viewer")
+    head, step, total = out.splitlines()
+    counts = ["18,204", "41,300,512", "2,950,077", "3", "key-expired,", "120", "rejected-key-requests"]
+    assert (code, head.split()[:2]) == (0, ["from", "requests"])
+    assert step.split()[2:] == counts
+    assert total.split() == ["total", *counts]
+    asked = json.loads(run("usage", "k-1", "--from", "now-3h", "--json")[1])
+    assert (asked["key"], asked["total"]["requests"], len(asked["points"])) == ("k-1", 18_204, 1)
+
+
+def test_the_use_of_a_key_is_that_of_the_range_asked_for(run: Run) -> None:
+    assert "k-1 was not used from" in run("usage", "k-1", "--from", "now-1h")[1]
+    assert json.loads(run("usage", "k-1", "--to", "now-3h", "--json")[1])["points"] == []
+
+
 def test_what_cannot_be_done_is_one_line(run: Run) -> None:
     assert run("create", "x", role="viewer")[0] == 1
-    code, _, told = run("revoke", "nobody", "--yes")
-    assert (code, "nobody" in told, len(told.splitlines())) == (1, True, 1)
+    for command in (("revoke", "nobody", "--yes"), ("usage", "nobody")):
+        code, _, told = run(*command)
+        assert (code, "nobody" in told, len(told.splitlines())) == (1, True, 1)

@@ -8,8 +8,10 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import Conflict, NotFound
+from fairlead_api.services.plans.engine_changes import engines_patch
 from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
 from fairlead_api.services.plans.marks import PLAN
+from fairlead_api.services.plans.merge_patches import inverse
 from fairlead_api.services.plans.objects import Target
 from fairlead_api.services.plans.owners import owner_of
 from fairlead_client.resources.plans import PlanKind
@@ -65,6 +67,45 @@ async def test_a_value_that_the_file_could_not_have_is_refused(tmp_path: Path) -
         await cluster.patch(TARGET, {"engine": {"type": "sglang"}}, before.resource_version, {}, dry_run=True)
 
 
+async def test_an_engine_is_added_and_taken_out_again_in_the_file(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    cluster = FileCluster(files, installed_policies())
+    target = Target.of_engines(POOL)
+    before = await cluster.read(target)
+    assert before.spec == {"engines": {"a-8000": {"url": "http://a:8000"}}}
+    change = engines_patch({"action": "add", "url": "http://b:9000/v1", "name": "big", "weight": 2}, before.spec["engines"])
+    tried = await cluster.patch(target, change, before.resource_version, {}, dry_run=True)
+    assert tried.spec["engines"]["big"] == {"url": "http://b:9000", "weight": 2}
+    assert files.pool_file.read_text() == CONTENT
+    after = await cluster.patch(target, change, before.resource_version, {PLAN: "p1"}, dry_run=False)
+    assert yaml.safe_load(files.pool_file.read_text())["engines"] == [
+        {"url": "http://a:8000"},
+        {"name": "big", "url": "http://b:9000", "weight": 2},
+    ]
+    assert (await cluster.read(target)) == after
+    assert (await cluster.read(TARGET)).generation == (await FileCluster(files, installed_policies()).read(TARGET)).generation
+    back = inverse(before.spec, change)
+    await cluster.patch(target, back, after.resource_version, {}, dry_run=False)
+    assert yaml.safe_load(files.pool_file.read_text()) == yaml.safe_load(CONTENT)
+    assert (await cluster.read(target)).generation == before.generation
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"action": "add", "url": "https://b:9000"}, r"fields\.url.*TLS"),
+        ({"action": "add", "url": "http://a:8000"}, r"fields\.name.*no other engine"),
+        ({"action": "add", "url": "http://b:1", "name": "b", "colour": "red"}, r"fields\.colour"),
+        ({"action": "remove", "name": "b"}, r"fields\.name.*a-8000"),
+        ({"action": "remove", "name": "a-8000"}, "last engine"),
+        ({"action": "move"}, r"fields\.action.*add or remove"),
+    ],
+)
+def test_what_cannot_be_done_to_the_engines_is_refused_with_the_field(fields: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        engines_patch(fields, {"a-8000": {"url": "http://a:8000"}})
+
+
 async def test_the_users_file_owns_its_pool(tmp_path: Path) -> None:
     place = tmp_path / "mine.yaml"
     found = await FileCluster(files_in(tmp_path, place), installed_policies()).read(TARGET)
@@ -88,15 +129,22 @@ async def test_what_is_not_in_the_file_is_not_there(target: Target, tmp_path: Pa
         await FileCluster(files_in(tmp_path), installed_policies()).read(target)
 
 
+def test_a_pool_of_pods_has_no_list_of_engines() -> None:
+    with pytest.raises(Conflict) as refused:
+        check_possible(PlanKind.ENGINES, {}, {})
+    assert refused.value.code == "engines-are-pods"
+
+
 @pytest.mark.parametrize("kind", list(PlanKind))
 async def test_what_needs_instances_made_or_ended_is_refused_with_the_reason(kind: PlanKind, tmp_path: Path) -> None:
     annotations = (await FileCluster(files_in(tmp_path), installed_policies()).read(TARGET)).annotations
-    possible = {"policy", "slo", "early-rejection", "ring", "cordon", "uncordon", "drain", "undrain"}
-    check_possible(kind, {})
+    possible = {"engines", "policy", "slo", "early-rejection", "ring", "cordon", "uncordon", "drain", "undrain"}
+    if kind is not PlanKind.ENGINES:
+        check_possible(kind, {}, {})
     if kind in possible:
-        check_possible(kind, annotations)
+        check_possible(kind, {}, annotations)
         return
     with pytest.raises(Conflict) as refused:
-        check_possible(kind, annotations)
+        check_possible(kind, {}, annotations)
     assert refused.value.code == "engines-are-fixed"
     assert "pool.yaml" in str(refused.value)

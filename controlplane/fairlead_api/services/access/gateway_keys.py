@@ -1,11 +1,12 @@
 """Keys of the gateway's clients: people make and revoke them, routers check them."""
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from fairlead.errors import InvalidInput
-from fairlead.tables import PoolKey
+from fairlead.tables import CLASS_NAME, PoolKey
 from fairlead_api.services.access.access import Caller, digest
 from fairlead_api.services.errors import Conflict
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
@@ -67,6 +68,7 @@ class GatewayKeys:
             models=tuple(sorted(set(request.models))),
             requests_per_minute=request.requests_per_minute,
             tokens_per_minute=request.tokens_per_minute,
+            priority_class=request.priority_class,
             created_at=now,
             created_by=caller.identity.subject,
             expires_at=None if request.days is None else now + timedelta(days=request.days),
@@ -91,6 +93,9 @@ def _check(request: GatewayKeyRequest) -> None:
     for field, limit in (("requests_per_minute", request.requests_per_minute), ("tokens_per_minute", request.tokens_per_minute)):
         if limit is not None and not 1 <= limit <= MOST_PER_MINUTE:
             raise InvalidInput(field, limit, f"write 1 to {MOST_PER_MINUTE}, or leave it out for no limit")
+    if request.priority_class is not None and not re.fullmatch(CLASS_NAME, request.priority_class):
+        remedy = "write the name of a priority class, such as interactive, or leave it out for the default one"
+        raise InvalidInput("priority_class", request.priority_class, remedy)
     for field, words in (("pools", request.pools), ("models", request.models)):
         if len(words) > MOST_SCOPES:
             raise InvalidInput(field, f"{len(words)} names", f"name at most {MOST_SCOPES}, or none for all")

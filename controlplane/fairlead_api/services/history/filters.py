@@ -57,6 +57,7 @@ class DecisionFilter:
     instance: str | None = None
     session: str | None = None
     reason: DecisionReason | None = None
+    priority_class: str | None = None
     start: datetime | None = None
     end: datetime | None = None
 

@@ -57,6 +57,7 @@ TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
         **dict.fromkeys(MARKS, ("instance",)),
         PlanKind.ROLLBACK: ("revision", "role"),
         PlanKind.SCHEDULE: ("fields",),
+        PlanKind.ENGINES: ("fields",),
         **dict.fromkeys(SECTIONS, ("fields",)),
     }
 )

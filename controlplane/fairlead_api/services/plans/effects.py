@@ -15,7 +15,9 @@ from fairlead_api.services.plans.changes import CORDONED, checked, replicas_of
 from fairlead_api.services.plans.controller_effects import ratio_effect, scaling_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.drain_effects import drain_effect, undrain_effect
+from fairlead_api.services.plans.engine_changes import ENGINES, engines_effect
 from fairlead_api.services.plans.evidence import EvidenceReader, PoolUse, Replay
+from fairlead_api.services.plans.fixed_engines import is_ended_elsewhere
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_api.services.plans.rollout_effects import Rollback, rollback_effect, rollback_of, rollout_effect
@@ -63,7 +65,14 @@ class RollbackQuestion:
     rollback: Rollback
 
 
-Question = SpecQuestion | ScaleQuestion | InstanceQuestion | RollbackQuestion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginesQuestion:
+    """What would engines do that are added (an entry by name) or taken out (None)?"""
+
+    change: Mapping[str, Any]
+
+
+Question = SpecQuestion | ScaleQuestion | InstanceQuestion | RollbackQuestion | EnginesQuestion
 
 
 def question_of(
@@ -80,7 +89,10 @@ def question_of(
     """
     if target.kind.is_instance:
         [(mark, value)] = change.items()
-        return InstanceQuestion(mark=mark, is_set=value is not None, instance=target.name, replaced=target.kind is not TargetKind.ENGINE)
+        replaced = target.kind is not TargetKind.ENGINE and not is_ended_elsewhere(part)
+        return InstanceQuestion(mark=mark, is_set=value is not None, instance=target.name, replaced=replaced)
+    if target.kind is TargetKind.ENGINES:
+        return EnginesQuestion(change=change[ENGINES])
     if target.kind is TargetKind.ROLE:
         return ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change["replicas"]))
     after = checked(part, change, policies)
@@ -109,6 +121,8 @@ class Effects:
         use = await self._evidence.use(pool, now)
         if isinstance(question, InstanceQuestion):
             return self._marked(use, question)
+        if isinstance(question, EnginesQuestion):
+            return engines_effect(use, question.change, self._policies)
         if isinstance(question, RollbackQuestion):
             return rollback_effect(use, question.rollback)
         if isinstance(question, ScaleQuestion):

@@ -15,16 +15,21 @@ POOL_LABEL = "fairlead.dev/pool"
 
 
 class TargetKind(StrEnum):
-    """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already."""
+    """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already, and
+    `Engines` the list of them.
+    """
 
     POOL = "InferencePool"
     ROLE = "InferencePoolRole"
     INSTANCE = "Pod"
     ENGINE = "Engine"
+    ENGINES = "Engines"
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where in the object plans change something: in the spec, or in an instance's annotations."""
+        """Where in the object plans change something: in its spec, an instance's annotations, or the file itself."""
+        if self is TargetKind.ENGINES:
+            return ()
         return ("metadata", "annotations") if self.is_instance else ("spec",)
 
     @property
@@ -51,6 +56,10 @@ class Target:
     @staticmethod
     def of_role(pool: PoolKey, role: Role) -> "Target":
         return Target(kind=TargetKind.ROLE, namespace=pool.namespace, name=role_object_name(pool.name, role))
+
+    @staticmethod
+    def of_engines(pool: PoolKey) -> "Target":
+        return Target(kind=TargetKind.ENGINES, namespace=pool.namespace, name=pool.name)
 
     @staticmethod
     def of_pool(pool: PoolKey) -> "Target":

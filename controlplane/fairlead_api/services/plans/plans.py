@@ -21,6 +21,7 @@ from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, NotFound, ServiceError
 from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch
 from fairlead_api.services.plans.effects import Effects, question_of
+from fairlead_api.services.plans.engine_changes import ENGINES, engines_patch
 from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
@@ -101,8 +102,12 @@ class Plans:
         if request.instance is None:
             target = Target.of_pool(pool)
             found = await self._cluster.read(target)
-            check_possible(request.kind, found.annotations)
-            if request.kind is PlanKind.ROLLBACK:
+            check_possible(request.kind, found.spec, found.annotations)
+            if request.kind is PlanKind.ENGINES:
+                target = Target.of_engines(pool)
+                found = await self._cluster.read(target)
+                change = engines_patch(request.fields or {}, found.spec[ENGINES])
+            elif request.kind is PlanKind.ROLLBACK:
                 change = rollback_patch(request, found.spec, await self._cluster.revisions(pool))
             else:
                 change = spec_patch(request, found.spec)
@@ -191,7 +196,7 @@ class Plans:
         question = question_of(kind, target, part, change, self._policies, found.status)
         owner = owner_of(found.labels, found.annotations, found.managers) if not target.kind.is_instance else None
         after = merged(part, change) if owner else await self._tried(target, found, change)
-        changes = diff(part, after, "/" + "/".join(target.kind.path))
+        changes = diff(part, after, "".join(f"/{name}" for name in target.kind.path))
         if not changes:
             raise InvalidInput(*_only(change, ".".join(target.kind.path)), "it is so already; write another value")
         plan = Plan(
@@ -206,9 +211,7 @@ class Plans:
             diff=changes,
             effect=await self._effects.of(question, pool, now),
             owner=owner,
-            patch=yaml.safe_dump(
-                _nested(change, target.kind.path if engines_file(found.annotations) is None else ()), sort_keys=False, allow_unicode=True
-            ),
+            patch=yaml.safe_dump(_shown(target, found, change, after), sort_keys=False, allow_unicode=True),
             undo_of=undo_of,
         )
         stored = StoredPlan(
@@ -255,6 +258,13 @@ class Plans:
                     raise
                 found = await self._cluster.read(target)
         raise AssertionError("the last try returns or raises")
+
+
+def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The change as a patch of the whole object; of a file as it is to stand there."""
+    if target.kind is TargetKind.ENGINES:
+        return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
+    return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())
 
 
 def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:

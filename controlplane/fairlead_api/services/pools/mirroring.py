@@ -6,7 +6,7 @@ good one stays in force.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -132,8 +132,10 @@ def observations(
     """The answer to the operator. Pure.
 
     Without a live router everything counts as acknowledged, because nobody routes by an older table. `idle_elsewhere`
-    are the seconds since a router that is not live any more had a request of the pool.
+    are the seconds since a router that is not live any more had a request of the pool. A router with a version above
+    `table_version` acknowledged it to a database of before a restore, which says nothing about this one.
     """
+    routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
     return PoolObservations(
         table_version=table_version,
         table_acknowledged=table_acknowledged(table_version, routers),

@@ -181,7 +181,11 @@ class Live:
 
 
 def _since(last_event_id: str | None, now: datetime) -> datetime | None:
-    """The time that an event id stands for, at most RESUME ago; None without a usable id."""
+    """The time from which a stream goes on after an event with this id, at most RESUME ago; None without a usable id.
+
+    It is OVERLAP before the event: rows of a transaction that was open then were not in it, and the id may be of
+    another process, whose clock differs. So an item may be sent again.
+    """
     if last_event_id is None or not last_event_id.isdigit() or len(last_event_id) > 15:
         return None
-    return max(datetime.fromtimestamp(int(last_event_id) / 1000, UTC), now - RESUME)
+    return max(datetime.fromtimestamp(int(last_event_id) / 1000, UTC) - OVERLAP, now - RESUME)

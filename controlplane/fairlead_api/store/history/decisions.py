@@ -37,6 +37,7 @@ class PostgresDecisions:
             (columns.session, wanted.session),
             (columns.chosen, wanted.instance),
             (columns.reason, wanted.reason),
+            (columns.priority_class, wanted.priority_class),
         ]
         async with self._lists.database.reading() as connection:
             filters.append((columns.pool_id, await self._lists.pool_id(connection, wanted.pool)))

@@ -21,8 +21,11 @@ FINE = timedelta(hours=2)
 _REASONS = frozenset(RejectionReason)
 """Rows with another reason, stored by a newer version that was rolled back, are left out."""
 
+Cause = tuple[str, str, int, str]
+"""Pool, reason, status and priority class."""
+
 _pool_name = pools.c.namespace + "/" + pools.c.name
-_cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status)
+_cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status, rejections.c.priority_class)
 
 
 class PostgresRejections:
@@ -31,8 +34,10 @@ class PostgresRejections:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport:
+    async def rejections(self, pool: str | None, start: datetime, end: datetime, priority_class: str | None = None) -> RejectionReport:
         within = _within(rejections.c.second, pool, start, end)
+        if priority_class is not None:
+            within.append(rejections.c.priority_class == priority_class)
         width = max((end - start).total_seconds() / BUCKETS, 1.0)
         bucket = func.least(func.floor(func.extract("epoch", rejections.c.second - start) / width), BUCKETS - 1)
         second = rejections.c.second
@@ -43,20 +48,22 @@ class PostgresRejections:
         placed = select(rejections, _pool_name.label("pool"), place).select_from(source).where(*within).subquery()
         newest = select(placed).where(placed.c.place <= SAMPLES).order_by(placed.c.second.desc())
         async with self._database.reading() as connection:
-            groups: dict[tuple[str, str, int], list[Any]] = {}
+            groups: dict[Cause, list[Any]] = {}
             for row in await connection.execute(by_bucket.group_by(*_cause, _pool_name, bucket)):
                 if row.reason in _REASONS:
-                    groups.setdefault((row.pool, row.reason, row.status), []).append(row)
-            samples: dict[tuple[str, str, int], list[RejectionSample]] = {}
+                    groups.setdefault((row.pool, row.reason, row.status, row.priority_class), []).append(row)
+            samples: dict[Cause, list[RejectionSample]] = {}
             for row in await connection.execute(newest):
-                samples.setdefault((row.pool, row.reason, row.status), []).append(_sample(row))
+                samples.setdefault((row.pool, row.reason, row.status, row.priority_class), []).append(_sample(row))
             loads, at = (load_samples, load_samples.c.second) if end - start <= FINE else (load_rollups_1m, load_rollups_1m.c.bucket)
             completed = select(func.coalesce(func.sum(loads.c.completed), 0)).select_from(loads.join(pools, pools.c.id == loads.c.pool_id))
             served = (await connection.execute(completed.where(*_within(at, pool, start, end)))).scalar_one()
         total = int(sum(row.amount for rows in groups.values() for row in rows))
         items = [_group(key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
         return RejectionReport(
-            groups=sorted(items, key=lambda group: (-group.count, group.pool, group.reason)), total=total, served=int(served)
+            groups=sorted(items, key=lambda group: (-group.count, group.pool, group.reason, group.priority_class)),
+            total=total,
+            served=int(served),
         )
 
 
@@ -74,8 +81,8 @@ def _sample(row: Any) -> RejectionSample:
     )
 
 
-def _group(key: tuple[str, str, int], rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:
-    pool, reason, status = key
+def _group(key: Cause, rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:
+    pool, reason, status, priority_class = key
     sparkline = [0] * BUCKETS
     for row in rows:
         sparkline[int(row.bucket)] += int(row.amount)
@@ -84,6 +91,7 @@ def _group(key: tuple[str, str, int], rows: list[Any], total: int, samples: list
         pool=pool,
         reason=RejectionReason(reason),
         status=status,
+        priority_class=priority_class,
         count=count,
         share=count / total if total else 0.0,
         first_at=min(row.first_at for row in rows),

@@ -66,11 +66,11 @@ class PostgresPredictors:
             row = await pool_row(connection, pool)
             query = select(models.c.version, models.c.at, models.c.figures, size).where(models.c.pool_id == row.id)
             found = (await connection.execute(query.order_by(models.c.version.desc()).limit(SHOWN))).all()
-        policy = msgspec.convert(row.facts, MirroredFacts).table.routing.policy if row.facts else ""
+        routing = msgspec.convert(row.facts, MirroredFacts).table.routing if row.facts else None
         return Predictor(
             pool=str(pool),
-            policy=policy,
-            learns=policy in self._policies.names and self._policies.entry(policy).learns,
+            policy="" if routing is None else routing.policy,
+            learns=routing is not None and self._policies.learns(routing),
             models=[
                 PredictorModel(
                     version=one.version, at=one.at, figures=msgspec.convert(one.figures, ModelFigures), stored_bytes=one.stored_bytes

@@ -1,4 +1,6 @@
-"""Stores routing tables: a new version exactly when the content changes, with the instances that changed."""
+"""Stores routing tables: a new version exactly when the content changes, with the instances that changed; or when a
+router has a version that this database never gave.
+"""
 
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +17,7 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.pools.fingerprints import fingerprint
 from fairlead_api.services.pools.mirroring import Shares
 from fairlead_api.store import tables
+from fairlead_api.store.live_routers import NEWEST_ACKNOWLEDGED
 
 _ROUTING = tables.routing_tables.c
 _LAST_IF_OTHER = select(
@@ -26,7 +29,14 @@ _LAST_IF_OTHER = select(
 async def note_table(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, facts: MirroredFacts, shares: Shares, now: datetime
 ) -> int:
-    """The present version of the pool's table; a new one if its content changed."""
+    """The present version of the pool's table; a new one if its content changed.
+
+    A live router that has acknowledged a newer version than the database has shows that the database was restored from
+    a backup, or lost what it had committed. Routers take no version below their own, so the table goes out again above
+    theirs, and every instance waits for its acknowledgement.
+    """
+    ahead = int((await connection.execute(NEWEST_ACKNOWLEDGED, {"pool": str(row.id)})).scalar_one() or 0)
+    lost = ahead > row.table_version
     routing, instances = tables.routing_tables, tables.instances
     table = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at)
     content_hash = fingerprint(table)
@@ -34,9 +44,9 @@ async def note_table(
     if row.table_version:
         present = {"pool": row.id, "present": row.table_version, "hash": None if row.deleted_at else content_hash}
         last = (await connection.execute(_LAST_IF_OTHER, present)).one_or_none()
-    if last is not None and last.content is None:
+    if last is not None and last.content is None and not lost:
         return int(row.table_version)
-    version = int(row.table_version) + 1
+    version = max(int(row.table_version), ahead) + 1
     await connection.execute(
         insert(routing).values(
             pool_id=row.id,
@@ -48,8 +58,8 @@ async def note_table(
             created_at=now,
         )
     )
-    before = msgspec.convert(last.content, RoutingTable) if last else None
-    changed = changed_entries(before, table)
+    before = msgspec.convert(last.content, RoutingTable) if last and not lost else None
+    changed = {report.id for report in state.instances} if lost else changed_entries(before, table)
     if changed:
         await connection.execute(
             update(instances).where(instances.c.pool_id == row.id, instances.c.id.in_(changed)).values(table_version=version)

@@ -3,6 +3,8 @@
 from sqlalchemy import BigInteger, Column, DateTime, ForeignKey, Integer, MetaData, Text, func
 from sqlalchemy.dialects.postgresql import JSONB
 
+from fairlead.tables import DEFAULT_CLASS
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -32,3 +34,8 @@ def count_column(name: str, default: int | None = 0) -> "Column[object]":
 
 def pool_column(*, primary_key: bool = False) -> "Column[object]":
     return Column("pool_id", Integer, ForeignKey("pools.id"), nullable=False, primary_key=primary_key)
+
+
+def class_column() -> "Column[object]":
+    """The priority class of requests; rows of before there were any are of the default one."""
+    return Column("priority_class", Text, nullable=False, server_default=DEFAULT_CLASS)

@@ -69,6 +69,7 @@ gateway_keys = Table(
     text_column("created_by"),
     time_column("expires_at", null=True),
     time_column("revoked_at", null=True),
+    text_column("priority_class", null=True),
     Index(None, "created_at", "id"),
 )
 

@@ -3,7 +3,7 @@
 from sqlalchemy import REAL, BigInteger, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
+from fairlead_api.store.tables.columns import class_column, count_column, json_column, metadata, pool_column, text_column, time_column
 from fairlead_client.resources.heatmaps import METRICS
 
 PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second", "arrivals": "second"}
@@ -34,6 +34,7 @@ decisions = Table(
     json_column("weighing", null=True),
     text_column("served_by", null=True),
     text_column("decode", null=True),
+    class_column(),
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),
@@ -57,6 +58,7 @@ rejections = Table(
     count_column("sample_prompt_tokens"),
     Column("retry_after_seconds", Double, nullable=False),
     Column("predicted_ttft_seconds", Double),
+    class_column(),
     Index(None, "pool_id", "second"),
     postgresql_partition_by="RANGE (second)",
 )

@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608 (statements are put together from constants of this package; values are always bound)
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import date, datetime, timedelta
 
@@ -20,6 +21,9 @@ from fairlead_api.store.upkeep.retention import BATCH, SWEEPS, sweep
 _LOCKS = 0x7570_6B70
 """Advisory lock space (the letters `upkp`); the second key names the job."""
 
+TELL_SECONDS = 2.0
+"""The holder of a job's lock tells Postgres this often that it lives."""
+
 
 class PostgresUpkeep:
     """Implements `services.upkeep.UpkeepStore`."""
@@ -31,14 +35,22 @@ class PostgresUpkeep:
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
         """Runs `work` unless another process is running this job; returns whether it ran.
 
-        The lock ends with its connection, so a crash releases it.
+        The lock ends with its connection, so a crash releases it. So does a process that is suspended, as Postgres ends
+        a transaction that falls silent; when it wakes up, it stops its work.
         """
         async with self._database.reading() as connection:
             key = {"space": _LOCKS, "job": job}
             got = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:space, hashtext(:job))"), key)
             if not got.scalar_one():
                 return False
-            await work()
+            working = asyncio.ensure_future(work())
+            try:
+                while not (await asyncio.wait({working}, timeout=TELL_SECONDS))[0]:
+                    await self._database.go_on(connection)
+            finally:
+                working.cancel()
+                await asyncio.wait({working})
+            await working
             await connection.rollback()
         return True
 

@@ -20,7 +20,7 @@ from fairlead.pool_states import PoolEvents, PoolState
 from fairlead.reports.batches import Report, RouterGone
 from fairlead.reports.predictors import TrainedModel
 from fairlead.tables import PoolKey
-from fairlead_client import internal_paths
+from fairlead_client import internal_paths, protocol
 from fairlead_client.lines import HeartbeatLine, StreamLine, encode_line
 from fairlead_testing.fakes.system_state import SaidNo, SystemState
 
@@ -97,6 +97,8 @@ class FakeSystemApi:
             if self.answers_with is not None:
                 raise SaidNo(self.answers_with, "database-unavailable", "told to")
             self._authorize(request)
+            if (far := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
+                raise SaidNo(409, "protocol-too-far", far)
             return await handler(request)
         except SaidNo as no:
             return _problem(no.status, no.kind, str(no))

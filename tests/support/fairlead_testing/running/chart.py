@@ -1,14 +1,17 @@
 """The chart, rendered by Helm, and its rights in a Kubernetes API."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
 from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release, stored_release
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig, serving
+from fairlead_testing.running.operator_process import DEFINITIONS, KUBECONFIG_VARIABLE, POOLS, ROLES, ROOT, eventually
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, FOREIGN_DEFINITIONS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
@@ -17,28 +20,43 @@ Render = Callable[[Document], Release]
 RELEASE = "test"
 """Name of what is rendered; the chart makes `test-fairlead-…` of it."""
 
+_RENDERER = "fairlead-tests-renderer"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def renderer(server: RunningServer, folder: Path, namespace: str) -> Render:
-    """What Helm renders for values in a namespace, which is made if need be.
+def is_there(client: KubernetesClient, path: str) -> bool:
+    """Whether the cluster answers a GET of this path."""
+    return client.session.get(client.server + path, timeout=PATIENCE_SECONDS).ok
+
+
+def remove(client: KubernetesClient, path: str) -> None:
+    """Delete an object that may be there, and wait until it is gone."""
+    client.session.delete(client.server + path, timeout=PATIENCE_SECONDS)
+    eventually(lambda: not is_there(client, path), f"{path} is gone")
+
+
+def place_of(client: KubernetesClient, document: Document) -> str:
+    """Where the cluster, asked what it serves, keeps objects of this document's kind and namespace."""
+    version, kind = document["apiVersion"], document["kind"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    (found,) = (one for one in client.call("GET", root)["resources"] if one["kind"] == kind and "/" not in one["name"])
+    within = f"/namespaces/{document['metadata']['namespace']}" if found["namespaced"] else ""
+    return f"{root}{within}/{found['name']}"
+
+
+@contextmanager
+def renderer(kubeconfig: Path, folder: Path, namespace: str) -> Iterator[Render]:
+    """What Helm renders for values in a namespace, which is made for as long as this lasts if it is not there.
 
     Helm's library cannot only render. So this is an installation by an account that may create nothing but the Secret
     in which Helm stores what it rendered: the first object is refused, and nothing comes to be.
     """
-    client = KubernetesClient.of(str(server.kubeconfig))
-    if not client.session.get(f"{client.server}/api/v1/namespaces/{namespace}", timeout=60).ok:
-        client.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-    client.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "renderer"}})
-    rules = [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
-        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "update"]},
-    ]
-    client.call("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": "renderer"}, "rules": rules})
-    subject = {"kind": "ServiceAccount", "name": "renderer", "namespace": namespace}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "renderer"}
-    client.call("POST", f"{_RBAC}/clusterrolebindings", {"metadata": {"name": "renderer"}, "roleRef": reference, "subjects": [subject]})
-    helm = Helm(service_account_kubeconfig(server.kubeconfig, namespace, "renderer", folder), namespace)
+    client = KubernetesClient.of(str(kubeconfig))
+    made: list[str] = []
+
+    def make(parent: str, name: str, **rest: Any) -> None:
+        client.call("POST", parent, {"metadata": {"name": name}, **rest})
+        made.append(f"{parent}/{name}")
 
     def rendered(values: Document) -> Release:
         try:
@@ -51,33 +69,109 @@ def renderer(server: RunningServer, folder: Path, namespace: str) -> Render:
             return release
         pytest.fail("the account that renders could create objects")
 
-    return rendered
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "update"]},
+    ]
+    subject = {"kind": "ServiceAccount", "name": _RENDERER, "namespace": namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _RENDERER}
+    try:
+        if not is_there(client, f"/api/v1/namespaces/{namespace}"):
+            make("/api/v1/namespaces", namespace)
+        make(f"/api/v1/namespaces/{namespace}/serviceaccounts", _RENDERER)
+        make(f"{_RBAC}/clusterroles", _RENDERER, rules=rules)
+        make(f"{_RBAC}/clusterrolebindings", _RENDERER, roleRef=reference, subjects=[subject])
+        helm = Helm(service_account_kubeconfig(kubeconfig, namespace, _RENDERER, folder), namespace)
+        yield rendered
+    finally:
+        for path in reversed(made):
+            remove(client, path)
 
 
 @contextmanager
-def cluster_for_charts(folder: Path) -> Iterator[RunningServer]:
-    """A Kubernetes API that knows the definitions of others whose objects the chart can make."""
-    with serving(folder) as server:
-        client = KubernetesClient.of(str(server.kubeconfig))
-        for definition in FOREIGN_DEFINITIONS:
-            client.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        yield server
+def cluster_for_charts(folder: Path) -> Iterator[Path]:
+    """The kubeconfig of a Kubernetes API that knows the definitions of others whose objects the chart can make: the
+    sandbox's, or the cluster that the environment names, which loses again what it did not have.
+    """
+    if given := os.environ.get(KUBECONFIG_VARIABLE):
+        with _foreign_definitions(KubernetesClient.of(given)):
+            yield Path(given)
+    else:
+        with _own_cluster_for_charts(folder) as kubeconfig:
+            yield kubeconfig
+
+
+@contextmanager
+def _own_cluster_for_charts(folder: Path) -> Iterator[Path]:
+    with serving(folder) as server, _foreign_definitions(KubernetesClient.of(str(server.kubeconfig))):
+        yield server.kubeconfig
+
+
+@contextmanager
+def _foreign_definitions(client: KubernetesClient) -> Iterator[None]:
+    missing = [one for one in FOREIGN_DEFINITIONS if not is_there(client, f"{DEFINITIONS}/{one['metadata']['name']}")]
+    try:
+        for definition in missing:
+            client.call("POST", DEFINITIONS, definition)
+        for definition in missing:
+            spec = definition["spec"]
+            served = f"/apis/{spec['group']}/v1/{spec['names']['plural']}"
+            eventually(lambda served=served: is_there(client, served), "the definition is served")  # type: ignore[misc]
+        yield
+    finally:
+        for definition in missing:
+            remove(client, f"{DEFINITIONS}/{definition['metadata']['name']}")
+
+
+@contextmanager
+def without_our_definitions(client: KubernetesClient) -> Iterator[None]:
+    """A cluster without Fairlead's definitions, as Helm brings them itself; afterwards it has those that were there.
+
+    Skips where they have objects, which would go with them.
+    """
+    ours = [f"{DEFINITIONS}/{file.stem}" for file in sorted((ROOT / "crds").glob("*.yaml"))]
+    found = [client.call("GET", path) for path in ours if is_there(client, path)]
+    for definition in found:
+        plural = definition["spec"]["names"]["plural"]
+        if client.call("GET", f"/apis/fairlead.dev/v1alpha1/{plural}")["items"]:
+            pytest.skip(f"the cluster has {plural}, which would go with the definitions that Helm must bring: delete them first")
+    for path in ours:
+        remove(client, path)
+    try:
+        yield
+    finally:
+        for path in ours:
+            remove(client, path)
+        for definition in found:
+            kept = {key: value for key, value in definition["metadata"].items() if key in {"name", "labels", "annotations"}}
+            client.call("POST", DEFINITIONS, {**definition, "metadata": kept, "status": None})
+        if found:
+            for served in (POOLS, ROLES):
+                eventually(lambda path=served: is_there(client, path), "the definitions are back")  # type: ignore[misc]
 
 
 def rights_of(process: str, folder: Path, namespace: str = "default", values: Document = EXTERNAL) -> list[Document]:
     """ServiceAccount, roles and bindings of a process, as the chart has them in a namespace."""
-    with cluster_for_charts(folder / "rendering") as server:
-        release = renderer(server, folder, namespace)(values)
+    with _own_cluster_for_charts(folder / "rendering") as kubeconfig, renderer(kubeconfig, folder, namespace) as render:
+        release = render(values)
     kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
     name = f"{RELEASE}-fairlead-{process}"
     return [one for one in release.every() if one["kind"] in kinds and one["metadata"]["name"].startswith(name)]
 
 
-def apply_rights(client: KubernetesClient, rights: list[Document]) -> None:
-    """Server-side apply them to a cluster."""
+@contextmanager
+def applied_rights(client: KubernetesClient, rights: list[Document]) -> Iterator[None]:
+    """Server-side apply them to a cluster, and delete them afterwards."""
+    paths = []
     for document in rights:
         metadata = document["metadata"]
         root = "/api/v1" if document["kind"] == "ServiceAccount" else _RBAC
         within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-        path = f"{root}{within}/{document['kind'].lower()}s/{metadata['name']}?fieldManager=fairlead-tests&force=true"
-        client.call("PATCH", path, document, content="application/apply-patch+yaml")
+        paths.append(f"{root}{within}/{document['kind'].lower()}s/{metadata['name']}")
+    try:
+        for path, document in zip(paths, rights, strict=True):
+            client.call("PATCH", f"{path}?fieldManager=fairlead-tests&force=true", document, content="application/apply-patch+yaml")
+        yield
+    finally:
+        for path in paths:
+            remove(client, path)

@@ -8,9 +8,10 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import yaml
 
+from fairlead_sandbox.process_table import api_urls
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -100,8 +102,13 @@ class RunningSandbox:
         return answer.json()
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """A request to the first API that takes the connection."""
         headers = {"authorization": f"Bearer {load_or_create(self.state.secrets).admin}"}
-        return httpx.request(method, self.url("api") + path, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False, **options)
+        *others, last = api_urls(self.note.urls)
+        for url in others:
+            with suppress(httpx.ConnectError):
+                return httpx.request(method, url + path, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False, **options)
+        return httpx.request(method, last + path, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False, **options)
 
     def everything(self, path: str, **query: str | int) -> list[dict[str, Any]]:
         """All pages of a list."""
@@ -116,14 +123,38 @@ class RunningSandbox:
 
     def kubernetes(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> httpx.Response:
         """A request to the sandbox's Kubernetes API as its admin."""
+        content = None if body is None else json.dumps(body)
+        with self._kubernetes_client() as client:
+            return client.request(method, path, content=content, headers={"content-type": content_type})
+
+    def _kubernetes_client(self) -> httpx.Client:
         document = yaml.safe_load(self.kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
         context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        headers = {"authorization": f"Bearer {document['users'][0]['user']['token']}", "content-type": content_type}
-        content = None if body is None else json.dumps(body)
-        return httpx.request(
-            method, cluster["server"] + path, content=content, headers=headers, verify=context, timeout=PATIENCE_SECONDS, trust_env=False
-        )
+        headers = {"authorization": f"Bearer {document['users'][0]['user']['token']}"}
+        return httpx.Client(base_url=cluster["server"], headers=headers, verify=context, timeout=PATIENCE_SECONDS, trust_env=False)
+
+    @contextmanager
+    def watching_pods(self, pool: str) -> Iterator[set[str]]:
+        """The uids of all pods that the pool gets while the block runs, as the Kubernetes API's watch tells them."""
+        seen: set[str] = set()
+        query = {"watch": "true", "labelSelector": f"fairlead.dev/pool={pool}"}
+        with self._kubernetes_client() as client, client.stream("GET", "/api/v1/namespaces/default/pods", params=query) as answer:
+            answer.raise_for_status()
+
+            def follow() -> None:
+                with suppress(httpx.HTTPError, httpx.StreamError):  # the block has ended
+                    for line in answer.iter_lines():
+                        event = json.loads(line)
+                        if event["type"] == "ADDED":
+                            seen.add(event["object"]["metadata"]["uid"])
+
+            thread = threading.Thread(target=follow, daemon=True)
+            thread.start()
+            yield seen
+            assert thread.is_alive(), "the watch broke off"
+            answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+            thread.join()
 
     def apply_pool(self, document: Mapping[str, Any]) -> httpx.Response:
         """Server-side apply of an InferencePool in the namespace default, as kubectl does it."""
@@ -173,8 +204,25 @@ class RunningSandbox:
 
     def kill(self, process: str) -> None:
         """kill -9, and return when the supervisor has a ready successor."""
-        before = self.pid(process)
-        os.kill(before, signal.SIGKILL)
+        self.until_replaced(process, self.signal(process, signal.SIGKILL))
+
+    def signal(self, process: str, number: int) -> int:
+        """Send a signal; returns the pid it went to."""
+        pid = self.pid(process)
+        os.kill(pid, number)
+        return pid
+
+    @contextmanager
+    def paused(self, process: str) -> Iterator[None]:
+        """The process stands still while the block runs."""
+        pid = self.signal(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def until_replaced(self, process: str, before: int) -> None:
+        """Wait until the supervisor has a ready successor of the process that had this pid."""
 
         def back() -> bool:
             return any(note.name == process and note.pid not in {None, before} and note.state == "ready" for note in self.note.processes)

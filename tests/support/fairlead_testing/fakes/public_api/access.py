@@ -31,6 +31,7 @@ from fairlead_client.resources.pages import Page
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
 from fairlead_testing.fakes.public_data.loads import HOSTILE
 from fairlead_testing.fakes.public_data.world import World
+from fairlead_web.time_ranges import parse_range
 
 USED = GatewayKeyTotals(
     requests=18_204, prompt_tokens=41_300_512, output_tokens=2_950_077, refused={"key-expired": 3, "rejected-key-requests": 120}
@@ -169,6 +170,7 @@ class Access:
             models=asked.models,
             requests_per_minute=asked.requests_per_minute,
             tokens_per_minute=asked.tokens_per_minute,
+            priority_class=asked.priority_class,
             created_at=now,
             created_by=self.identity(request).subject,
             expires_at=None if asked.days is None else now + timedelta(days=asked.days),
@@ -182,16 +184,18 @@ class Access:
         if all(key.id != key_id for key in self.gateway_keys):
             raise Refusal(404, "No such key", f"There is no gateway key {key_id}.")
         (total,) = (key.last_day for key in self.gateway_keys if key.id == key_id)
-        hour = now.replace(minute=0, second=0, microsecond=0)
+        query = request.query_params
+        chosen = parse_range(query.get("from", "now-24h"), query.get("to"), now)
         whole = GatewayKeyUsePoint(
-            at=hour,
+            at=now - timedelta(hours=2),
             requests=total.requests,
             prompt_tokens=total.prompt_tokens,
             output_tokens=total.output_tokens,
             refused=total.refused,
         )
-        points = [whole] if total.requests else []
-        return as_json(GatewayKeyUsage(key=key_id, start=now - timedelta(days=1), end=now, step_seconds=3600, total=total, points=points))
+        points = [whole] if total.requests and chosen.start <= whole.at < chosen.end else []
+        found = total if points else GatewayKeyTotals()
+        return as_json(GatewayKeyUsage(key=key_id, start=chosen.start, end=chosen.end, step_seconds=3600, total=found, points=points))
 
     async def _revoke_key(self, request: Request) -> Response:
         key_id = request.path_params["key_id"]

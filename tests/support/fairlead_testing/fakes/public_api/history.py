@@ -87,7 +87,7 @@ class History:
         return _flows(self._moves(request, self._world.reroutes()))
 
     def _decisions(self, request: Request) -> list[Any]:
-        found = self._in_range(request, _filtered(request, self._world.decisions(), ("pool", "session", "reason")))
+        found = self._in_range(request, _filtered(request, self._world.decisions(), ("pool", "session", "reason", "priority_class")))
         wanted = request.query_params.get("instance")
         return [one for one in found if wanted in (None, one.chosen)]
 
@@ -97,7 +97,7 @@ class History:
 
     def _rejections(self, request: Request) -> RejectionReport:
         chosen = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
-        groups = _filtered(request, self._world.rejections(chosen.start, chosen.end), ("pool",))
+        groups = _filtered(request, self._world.rejections(chosen.start, chosen.end), ("pool", "priority_class"))
         return RejectionReport(groups=groups, total=sum(group.count for group in groups), served=51_200)
 
     async def _report(self, request: Request) -> Response:

@@ -31,11 +31,21 @@ class PlanBook:
         return self.plan(pool, PlanKind.SCALE, {"replicas": replicas}, who)
 
     def plan(
-        self, pool: str, kind: PlanKind, change: dict[str, Any], who: str, *, instance: str | None = None, undo_of: str | None = None
+        self,
+        pool: str,
+        kind: PlanKind,
+        change: dict[str, Any],
+        who: str,
+        *,
+        instance: str | None = None,
+        engines: dict[str, Any] | None = None,
+        undo_of: str | None = None,
     ) -> Plan:
-        """A new open plan for a merge patch of the spec, or of an instance's annotations."""
-        path = ("metadata", "annotations") if instance else ("spec",)
+        """A new open plan for a merge patch of the spec, of an instance's annotations, or of the file's `engines`."""
+        path: tuple[str, ...] = ("metadata", "annotations") if instance else ("spec",)
         before = self.world.annotations(instance) if instance else self.world.spec(pool)
+        if engines is not None:
+            path, before = (), {"engines": engines}
         after = merged(before, change)
         patch = {"metadata": {"annotations": change}} if instance else {"spec": change}
         plan = Plan(
@@ -47,7 +57,7 @@ class PlanBook:
             created_by=who,
             expires_at=self.clock() + timedelta(minutes=10),
             state=PlanState.OPEN,
-            diff=diff(before, after, "/" + "/".join(path)),
+            diff=diff(before, after, "".join(f"/{name}" for name in path)),
             effect=_scaling(pool, before["replicas"], after["replicas"]) if kind is PlanKind.SCALE else EFFECTS[kind],
             owner=None if instance else self.world.owner[pool],
             patch=yaml.safe_dump(patch, sort_keys=False),
@@ -60,6 +70,8 @@ class PlanBook:
         """The world after the plan."""
         self.applied.append(plan.id)
         change, _ = self.changes[plan.id]
+        if plan.kind is PlanKind.ENGINES:
+            return  # the world's instances are fixed
         if plan.target.startswith("Pod "):
             name = plan.target.rpartition("/")[2]
             self.world.marks[name] = merged(self.world.annotations(name), change)
@@ -124,6 +136,9 @@ EFFECTS = {
         predicted_attainment=0.93,
         prediction_basis="from the last 5 minutes: 14.2 requests/s",
         notes=["6 instances of role both serve until its successor does; the number of instances stays."],
+    ),
+    PlanKind.ENGINES: PlanEffect(
+        instances_added=1, key_share_moved=0.125, notes=["engine-9 gets requests once it answers and serves the pool's model."]
     ),
     PlanKind.UNDRAIN: PlanEffect(notes=["It takes requests again, unless its successor serves already."]),
     PlanKind.ROLLOUT: PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."]),

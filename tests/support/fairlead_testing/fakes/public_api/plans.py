@@ -12,6 +12,7 @@ from starlette.routing import Route
 from fairlead.errors import InvalidInput
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, spec_patch
+from fairlead_api.services.plans.engine_changes import engines_patch
 from fairlead_api.services.plans.rollbacks import rollback_patch
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
@@ -50,6 +51,17 @@ class Plans:
                 if asked.instance not in INSTANCES[pool]:
                     raise Refusal(404, "No such instance", f"There is no instance {asked.instance} in {pool}.")
                 return as_json(self._book.plan(pool, asked.kind, annotation_patch(asked.kind), who, instance=asked.instance), 201)
+            if asked.kind is PlanKind.ENGINES:
+                file = self._world.engines_files.get(pool)
+                if file is None:
+                    raise Refusal(
+                        409,
+                        "Conflict",
+                        "the pool has no list of engines, its instances are pods; scale it, or its workload",
+                        "engines-are-pods",
+                    )
+                engines = {name: {"url": f"http://{name}:8000"} for name in INSTANCES[pool]}
+                return as_json(self._book.plan(pool, asked.kind, engines_patch(asked.fields or {}, engines), who, engines=engines), 201)
             is_rollback = asked.kind is PlanKind.ROLLBACK
             change = rollback_patch(asked, spec, self._world.template_revisions(pool)) if is_rollback else spec_patch(asked, spec)
             checked(spec, change, BUILT_IN)

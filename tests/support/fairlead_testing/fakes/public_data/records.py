@@ -4,6 +4,7 @@ import hashlib
 from datetime import datetime, timedelta
 
 from fairlead.reports.rejections import RejectionReason
+from fairlead.tables import DEFAULT_CLASS
 from fairlead_client.resources.access import AccessRole, TokenItem
 from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditResult
 from fairlead_client.resources.rejections import RejectionGroup, RejectionSample
@@ -48,6 +49,7 @@ def rejections(start: datetime, end: datetime) -> list[RejectionGroup]:
                 sparkline=line,
                 samples=samples,
                 suggestion=suggestion,
+                priority_class="batch" if reason is RejectionReason.PREDICTED_TTFT else DEFAULT_CLASS,
             )
         )
     return found

@@ -42,6 +42,8 @@ class World:
     """Of pools of prefill and decode: the instances wanted of each role."""
     owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
     engines_files: dict[str, str] = field(default_factory=dict)
+    selectors: dict[str, str] = field(default_factory=dict)
+    scale_targets: dict[str, str] = field(default_factory=dict)
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
     well: set[str] = field(default_factory=lambda: {CHAT})
@@ -125,6 +127,8 @@ class World:
             state_digest=f"{self.desired[pool]}-{serving}",
             owner=self.owner[pool],
             engines_file=self.engines_files.get(pool),
+            selector=self.selectors.get(pool),
+            scale_target=self.scale_targets.get(pool),
             created_at=self.now - timedelta(days=3, hours=4),
         )
 

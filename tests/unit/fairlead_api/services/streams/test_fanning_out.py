@@ -1,7 +1,7 @@
 """Streams and live topics in memory: who is cut off, who is told to look again, who shares whose work."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
-from fairlead_api.services.streams.live import BACKLOG, Listener, Live, Snapshot
+from fairlead_api.services.streams.live import BACKLOG, OVERLAP, RESUME, Listener, Live, Snapshot, Tail
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.services.streams.sharing import Shared
 from fairlead_api.services.streams.tables import TableStream
@@ -144,3 +144,25 @@ async def test_concurrent_askers_share_one_computation_and_failures_are_not_kept
     assert all(isinstance(found, StoreUnavailable) for found in failed)
     assert await asyncio.gather(*(shared.get("k", make) for _ in range(3))) == [2, 2, 2]
     assert await shared.get("k", make) == 2
+
+
+@pytest.mark.parametrize(
+    ("ago", "looks_back"),
+    [(timedelta(seconds=10), timedelta(seconds=10) + OVERLAP), (timedelta(hours=1), RESUME)],
+    ids=["lately", "long-ago"],
+)
+async def test_a_stream_resumed_at_another_process_looks_back_before_its_last_event(ago: timedelta, looks_back: timedelta) -> None:
+    """What was committed late was not in that event, and the clock that gave it its id is another process's."""
+    now = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+    asked: asyncio.Queue[datetime] = asyncio.Queue()
+
+    async def read(_pool: str | None, since: datetime, _limit: int) -> list[tuple[datetime, object]]:
+        asked.put_nowait(since)
+        return []
+
+    live = Live({"moves": Tail(seconds=3600, read=read)}, lambda: now)
+    stream = live.stream(["moves"], None, b"someone", str(int((now - ago).timestamp() * 1000)))
+    reading = asyncio.ensure_future(anext(stream))
+    assert await asyncio.wait_for(asked.get(), PATIENCE_SECONDS) == now - looks_back
+    reading.cancel()
+    await asyncio.wait([reading])

@@ -1,0 +1,88 @@
+"""Several addresses of one control API: calls go to the one in use, and to the next when that one fails.
+
+A call is made at another address at once only if it reached nobody. Any other failure makes the next call go elsewhere,
+and this one fails: it may have been taken.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+
+import httpx
+
+UNWELL = frozenset({502, 503, 504})
+"""Answers after which the next call goes to another address: this API, its database or its proxy is away or busy."""
+
+
+def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport | None]:
+    """The base URL and the transport of a client for one address or several; `transport` replaces the network."""
+    addresses = (urls,) if isinstance(urls, str) else tuple(urls)
+    if len(addresses) == 1:
+        return addresses[0], transport
+    return addresses[0], SeveralAddresses(addresses, transport or httpx.AsyncHTTPTransport(trust_env=False))
+
+
+class SeveralAddresses(httpx.AsyncBaseTransport):
+    """Sends the requests of a client, whose base URL is the first address, to the address in use."""
+
+    def __init__(self, urls: Sequence[str], inner: httpx.AsyncBaseTransport) -> None:
+        self._urls = tuple(httpx.URL(url.rstrip("/")) for url in urls)
+        self._inner = inner
+        self._prefix = len(_path(self._urls[0]))
+        self._in_use = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.raw_path[self._prefix :]
+        first = self._in_use
+        for step in range(len(self._urls)):
+            number = (first + step) % len(self._urls)
+            url = self._urls[number]
+            request.url = url.copy_with(raw_path=_path(url) + path)
+            request.headers["host"] = url.netloc.decode("ascii")
+            try:
+                response = await self._inner.handle_async_request(request)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                self._leave(number)
+                if step == len(self._urls) - 1:
+                    raise
+                continue
+            except httpx.PoolTimeout:
+                raise  # our own connections are all in use
+            except httpx.TransportError:
+                self._leave(number)
+                raise
+            if response.status_code in UNWELL:
+                self._leave(number)
+            if isinstance(response.stream, httpx.AsyncByteStream):
+                response.stream = _Watched(self, number, response.stream)
+            return response
+        raise AssertionError("the last address answers or raises")
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _leave(self, number: int) -> None:
+        if self._in_use == number:  # else another call has left it already
+            self._in_use = (number + 1) % len(self._urls)
+
+
+class _Watched(httpx.AsyncByteStream):
+    """An answer's body; when it breaks off or falls silent, its address is left."""
+
+    def __init__(self, addresses: SeveralAddresses, number: int, inner: httpx.AsyncByteStream) -> None:
+        self._addresses = addresses
+        self._number = number
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._inner:
+                yield piece
+        except httpx.TransportError:
+            self._addresses._leave(self._number)
+            raise
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _path(url: httpx.URL) -> bytes:
+    return url.raw_path.rstrip(b"/")

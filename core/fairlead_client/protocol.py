@@ -1,0 +1,24 @@
+"""The version of the internal protocol, said with every call, so that processes too far apart say so in words.
+
+Members and kinds of messages that one side does not know are skipped, so most changes need no new version. The number
+rises when an older side would misunderstand a message, and then the release before still understands it.
+"""
+
+VERSION = 1
+HEADER = "x-fairlead-protocol"
+MOST_APART = 1
+"""Versions this far apart understand each other: while a release replaces the one before, both run."""
+
+
+def too_far(said: str | None, ours: int = VERSION) -> str | None:
+    """Why a caller with this header is not understood; None if it is. A caller that says nothing is of version 1."""
+    theirs = 1 if said is None else int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
+    if theirs is None:
+        return f"{HEADER}: {said[:40] if said else said!r} is no version; send a whole number"
+    if abs(theirs - ours) <= MOST_APART:
+        return None
+    older = "caller" if theirs < ours else "control API"
+    return (
+        f"the caller speaks version {theirs} of the internal protocol and this control API version {ours}; they may be {MOST_APART} apart: "
+        f"upgrade the {older}, one release at a time"
+    )
