@@ -3,7 +3,7 @@
 Only this module connects pages to addresses.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -41,12 +41,12 @@ PAGE_MODULES = tuple(import_module(f"{pages.__name__}.{one.name}") for one in it
 
 def create_web_app(
     api_transport: httpx.AsyncBaseTransport | None,
-    api_url: str,
+    api_urls: str | Sequence[str],
     public_url: str,
     secure_cookies: bool | None = None,
     clock: Callable[[], datetime] = utc_now,
 ) -> ASGIApp:
-    """The web UI as an ASGI app. `api_transport` reaches the API in this process (None: over the network at `api_url`).
+    """The web UI as an ASGI app. `api_transport` reaches the API in this process; None: over the network at `api_urls`.
 
     `public_url` is what people open; `secure_cookies` None follows its scheme. Raises InvalidInput for an
     address that cannot be used.
@@ -54,7 +54,7 @@ def create_web_app(
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
     site = Site(
         settings=settings,
-        api=ControlApi("", http=api_client(api_url, streaming(api_transport))),
+        api=ControlApi("", http=api_client(api_urls, streaming(api_transport))),
         assets=assets,
         renderer=Renderer(assets, settings.base_path, clock),
         clock=clock,

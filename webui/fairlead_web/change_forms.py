@@ -16,7 +16,8 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
 from fairlead.tables import EARLY_REJECTION_MODES
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind, PlanRequest
+from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind, PlanRequest
+from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web import formats
 from fairlead_web.yaml_text import yaml_text
@@ -211,23 +212,29 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
 
 
 OF_RUNNING_ENGINES = frozenset({PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING})
-"""What can be changed of a pool whose instances nobody here makes."""
+"""What can be changed of a pool whose instances nobody here makes or scales."""
 
 
 def change_forms(
-    spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None, *, makes_instances: bool = True
+    pool: PoolSummary, spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> list[ChangeForm]:
-    """All forms of a pool; `wanted` are its instances wanted now, by role. A pool whose engines run already
-    (`makes_instances` false) has those forms only that need no instance made or ended.
+    """All forms of a pool; `wanted` are its instances wanted now, by role. A pool whose engines run already has those
+    forms only that need no instance made or ended; one of a file has another for its engines, and one that scales the
+    workload of its pods the forms of their number.
 
     `typed` is the form that was refused, and `problem` why.
     """
-    if not makes_instances:
-        return [_section_form(kind, _SECTIONS[kind], spec, typed, problem) for kind in _SECTIONS if kind in OF_RUNNING_ENGINES]
+    if pool.runs_already and pool.scale_target is None:
+        possible = {kind: section for kind, section in _SECTIONS.items() if kind in OF_RUNNING_ENGINES}
+        listed = [_engine_form(typed, problem)] if pool.engines_file is not None else []
+        return [*listed, *(_section_form(kind, section, spec, typed, problem) for kind, section in possible.items())]
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     made = [_scale_form(spec, role, wanted, typed, problem) for role in roles]
     several = len(roles) > 1
-    sections = {kind: section for kind, section in _SECTIONS.items() if several or kind is not PlanKind.RATIO}
+    left_out = {PlanKind.RATIO} if not several else set()
+    if pool.runs_already:
+        left_out |= {PlanKind.RATIO, PlanKind.ROLLOUT}
+    sections = {kind: section for kind, section in _SECTIONS.items() if kind not in left_out}
     return [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in sections.items())]
 
 
@@ -239,6 +246,8 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
         return PlanRequest(kind=kind, fields=_nested({one.name: _parsed(one, form.get(one.name, "").strip()) for one in section.inputs}))
     if kind is PlanKind.ROLLBACK:
         return PlanRequest(kind=kind, revision=_whole("revision", form.get("revision", ""), "use a button of this page"))
+    if kind is PlanKind.ENGINES:
+        return PlanRequest(kind=kind, fields=_engine(form))
     given = form.get("replicas", "").strip()
     if not (given.isascii() and given.isdigit() and int(given) <= REPLICAS_MOST):
         raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
@@ -273,7 +282,7 @@ def _whole(name: str, text: str, remedy: str) -> int:
 
 def _kind(form: Mapping[str, str]) -> PlanKind:
     given = form.get("kind") or PlanKind.SCALE.value
-    if given not in {PlanKind.SCALE.value, PlanKind.ROLLBACK.value, *(kind.value for kind in _SECTIONS)}:
+    if given not in {PlanKind.SCALE.value, PlanKind.ROLLBACK.value, PlanKind.ENGINES.value, *(kind.value for kind in _SECTIONS)}:
         raise InvalidInput("kind", given, "use a form of this page")
     return PlanKind(given)
 
@@ -285,6 +294,39 @@ def _parsed(one: _Input, text: str) -> Any:
         return one.parse(text)
     except ValueError as error:
         raise InvalidInput(one.name, text, one.remedy) from error
+
+
+def _engine(form: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a plan that adds an engine, or takes one out."""
+    given = {name: text for name in ("action", "url", "name") if (text := form.get(name, "").strip())}
+    weight = form.get("weight", "").strip()
+    try:
+        return {**given, "weight": _number(weight)} if weight else given
+    except ValueError as error:
+        raise InvalidInput("weight", weight, "write a number such as 2") from error
+
+
+def _engine_form(typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
+    mine = typed.get("kind") == PlanKind.ENGINES
+    kept = typed if mine and typed.get("action") == EngineAction.ADD else {}
+    asked_for = (
+        ("url", "Address", "text", "http://HOST:PORT"),
+        ("name", "Name", "text", "by default host and port"),
+        ("weight", "Weight", "number", "share of the keys beside engines of weight 1"),
+    )
+    return ChangeForm(
+        id="engines",
+        kind=PlanKind.ENGINES,
+        role="",
+        title="Add an engine",
+        now="",
+        fields=tuple(
+            FormField(name=name, words=words, kind=kind, value=kept.get(name, ""), hint=hint) for name, words, kind, hint in asked_for
+        ),
+        needed=NEEDED_ROLE[PlanKind.ENGINES],
+        problem=_told(problem) if mine else None,
+        opened=mine,
+    )
 
 
 def _scale_form(

@@ -18,7 +18,7 @@ def main(host: str, port: int) -> None:
     with one_line_errors("web"):
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port)
-        app = create_web_app(None, settings.api_url, settings.public_url or f"http://{host}:{listener.getsockname()[1]}")
+        app = create_web_app(None, settings.api_urls, settings.public_url or f"http://{host}:{listener.getsockname()[1]}")
         uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)).run(sockets=[listener])
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from fairlead.errors import InvalidInput
 from fairlead_process.environment import group, read
 from fairlead_process.logs import LogSettings
-from fairlead_process.shared_variables import API_URL, PUBLIC_URL
+from fairlead_process.shared_variables import API_URLS, PUBLIC_URL
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -16,7 +16,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class AloneSettings:
     """Settings of the web UI's process where it runs alone, in front of a control API reached over the network."""
 
-    api_url: str = field(metadata=API_URL)
+    api_urls: tuple[str, ...] = field(metadata=API_URLS)
     public_url: str | None = field(default=None, metadata=PUBLIC_URL)
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 

@@ -91,6 +91,11 @@ class Shell:
         """The file with the addresses of the page's pool, whose engines run already; None for a pool of pods."""
         return next((one.engines_file for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
 
+    @property
+    def runs_already(self) -> bool:
+        """Whether the instances of the page's pool are made and ended elsewhere."""
+        return any(one.runs_already for one in self.pools if f"{one.namespace}/{one.name}" == self.pool)
+
     def may(self, role: AccessRole | str) -> bool:
         """Whether the signed-in person has at least `role`. Pages only mirror this; the API decides."""
         return self.identity is not None and self.identity.role.reaches(AccessRole(role))

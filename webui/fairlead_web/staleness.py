@@ -5,9 +5,12 @@ The API marks such answers with `x-fairlead-stale` and `age`. The typed client h
 connection collects the ages of one request's answers in a list that belongs to that request.
 """
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 import httpx
+
+from fairlead_client.addresses import reaching
 
 _ages: ContextVar[list[int] | None] = ContextVar("fairlead_web_stale_ages", default=None)
 
@@ -29,8 +32,9 @@ async def _note(response: httpx.Response) -> None:
         ages.append(int(age))
 
 
-def api_client(base_url: str, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+def api_client(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
     """The shared connections to the API, watched for stale answers. Proxies named in the environment are not used."""
+    base_url, transport = reaching(urls, transport)
     return httpx.AsyncClient(
         base_url=base_url,
         transport=transport,

@@ -23,6 +23,7 @@ _FIRST = (
     "slo",
     "earlyRejection",
     "mode",
+    "priorityClasses",
     "drain",
 )
 

@@ -86,11 +86,12 @@ PLACED = frozenset(
         "sample_rate",
         "served_by",
         "decode",
+        "priority_class",
     }
 )
 """Fields of the record that the page shows elsewhere; the other fields are listed as they are."""
 
-FILTERS = ("pool", "instance", "session", "reason")
+FILTERS = ("pool", "instance", "session", "reason", "priority_class")
 
 
 async def index(visit: Visit) -> Response:

@@ -30,7 +30,7 @@ class KeysPage(Context):
     problem: Problem | None
 
 
-FIELDS = ("name", "pools", "models", "days", "requests_per_minute", "tokens_per_minute")
+FIELDS = ("name", "pools", "models", "days", "requests_per_minute", "tokens_per_minute", "priority_class")
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -55,6 +55,7 @@ async def create(visit: Visit) -> Response:
         days=_number(typed["days"]),
         requests_per_minute=_number(typed["requests_per_minute"]),
         tokens_per_minute=_number(typed["tokens_per_minute"]),
+        priority_class=typed["priority_class"] or None,
     )
     try:
         return await _page(visit, created=await visit.api.create_gateway_key(request))

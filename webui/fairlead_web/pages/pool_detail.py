@@ -127,7 +127,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             learnt=learnt_of(detail.learnt, tuple(Quantity)),
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
-            forms=change_forms.change_forms(detail.spec, detail.desired, typed, problem, makes_instances=detail.pool.engines_file is None),
+            forms=change_forms.change_forms(detail.pool, detail.spec, detail.desired, typed, problem),
             rollout=rollout,
             revisions=[(one, changes_of(one.diff)) for one in rollout.revisions] if rollout else [],
             refusal=formats.told(problem.detail, problem.remedy) if problem and typed.get("kind") == PlanKind.ROLLBACK else None,

@@ -35,7 +35,7 @@ REASONS = {
     RejectionReason.SHUTTING_DOWN: "Router shutting down",
 }
 
-FILTERS = ("pool",)
+FILTERS = ("pool", "priority_class")
 
 
 async def index(visit: Visit) -> Response:

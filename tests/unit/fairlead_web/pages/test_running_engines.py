@@ -28,12 +28,46 @@ async def test_a_pools_page_names_the_file_and_leaves_out_what_needs_instances_m
     assert 'id="h-rollout"' in other, "another pool has all of it"
 
 
+async def test_an_engine_is_added_and_taken_out_by_plans(one: Visitor) -> None:
+    name = INSTANCES[CHAT][0]
+    for form, named in (
+        ({"action": "add", "url": "http://10.0.0.9:8000", "name": "engine-9", "weight": "2"}, ("engine-9", "http://10.0.0.9:8000")),
+        ({"action": "remove", "name": name}, (name, f"http://{name}:8000")),
+    ):
+        made = await one.submit("/pools/default/chat/plans", kind="engines", **form)
+        changes = (await one.http.get(made.headers["location"])).text.partition("What changes")[2].partition("What it does")[0]
+        assert [words for words in named if words not in changes] == []
+    refused = await one.submit("/pools/default/chat/plans", kind="engines", action="add", url="10.0.0.9")
+    assert refused.status_code == 422
+    assert "write http://HOST:PORT" in refused.text
+    assert 'value="10.0.0.9"' in refused.text
+
+
 async def test_an_instances_page_promises_no_successor(one: Visitor) -> None:
     page = " ".join((await one.http.get(f"/pools/default/chat/instances/{INSTANCES[CHAT][0]}")).text.split())
     assert "Drain…" in page
     assert "goes on running" in page
     for absent in ("Drain and replace", "not replaced", " restart"):
         assert absent not in page
+
+
+async def test_a_page_of_a_pool_that_adopted_pods_names_their_labels_and_leaves_the_same_out() -> None:
+    async with visitor("admin") as one:
+        one.fake.world.selectors[CHAT] = "app=vllm"
+        page = (await one.http.get("/pools/default/chat")).text
+        assert "app=vllm" in page
+        for absent in ('id="change-scale"', 'id="change-scaling"', 'id="h-rollout"', 'id="change-engines"'):
+            assert absent not in page
+        instance = " ".join((await one.http.get(f"/pools/default/chat/instances/{INSTANCES[CHAT][0]}")).text.split())
+        assert "goes on running" in instance
+        assert "Drain and replace" not in instance
+        one.fake.world.scale_targets[CHAT] = "Deployment vllm"
+        page = (await one.http.get("/pools/default/chat")).text
+        assert "Deployment vllm" in page
+        for present in ('id="change-scale"', 'id="change-scaling"'):
+            assert present in page
+        for absent in ('id="h-rollout"', 'id="change-rollout"', 'id="change-ratio"'):
+            assert absent not in page
 
 
 async def test_a_schedule_is_offered_to_other_pools_only(one: Visitor) -> None:
