@@ -35,10 +35,15 @@ READERS: dict[str, tuple[Callable[[Mapping[str, str]], Any], type[Any]]] = {
 
 def container(release: Release, process: str) -> Document:
     """The only container of a process's pods."""
+    (only,) = containers(release, process)
+    return only
+
+
+def containers(release: Release, process: str) -> list[Document]:
+    """The containers of a process's pods."""
     for document in release.every():
         if document["metadata"]["name"] == f"test-fairlead-{process}" and document["kind"] in {"Deployment", "StatefulSet", "Job"}:
-            (only,) = document["spec"]["template"]["spec"]["containers"]
-            found: Document = only
+            found: list[Document] = document["spec"]["template"]["spec"]["containers"]
             return found
     raise AssertionError(f"no workload of {process}")
 
@@ -82,11 +87,27 @@ def external(render: Render) -> Release:
 
 def test_the_router_keeps_its_name_and_its_spool_and_asks_for_keys(external: Release, tmp_path: Path) -> None:
     settings = settings_of(external, "router", tmp_path)
-    assert settings.api_url == "http://test-fairlead-api:8080"
+    assert settings.api_urls == ("http://test-fairlead-api:8080",)
     assert settings.router_id == "test-fairlead-router-0"
     assert (settings.gateway_keys_required, settings.gateway_keys) == (True, (SECRET,))
     assert settings.spool_dir == tmp_path / "var/spool/fairlead"
     assert settings.logs.format == "json"
+
+
+def test_several_processes_of_a_pod_share_the_clients_port_and_nothing_else(render: Render, tmp_path: Path) -> None:
+    release = render(merged(EXTERNAL, {"router": {"processes": 3}, "gatewayKeys": {"required": False}}))
+    found = containers(release, "router")
+    settings = [read_router_settings(environment(one, tmp_path)) for one in found]
+    assert len({one.router_id for one in settings}) == len({one.spool_dir for one in settings}) == 3
+    for one, process in zip(found, settings, strict=True):
+        assert process.router_id.startswith("test-fairlead-router"), "the token speaks for it"
+        command = one["command"]
+        assert (command[command.index("--port") + 1], "--socket-reuse" in command) == ("8000", True)
+        (admin,) = [port for port in one["ports"] if port["name"].startswith("admin")]
+        assert command[command.index("--admin-port") + 1] == str(admin["containerPort"])
+        probes = [one[name]["httpGet"]["port"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
+        assert probes == [admin["name"]] * 3, "a probe at the shared port could reach another process"
+    assert len({port["containerPort"] for one in found for port in one["ports"]}) == 4
 
 
 def test_without_keys_required_the_router_asks_for_none(render: Render, tmp_path: Path) -> None:

@@ -6,83 +6,85 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 import yaml
 
-from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
-from fairlead_testing.running.helm import CHART, Document, Helm, HelmRefused, stored_release
-from fairlead_testing.running.operator_process import eventually
+from fairlead_testing.running.chart import is_there, place_of, remove
+from fairlead_testing.running.helm import CHART, Helm, HelmRefused, stored_release
+from fairlead_testing.running.operator_process import DEFINITIONS, eventually, skip_where_kubelets_run
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, merged
 from fairlead_testing.worlds.pod_phases import KubernetesClient
+from fairlead_testing.worlds.workloads import WorkloadNamespace
 
-NAMESPACE = "fairlead-system"
+NAMESPACE = "fairlead-releases-tests"
+SECOND = f"{NAMESPACE}-second"
 RELEASE = "fairlead"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 JOB = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/fairlead-migrations"
-POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
+POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{NAMESPACE}/inferencepools"
 ROUTERS = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/fairlead-router"
 TOKENS = f"/api/v1/namespaces/{NAMESPACE}/secrets/fairlead-tokens"
 
 Outcome = Callable[[], str]
-"""`Complete` or `Failed`: what becomes of the next Job of migrations."""
+"""`Succeeded` or `Failed`: what becomes of the pods of the next Job of migrations."""
 
 
 @contextmanager
-def controllers(client: KubernetesClient, outcome: Outcome) -> Iterator[list[Document]]:
-    """Plays the controllers that the sandbox has not: workloads are ready, each Job of migrations ends.
+def kubelet(client: KubernetesClient, outcome: Outcome) -> Iterator[list[str]]:
+    """Plays the kubelet of the release's pods: they start, but those of a Job of migrations end.
 
-    Yields the Jobs it saw.
+    Yields the uids of the Jobs whose pods it saw.
     """
-    ending, seen = threading.Event(), list[Document]()
+    ending, outcomes = threading.Event(), dict[str, str]()
+    seen: list[str] = []
+    session = requests.Session()  # of its own, as it is used on another thread
+    session.trust_env, session.verify = False, client.session.verify
+    session.headers.update(client.session.headers)
+    pods = WorkloadNamespace(KubernetesClient(client.server, session), NAMESPACE)
 
     def run() -> None:
         while not ending.wait(0.05):
-            for kind in ("deployments", "statefulsets"):
-                path = f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind}"
-                for workload in client.call("GET", path)["items"]:
-                    _say(client, f"{path}/{workload['metadata']['name']}", workload, _ready(workload))
-            answer = client.session.get(client.server + JOB, timeout=60)
-            job = answer.json() if answer.ok else {}
-            if job and not job["status"].get("conditions"):
-                seen.append(job)
-                condition = {"type": outcome(), "status": "True", "lastTransitionTime": job["metadata"]["creationTimestamp"]}
-                _say(client, JOB, job, {"conditions": [condition], "succeeded": int(condition["type"] == "Complete")})
+            for pod in pods.pods():
+                uid = pod["metadata"].get("labels", {}).get("batch.kubernetes.io/controller-uid")
+                if uid is not None and uid not in outcomes:
+                    seen.append(uid)
+                    outcomes[uid] = outcome()
+                if uid is not None:
+                    pods.frozen.add(pod["metadata"]["name"])
+                    if pod["status"]["phase"] != outcomes[uid]:
+                        _end(pods, pod["metadata"]["name"], outcomes[uid])
+            pods.start_pods()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    yield seen
-    ending.set()
-    thread.join()
+    try:
+        yield seen
+    finally:
+        ending.set()
+        thread.join()
 
 
-def _ready(workload: Document) -> Document:
-    replicas, metadata = workload["spec"]["replicas"], workload["metadata"]
-    counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas", "currentReplicas"), replicas)
-    revisions = {"currentRevision": "1", "updateRevision": "1"}
-    if workload["kind"] == "Deployment":
-        del counts["currentReplicas"]
-        since = {"status": "True", "lastTransitionTime": metadata["creationTimestamp"]}
-        conditions = [{"type": "Available", **since}, {"type": "Progressing", "reason": "NewReplicaSetAvailable", **since}]
-        return {"observedGeneration": metadata["generation"], **counts, "conditions": conditions}
-    return {"observedGeneration": metadata["generation"], **counts, **revisions}
-
-
-def _say(client: KubernetesClient, path: str, item: Document, status: Document) -> None:
-    """Write the status, unless it says so already; the object may be gone."""
-    if not status.items() <= item.get("status", {}).items():
-        headers = {"Content-Type": "application/merge-patch+json"}
-        client.session.patch(f"{client.server}{path}/status", json={"status": status}, headers=headers, timeout=60)
+def _end(pods: WorkloadNamespace, name: str, phase: str) -> None:
+    """Say that a pod ended long ago, so that its Job does not pause before the next one."""
+    ended = {"exitCode": int(phase == "Failed"), "finishedAt": "2026-01-01T00:00:00Z"}
+    container = {"name": "migrations", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    body = {"status": {"phase": phase, "containerStatuses": [container]}}
+    pods.client.session.patch(pods.client.server + pods.path("pods", name, "status"), json=body, headers=headers, timeout=60)
 
 
 @pytest.fixture
-def helm(server: RunningServer, client: KubernetesClient) -> Iterator[Helm]:
+def helm(bare: None, kubeconfig: Path, client: KubernetesClient) -> Iterator[Helm]:
     """In a namespace of its own, uninstalled afterwards with what Helm keeps."""
-    helm = Helm(server.kubeconfig, NAMESPACE)
+    skip_where_kubelets_run(client)
+    helm = Helm(kubeconfig, NAMESPACE)
     yield helm
-    if client.session.get(f"{client.server}{ROUTERS}", timeout=60).ok:
-        helm.uninstall(RELEASE)
+    for namespace in (SECOND, NAMESPACE):
+        in_it = Helm(kubeconfig, namespace)
+        for release in in_it.releases():
+            in_it.uninstall(release["name"])
+        remove(client, f"/api/v1/namespaces/{namespace}")
     for name in ("inferencepools.fairlead.dev", "inferencepoolroles.fairlead.dev"):
-        client.session.delete(f"{client.server}{CRDS}/{name}", timeout=60)
-    eventually(lambda: not client.session.get(client.server + POOLS, timeout=60).ok, "the definitions are gone")
+        remove(client, f"{DEFINITIONS}/{name}")
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def former_chart(tmp_path: Path) -> Path:
 
 
 def knows_drains(client: KubernetesClient) -> bool:
-    definition = client.call("GET", f"{CRDS}/inferencepools.fairlead.dev")
+    definition = client.call("GET", f"{DEFINITIONS}/inferencepools.fairlead.dev")
     return "drain" in definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
 
 
@@ -124,7 +126,7 @@ def test_an_upgrade_brings_crds_and_images_and_keeps_tokens_and_pools(helm: Helm
     assert (image(client), knows_drains(client)) == ("fairlead/router:0.0.9", False)
     tokens = client.call("GET", TOKENS)["data"]
     pool = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": "kept"}, "spec": {"model": "m"}}
-    eventually(lambda: client.session.get(client.server + POOLS, timeout=60).ok, "the definition is served")
+    eventually(lambda: is_there(client, POOLS), "the definition is served")
     client.call("POST", POOLS, pool)
 
     helm.upgrade(RELEASE, BUNDLED)
@@ -138,42 +140,39 @@ def test_an_upgrade_brings_crds_and_images_and_keeps_tokens_and_pools(helm: Helm
     client.call("DELETE", f"{POOLS}/kept")
 
 
-def test_uninstalling_leaves_nothing_but_the_definitions(helm: Helm, client: KubernetesClient, server: RunningServer) -> None:
-    with controllers(client, lambda: "Complete"):
+def test_uninstalling_leaves_nothing_but_the_definitions(helm: Helm, client: KubernetesClient) -> None:
+    with kubelet(client, lambda: "Succeeded"):
         helm.install(RELEASE, EVERYTHING, create_namespace=True, server_side_apply=True, wait=True, timeout=60)
     release = stored_release(client, NAMESPACE, RELEASE, 1)
     assert release is not None
     helm.uninstall(RELEASE)
     left = set()
     for document in release.every():
-        kind = server.api.registry.by_kind(document["apiVersion"], document["kind"])
-        assert kind is not None
-        stored = server.api.store.get(kind.storage, document["metadata"].get("namespace", ""), document["metadata"]["name"])
-        if stored is not None:
+        if is_there(client, f"{place_of(client, document)}/{document['metadata']['name']}"):
             left.add((document["kind"], document["metadata"]["name"]))
     definitions = {"inferencepools.fairlead.dev", "inferencepoolroles.fairlead.dev"}
     assert left == {("CustomResourceDefinition", name) for name in definitions}
-    assert server.api.store.list("secrets", NAMESPACE) == []
+    assert client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets")["items"] == []
 
 
 def test_migrations_come_before_anything_of_a_newer_version(helm: Helm, client: KubernetesClient, former_chart: Path) -> None:
     images: list[str] = []
 
     def complete() -> str:
-        images.append(image(client) if client.session.get(f"{client.server}{ROUTERS}", timeout=60).ok else "none")
-        return "Complete"
+        images.append(image(client) if is_there(client, ROUTERS) else "none")
+        return "Succeeded"
 
-    with controllers(client, complete) as jobs:
+    with kubelet(client, complete) as jobs:
         helm.install(RELEASE, EVERYTHING, former_chart, create_namespace=True, server_side_apply=True)
         helm.upgrade(RELEASE, EVERYTHING)
     assert images == ["none", "fairlead/router:0.0.9"]
     assert len(jobs) == 2
-    assert not client.session.get(client.server + JOB, timeout=60).ok, "a Job that succeeded is deleted"
+    assert not is_there(client, JOB), "a Job that succeeded is deleted"
 
 
 def test_when_migrations_fail_the_release_goes_back_to_what_it_was(helm: Helm, client: KubernetesClient, former_chart: Path) -> None:
-    outcomes = iter(["Complete", "Failed", "Complete"])
-    with controllers(client, lambda: next(outcomes)):
+    outcomes = iter(["Succeeded", "Failed", "Succeeded"])
+    with kubelet(client, lambda: next(outcomes)):
         helm.install(RELEASE, EVERYTHING, former_chart, create_namespace=True, server_side_apply=True)
         with pytest.raises(HelmRefused, match=r"fairlead-migrations not ready. status: Failed"):
             helm.upgrade(RELEASE, merged(EVERYTHING, {"router": {"replicas": 5}}), rollback_on_failure=True, timeout=60)
@@ -190,16 +189,16 @@ def test_the_routers_volumes_cannot_be_changed_in_place_and_helm_says_so(helm: H
     headers = {"Content-Type": "application/json"}
     body = {"propagationPolicy": "Orphan"}
     client.session.delete(f"{client.server}{ROUTERS}", json=body, headers=headers, timeout=60).raise_for_status()
+    eventually(lambda: not is_there(client, ROUTERS), "the pods are on their own")
     helm.upgrade(RELEASE, merged(BUNDLED, {"router": {"spool": {"persistent": True}}}))
     assert client.call("GET", ROUTERS)["spec"]["volumeClaimTemplates"][0]["metadata"]["name"] == "spool"
 
 
-def test_a_second_release_in_another_namespace_shares_the_definitions(helm: Helm, server: RunningServer, client: KubernetesClient) -> None:
+def test_a_second_release_in_another_namespace_shares_the_definitions(helm: Helm, kubeconfig: Path, client: KubernetesClient) -> None:
     helm.install(RELEASE, BUNDLED, create_namespace=True, server_side_apply=True)
-    other = Helm(server.kubeconfig, "second")
+    other = Helm(kubeconfig, SECOND)
     with pytest.raises(HelmRefused, match="invalid ownership metadata"):
         other.install(RELEASE, BUNDLED, create_namespace=True, server_side_apply=True)
-    limited = merged(BUNDLED, {"crds": {"install": False}, "operator": {"watchNamespaces": ["second"]}})
+    limited = merged(BUNDLED, {"crds": {"install": False}, "operator": {"watchNamespaces": [SECOND]}})
     other.install("limited", limited, create_namespace=True, server_side_apply=True)
-    assert client.call("GET", "/apis/apps/v1/namespaces/second/deployments/limited-fairlead-operator")["spec"]["replicas"] == 2
-    other.uninstall("limited")
+    assert client.call("GET", f"/apis/apps/v1/namespaces/{SECOND}/deployments/limited-fairlead-operator")["spec"]["replicas"] == 2

@@ -1,12 +1,12 @@
 """What the chart renders, by Helm itself: valid objects that fit each other."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
-from fairlead_testing.running.chart import Render
+from fairlead_testing.running.chart import Render, place_of
 from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, merged
 from fairlead_testing.worlds.pod_phases import KubernetesClient
@@ -20,17 +20,13 @@ def release(request: pytest.FixtureRequest, render: Render) -> Release:
     return render(VARIANTS[request.param])
 
 
-def test_helm_finds_nothing_to_complain_about(server: RunningServer) -> None:
-    assert [message for message in Helm(server.kubeconfig, "default").lint() if message["Severity"] > 1] == []
+def test_helm_finds_nothing_to_complain_about(kubeconfig: Path) -> None:
+    assert [message for message in Helm(kubeconfig, "default").lint() if message["Severity"] > 1] == []
 
 
-def test_every_object_is_valid_to_the_last_field(release: Release, server: RunningServer, client: KubernetesClient) -> None:
+def test_every_object_is_valid_to_the_last_field(release: Release, client: KubernetesClient) -> None:
     for document in release.every():
-        kind = server.api.registry.by_kind(document["apiVersion"], document["kind"])
-        assert kind is not None, document["kind"]
-        root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-        within = f"/namespaces/{document['metadata']['namespace']}" if kind.namespaced else ""
-        client.call("POST", f"{root}{within}/{kind.plural}?dryRun=All&fieldValidation=Strict", document)
+        client.call("POST", f"{place_of(client, document)}?dryRun=All&fieldValidation=Strict", document)
 
 
 def pod_templates(release: Release) -> Iterator[tuple[Document, Document]]:
