@@ -4,9 +4,9 @@ variable of every process.
 """
 
 import sys
-from pathlib import Path
 
 import click
+from generated_page import DOCS, settle
 
 from fairlead_cli.subcommands import SUBCOMMANDS
 from fairlead_host.settings import HostSettings
@@ -17,8 +17,6 @@ from fairlead_process.starting import FaultSettings
 from fairlead_router.settings import RouterSettings
 from fairlead_sandbox.settings import SandboxSettings
 from fairlead_web.settings import AloneSettings
-
-PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 INTRODUCTION = """
 # Settings
@@ -68,13 +66,7 @@ def options() -> list[CommandOption]:
 
 def main() -> int:
     """Exit code 1 when `--check` finds another text."""
-    text = page(INTRODUCTION, COMMON, SECTIONS, options())
-    if "--check" in sys.argv[1:]:
-        same = PAGE.read_text(encoding="utf-8") == text
-        print(f"{PAGE.name}: {'as it should be' if same else 'differs; run make generate'}")
-        return int(not same)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return settle(DOCS / "settings.md", page(INTRODUCTION, COMMON, SECTIONS, options()))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Writes docs/metrics.md (`--check` only says whether it is as it should be): every metric of every process, from the
+objects that count and a page of a simulated engine.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from generated_page import DOCS, settle, table
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.parser import text_string_to_metric_families
+
+from fairlead_api.telemetry import Telemetry
+from fairlead_router.metrics import RouterMetrics
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.engine_server.engine import ServedEngine
+from fairlead_simulator.engine_server.metrics_text import render_metrics
+from fairlead_simulator.engine_server.statistics import EngineStatistics
+
+INTRODUCTION = """
+# Metrics
+
+Every metric of every process, as Prometheus reads it. This page is written by `make generate` from the objects that count. A histogram `x_seconds` has
+the series `x_seconds_bucket`, `x_seconds_count` and `x_seconds_sum`. The chart's alerts and dashboard (`monitoring` in its values) read them; a test
+holds both to this page. A family is there from the start, a series of it once there is something to tell.
+
+The operator, the web UI and `fairlead serve`'s source have no metrics: what they do is in the pools' conditions, in events and in the history.
+"""
+
+LABELS = {
+    "basis": "what a belief came from: `events`, `expected` (a prompt was just sent there) or `history` (what the router sent before)",
+    "by": "who chose or predicted: a model, or else why not",
+    "bytes_per_token": "`in-use`, or `declared` in the pool",
+    "cause": "why a prefill instance had no part",
+    "code": "code of the error in the answer",
+    "fault": "what was wrong with a model",
+    "instance": "name of the instance",
+    "job": "name of the background job",
+    "kind": "what is counted of several",
+    "known": "how much of a prompt's tokens was known",
+    "method": "method of the HTTP request",
+    "of": "what an error is of, or the mean that it compares with",
+    "outcome": "how it ended",
+    "phase": "`prefill` or `decode`",
+    "pool": "namespace/name of the pool",
+    "priority_class": "a class that the pool declares, or `default`",
+    "rank": "data-parallel rank of the engine",
+    "reason": "why: the word that the answer has too",
+    "result": "`ok`, `failed`, or `unavailable` while the database is away",
+    "route": "path of the route, with names in braces",
+    "state": "which state is meant",
+    "status": "status of the answer",
+}
+ENGINE_LABELS = {
+    "engine": "number of the engine in its process",
+    "finished_reason": "why a request ended",
+    "handler": "path of the route",
+    "method": "method of the HTTP request",
+    "model_name": "the model served",
+    "source": "where a prompt's tokens came from",
+    "status": "class of the status, such as `2xx`",
+    "block_size": "tokens per block",
+    "num_gpu_blocks": "blocks of the cache",
+    "enable_prefix_caching": "whether prefixes are cached",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A metric as the page shows it."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+def family(name: str, kind: str, labels: Iterable[str], text: str) -> Family:
+    """Counters have the name of their series."""
+    return Family(name=name + "_total" * (kind == "counter"), kind=kind, labels=tuple(labels), help=text)
+
+
+def of_routers() -> list[Family]:
+    """What a router shows."""
+    return [family(one.name, one.type, vars(one)["_labelnames"], one.documentation) for one in RouterMetrics().collect()]
+
+
+def of_the_api() -> list[Family]:
+    """What the control API shows."""
+    found = [metric for metric in vars(Telemetry()).values() if isinstance(metric, MetricWrapperBase)]
+    return [family(one._name, one._type, one._labelnames, one._documentation) for one in found]
+
+
+def of_simulated_engines() -> list[Family]:
+    """What a simulated engine shows, as its page says it."""
+    engine = ServedEngine(preset("dualmap-910b4-qwen7b"), bytes_per_token=4, max_waiting=1, statistics=EngineStatistics())
+    text = render_metrics(engine, "model", {("/v1/models", "GET", "2xx"): 1}).decode()
+    return [
+        family(one.name, one.type, sorted({label for sample in one.samples for label in sample.labels} - {"le"}), one.documentation)
+        for one in text_string_to_metric_families(text)
+    ]
+
+
+def section(title: str, where: str, families: Sequence[Family], labels: dict[str, str]) -> str:
+    """One process. Raises KeyError for a label without a meaning above."""
+    rows = [(f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help) for one in families]
+    used = sorted({label for one in families for label in one.labels})
+    meanings = table(("Label", "Meaning"), [(f"`{label}`", labels[label]) for label in used])
+    return "\n".join((f"## {title}\n", f"{where}\n", table(("Metric", "Type", "Labels", "Meaning"), rows), meanings))
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(
+        (
+            INTRODUCTION.strip() + "\n",
+            section(
+                "Router",
+                "`GET /metrics` on the operators' port: 127.0.0.1:9000, or `--admin-host` and `--admin-port`. Counts are since the process started.",
+                of_routers(),
+                LABELS,
+            ),
+            section(
+                "Control API",
+                "`GET /metrics` with a token of the role viewer (`Authorization: Bearer …`); of this process, since it started.",
+                of_the_api(),
+                LABELS,
+            ),
+            section(
+                "Simulated engine",
+                "`GET /metrics` on its own port, under vLLM's names, so that routers read it as they read vLLM.",
+                of_simulated_engines(),
+                ENGINE_LABELS,
+            ),
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(settle(DOCS / "metrics.md", page()))

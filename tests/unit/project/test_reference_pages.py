@@ -1,0 +1,41 @@
+"""The generated reference pages are what the code says, and leave nothing out."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from fairlead_cli.subcommands import SUBCOMMANDS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("script", ["generate_settings", "generate_metrics", "generate_cli", "generate_inferencepool"])
+def test_a_page_is_what_the_code_says(script: str) -> None:
+    checked = subprocess.run([sys.executable, ROOT / "scripts" / f"{script}.py", "--check"], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command below `fairlead`, with its path."""
+    waiting = [(name, subcommand.load()) for name, subcommand in SUBCOMMANDS.items()]
+    while waiting:
+        path, command = waiting.pop()
+        yield path, command
+        if isinstance(command, click.Group):
+            waiting += [(f"{path} {name}", inner) for name, inner in command.commands.items()]
+
+
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda one: one if isinstance(one, str) else "")
+def test_a_command_and_each_of_its_options_say_what_they_are_for(path: str, command: click.Command) -> None:
+    assert command.help
+    silent = [one.name for one in command.params if isinstance(one, click.Option) and not one.hidden and not one.help]
+    assert silent == []
+
+
+def test_the_page_of_commands_names_each_of_them() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert [path for path, _ in commands() if f"\n## fairlead {path}\n" not in page] == []

@@ -1,0 +1,113 @@
+"""docs/troubleshooting.md knows every word by which something is refused or reported as wrong."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from fairlead.conditions.facts import ActionFailureReason, SpecRefusal
+from fairlead.conditions.roles import SHORTAGES
+from fairlead.gateway_keys import KeyRefusal
+from fairlead.reconciling.rollout_progress import RolloutTrouble
+from fairlead.reports.engines import EngineTrouble
+from fairlead.reports.rejections import RejectionReason
+from fairlead_api.services.errors import Unavailable
+from fairlead_client.resources.plans import PlanState
+from fairlead_operator.observing.pods import TROUBLES
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+TOLD = set(re.findall(r"`([^`\s]+)`", PAGE))
+
+
+def trees(*folders: str) -> Iterator[ast.Module]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    """Every string written in an expression."""
+    yield from (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def calls(name: str, *folders: str) -> Iterator[ast.Call]:
+    """Every call of a function or class of this name."""
+    for tree in trees(*folders):
+        yield from (one for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == name)
+
+
+def given(call: ast.Call, keyword: str) -> Iterator[str]:
+    yield from (text for one in call.keywords if one.arg == keyword for text in texts(one.value))
+
+
+def of_conditions() -> set[str]:
+    """Reasons that conditions are made with, and those that other parts hand to them."""
+    written = {reason for call in calls("Condition", "core/fairlead/conditions") for reason in given(call, "reason")}
+    chosen = {
+        text
+        for tree in trees("core/fairlead/conditions")
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign)
+        and any(isinstance(name, ast.Name) and name.id in {"reason", "NOT_ANSWERED_YET"} for name in one.targets)
+        for text in texts(one.value)
+    }
+    enums: tuple[type[StrEnum], ...] = (SpecRefusal, ActionFailureReason, RolloutTrouble, EngineTrouble)
+    troubles = {reason for call in calls("Trouble", "operator") for reason in given(call, "reason")} - {"reason"}
+    return written | chosen | {*SHORTAGES, *TROUBLES} | troubles | {one.value for enum in enums for one in enum}
+
+
+def of_running_engines() -> set[str]:
+    """Reasons of an engine's health, of `fairlead serve`."""
+    found = {reason for call in calls("Health", "host/fairlead_serve") for reason in given(call, "reason")}
+    probing = ast.parse((ROOT / "host" / "fairlead_serve" / "probing.py").read_text(encoding="utf-8"))
+    [failure] = [one for one in probing.body if isinstance(one, ast.FunctionDef) and one.name == "_failure"]
+    pairs = [one.value for one in ast.walk(failure) if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple)]
+    return found | {text for pair in pairs for text in texts(pair.elts[0])}
+
+
+def of_problems() -> set[str]:
+    """Types of the control API's problem documents."""
+    found: set[str] = set()
+    for name in ("Conflict", "NotAuthenticated", "_problem"):
+        for call in calls(name, "controlplane", "host"):
+            if call.args and isinstance(call.args[0], ast.Constant):
+                found |= set(texts(call.args[0]))
+    waiting: list[type[Unavailable]] = [Unavailable]
+    while waiting:
+        waiting += (one := waiting.pop()).__subclasses__()
+        found |= {one.code} - {"unavailable"}
+    of_plans = {f"plan-{state}" for state in PlanState if state not in {PlanState.OPEN, PlanState.APPLIED, PlanState.UNDONE}}
+    return found | of_plans | {"not-found", "method-not-allowed", "too-large", "http-error"}
+
+
+def of_the_gateway() -> set[str]:
+    """Codes of the gateway's errors."""
+    codes = {text for call in calls("BadRequest", "router") if len(call.args) > 1 for text in texts(call.args[1])}
+    return codes | {one.value for one in (*RejectionReason, *KeyRefusal)} | {"internal_error"}
+
+
+@pytest.mark.parametrize(
+    ("found", "among_them"),
+    [
+        (of_conditions(), {"Settled", "TargetMissed", "ActionFailed", "NoAnswer", "TooFewReplicas", "Unschedulable"}),
+        (of_running_engines(), {"NoConnection", "Unhealthy", "NotAskedYet"}),
+        (of_problems(), {"object-changed", "database-busy", "token-missing", "denied", "plan-expired"}),
+        (of_the_gateway(), {"rejected-queue-full", "key-missing", "headers_timeout", "model_not_found"}),
+    ],
+    ids=["conditions", "running engines", "problems", "gateway"],
+)
+def test_every_word_of_the_code_has_its_line(found: Iterable[str], among_them: set[str]) -> None:
+    words = set(found)
+    assert among_them <= words, "the words are read from the code"
+    assert words - TOLD == set()
+
+
+def test_every_metric_that_is_named_exists() -> None:
+    metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(fairlead_(?:router|api)_\w+)`", PAGE)
+    assert named
+    assert [name for name in named if f"`{name}`" not in metrics] == []
