@@ -123,6 +123,7 @@ async def test_a_stream_goes_on_at_the_other_process_when_its_own_is_killed_and_
             if isinstance(line, SyncedLine):
                 break
         pair.processes[0].kill()
+        pair.processes[0].wait(PATIENCE_SECONDS)  # until then a connection kept for the next request may look alive
         with pytest.raises(StreamLost):
             async for _ in stream:
                 pass
