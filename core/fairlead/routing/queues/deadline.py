@@ -29,8 +29,9 @@ the pace seen on the instance.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
+from operator import attrgetter, itemgetter
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
@@ -93,8 +94,9 @@ class DeadlineQueue:
         """Heap of the late, also of some that left."""
         self._earned = 0.0
         """Seconds that late requests may take from the others."""
-        self._all_able_until = inf
-        """None of those that can still be in time becomes late before, at the pace of then."""
+        self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
+        """Heap of (when it becomes late at the pace of then, place, request) of the able, also of some that left."""
+        self._added = 0
         self._pace_then = load.prefill_pace
         self._nothing_until = -inf
         """Nothing planned goes before, unless another request comes."""
@@ -109,7 +111,8 @@ class DeadlineQueue:
         """Let a request wait; whether it is late is found out by the next look."""
         self._able[tracked.request.id] = tracked
         self._nothing_until = -inf
-        self._all_able_until = min(self._all_able_until, self._latest_start(tracked))
+        self._added += 1
+        heappush(self._latest_starts, (self._latest_start(tracked), self._added, tracked))
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
@@ -120,22 +123,26 @@ class DeadlineQueue:
     def find_late(self, now: float) -> None:
         """Sort out the requests that would miss the target even if they went at once.
 
-        Costs nothing until the first can be one.
+        Costs nothing until the first can be one, and then O(log n) for each, unless the pace has changed.
         """
-        if now <= self._all_able_until and self._load.prefill_pace <= self._pace_then:
+        starts, pace = self._latest_starts, self._load.prefill_pace
+        if pace <= self._pace_then and not (starts and now > starts[0][0]):
             return
-        self._pace_then = self._load.prefill_pace
-        self._all_able_until = inf
-        for tracked in tuple(self._able.values()):
-            latest = self._latest_start(tracked)
-            if now > latest:
-                self._able.pop(tracked.request.id)
-                self._late[tracked.request.id] = tracked
-                heappush(self._by_shortness, (*_shortness(tracked), tracked.request.id))
-                self._nothing_until = -inf
-                self._rules.found_late(tracked)
-            else:
-                self._all_able_until = min(self._all_able_until, latest)
+        if pace != self._pace_then:
+            self._pace_then = pace
+            starts = self._latest_starts = [(self._latest_start(one), place, one) for place, one in enumerate(self._able.values())]
+            heapify(starts)
+        found: list[tuple[int, TrackedRequest]] = []
+        while starts and now > starts[0][0]:
+            _, place, tracked = heappop(starts)
+            if self._able.get(tracked.request.id) is tracked and now > self._latest_start(tracked):
+                del self._able[tracked.request.id]
+                found.append((place, tracked))
+        for _, tracked in sorted(found, key=itemgetter(0)):
+            self._late[tracked.request.id] = tracked
+            heappush(self._by_shortness, (*_shortness(tracked), tracked.request.id))
+            self._nothing_until = -inf
+            self._rules.found_late(tracked)
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return the request to send next; None when there is none that should go now."""
@@ -203,7 +210,7 @@ class DeadlineQueue:
         if not self._able:
             return [], []
         requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(self._able.values())]
-        requests.sort(key=lambda one: (one.due, one.place))
+        requests.sort(key=attrgetter("due"))
         at = now + self._ahead_seconds(now)
         longest: list[tuple[float, int]] = []
         left_out: set[int] = set()
@@ -230,10 +237,11 @@ class DeadlineQueue:
         return tracked.request.arrived_at + self._target
 
     def _latest_start(self, tracked: TrackedRequest) -> float:
-        return self._due(tracked) - self._seconds(tracked)
+        """When the request becomes late, at the pace of then."""
+        return self._due(tracked) - _seconds(tracked, self._pace_then)
 
     def _seconds(self, tracked: TrackedRequest) -> float:
-        return tracked.prefill_microseconds / 1e6 * self._load.prefill_pace + STEP_SECONDS
+        return _seconds(tracked, self._load.prefill_pace)
 
 
 PACE_WEIGHT = 0.1
@@ -249,6 +257,10 @@ def next_pace(pace: float, seconds: float, predicted_seconds: float, weight: flo
     """
     observed = min(4.0, max(0.25, seconds / (predicted_seconds + STEP_SECONDS)))
     return pace + weight * (rising if observed > pace else 1.0) * (observed - pace)
+
+
+def _seconds(tracked: TrackedRequest, pace: float) -> float:
+    return tracked.prefill_microseconds / 1e6 * pace + STEP_SECONDS
 
 
 def _shortness(tracked: TrackedRequest) -> tuple[int, float]:

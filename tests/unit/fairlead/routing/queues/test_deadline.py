@@ -267,3 +267,27 @@ def test_every_request_is_taken_exactly_once_when_the_pool_calms_down(
     assert sorted(name for name in taken if name is not None) == sorted(f"r{number}" for number in range(len(prefills)))
     assert len(waiting.queue) == 0
     assert waiting.take(now) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.sampled_from([0.5, 1.0, 1.5, 2.0]), st.floats(0.06, 3.0), st.booleans()), max_size=30))
+def test_late_are_at_each_look_those_past_their_latest_start_however_the_pace_moves(steps: list[tuple[float, float, float, bool]]) -> None:
+    load = load_of("i0")
+    waiting = Line(load=load)
+    able: dict[str, tuple[float, int]] = {}
+    now = 0.0
+    for number, (pause, pace, seconds, leaves) in enumerate(steps):
+        now += pause
+        waiting.add(f"r{number}", seconds, at=now)
+        able[f"r{number}"] = now, round(1e6 * (seconds - STEP_SECONDS))
+        load.prefill_pace = pace
+        if leaves:
+            oldest = next(iter(able))
+            waiting.queue.remove(oldest)
+            del able[oldest]
+        waiting.late.clear()
+        waiting.queue.find_late(now)
+        late = [name for name, (at, micros) in able.items() if now > at + DUE - (micros / 1e6 * pace + STEP_SECONDS)]
+        assert waiting.late == late
+        for name in late:
+            del able[name]
