@@ -8,6 +8,7 @@ was observed; predictions are kept above zero and within a factor of the table's
 
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import mul
 
 import numpy as np
 
@@ -28,30 +29,40 @@ FURTHEST = 20.0
 
 
 class LeastSquares:
-    """Recursive least squares.
+    """Recursive least squares of a few coefficients, without vectors: every answer that ends comes through here.
 
     `start` are the coefficients believed before any observation, `doubt` how easily each is given up.
     """
 
     def __init__(self, start: Sequence[float], doubt: Sequence[float], forgetting: float = 0.999) -> None:
-        self.coefficients: FloatVector = np.array(start, dtype=np.float64)
-        self._covariance = np.diag(np.array(doubt, dtype=np.float64))
-        self._most = 10.0 * float(np.trace(self._covariance))
+        self.coefficients = tuple(start)
+        self._covariance = [[one if column == row else 0.0 for column in range(len(doubt))] for row, one in enumerate(doubt)]
+        self._most = 10.0 * sum(doubt)
         self._forgetting = forgetting
 
-    def predict(self, features: FloatVector) -> float:
+    def predict(self, features: Sequence[float]) -> float:
         """The model's value for these features."""
-        return float(features @ self.coefficients)
+        return _dot(self.coefficients, features)
 
-    def observe(self, features: FloatVector, value: float) -> None:
+    def observe(self, features: Sequence[float], value: float) -> None:
         """Take one observation into the fit."""
-        leaning = self._covariance @ features
-        gain = leaning / (self._forgetting + float(features @ leaning))
-        self.coefficients = self.coefficients + gain * (value - self.predict(features))
-        covariance = (self._covariance - np.outer(gain, leaning)) / self._forgetting
-        if float(np.trace(covariance)) > self._most:
-            covariance *= self._forgetting  # nothing new to learn from: forgetting would only let the doubt grow
-        self._covariance = (covariance + covariance.T) / 2
+        leaning = [_dot(row, features) for row in self._covariance]
+        scale = self._forgetting + _dot(features, leaning)
+        error = (value - self.predict(features)) / scale
+        self.coefficients = tuple(one + lean * error for one, lean in zip(self.coefficients, leaning, strict=True))
+        covariance = [
+            [one - lean * other / scale for one, other in zip(row, leaning, strict=True)]
+            for row, lean in zip(self._covariance, leaning, strict=True)
+        ]
+        if sum(row[index] for index, row in enumerate(covariance)) <= self._most * self._forgetting:
+            # else there is nothing new to learn from: forgetting would only let the doubt grow
+            covariance = [[one / self._forgetting for one in row] for row in covariance]
+        self._covariance = covariance
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    total: float = sum(map(mul, left, right))
+    return total
 
 
 class _Mean:
@@ -194,10 +205,10 @@ class PrefillTimes:
         fitted = self._fit.predict(self._features(prompt_tokens, hit_tokens))
         return min(max(fitted, configured / FURTHEST), configured * FURTHEST + 1.0)
 
-    def _features(self, prompt_tokens: int, hit_tokens: int) -> FloatVector:
+    def _features(self, prompt_tokens: int, hit_tokens: int) -> tuple[float, ...]:
         x = max(1, prompt_tokens - hit_tokens) / 1000
         s = prompt_tokens / 1000
-        return np.array([1.0, x]) if self.form == "linear" else np.array([1.0, x, s, x * s])
+        return (1.0, x) if self.form == "linear" else (1.0, x, s, x * s)
 
 
 class DecodeTimes:
@@ -228,7 +239,7 @@ class DecodeTimes:
             return self._modelled.decode_seconds(context_tokens, requests)
         if self._fitted_samples < self._min_samples:
             return 0.0
-        return max(0.0, self._fit.predict(np.array([1.0, context_tokens / 1e5, requests / 100])))
+        return max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100)))
 
     def observe_answer(self, instance: str, output_tokens: int, seconds: float) -> None:
         """An answer's tokens after the first took so long."""
@@ -239,7 +250,7 @@ class DecodeTimes:
     def observe(self, context_tokens: float, requests: float, seconds: float) -> None:
         """A request decoded at `seconds` per token, on average among so many tokens and requests: for the fit."""
         if seconds > 0 and not self._modelled.decode_known:
-            self._fit.observe(np.array([1.0, context_tokens / 1e5, requests / 100]), seconds)
+            self._fit.observe((1.0, context_tokens / 1e5, requests / 100), seconds)
             self._fitted_samples += 1
 
     def report(self, instance: str | None = None) -> EstimateReport:
