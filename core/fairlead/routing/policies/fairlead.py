@@ -187,6 +187,9 @@ def slownesses(paces: FloatVector) -> FloatVector | None:
     """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance, and None where
     it may be for all.
     """
+    told = paces.tolist()
+    if max(told) <= (1 + CHANCE) * min(told):  # then each is as near to the mean
+        return None
     mean = float(np.add.reduce(paces)) / len(paces)
     if float(np.maximum.reduce(paces)) / mean - 1 <= CHANCE and 1 - float(np.minimum.reduce(paces)) / mean <= CHANCE:
         return None
