@@ -52,6 +52,8 @@ class PrefixIndex:
         self._caches: dict[str, OrderedDict[int, None]] = {}
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
+        self._freshest: dict[str, Sequence[int]] = {}
+        """The run that each instance was last told to hold: most are told twice, when sent and when computed."""
         self.slots_version = 0
         """Grows when an instance takes or leaves a slot, that is, a bit of the masks of `match_masks`."""
 
@@ -63,11 +65,15 @@ class PrefixIndex:
     def set_capacity(self, capacity_blocks: int) -> None:
         """Take a new KV cache size; what no longer fits is forgotten, least recently used first."""
         self._capacity = max(0, capacity_blocks)
+        self._freshest.clear()
         for instance in tuple(self._caches):
             self._evict(instance)
 
     def insert(self, instance: str, blocks: Sequence[int]) -> None:
         """The instance now holds this leading run; its blocks become the freshest, the first one freshest of all."""
+        if self._freshest.get(instance) is blocks:
+            return
+        self._freshest[instance] = blocks
         cache = self._caches.get(instance)
         if cache is None:
             cache = self._caches[instance] = OrderedDict()
@@ -90,6 +96,7 @@ class PrefixIndex:
         cache = self._caches.pop(instance, None)
         if cache is None:
             return
+        self._freshest.pop(instance, None)
         slot = self._slots.pop(instance)
         self._names[slot] = None
         self.slots_version += 1

@@ -38,7 +38,7 @@ class Dispatching:
         small = state.parameters.in_flight_seconds * state.table.engine.prefill_tokens_per_second
         sent: list[Dispatch] = []
         queue.find_late(now)
-        while load.broken_until <= now:
+        while queue and load.broken_until <= now:
             gate = state.policy.gates_dispatch
             if gate is not None and load.prefilling and not gate.may_dispatch(load, state.view, now):
                 break

@@ -89,7 +89,8 @@ class SharedScheduler(PoolScheduler):
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """See `Scheduler`."""
-        self._asking.tell(FirstToken(request=request_id), now)
+        if self._state.is_front:
+            self._asking.tell(FirstToken(request=request_id), now)
         return super().first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float) -> None:
@@ -99,12 +100,14 @@ class SharedScheduler(PoolScheduler):
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """See `Scheduler`."""
-        self._asking.tell(Generated(request=request_id, output_tokens=output_tokens), now)
+        if self._state.is_front:
+            self._asking.tell(Generated(request=request_id, output_tokens=output_tokens), now)
         super().generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """See `Scheduler`."""
-        self._asking.tell(Completed(request=request_id, output_tokens=output_tokens, cached_tokens=cached_tokens), now)
+        if self._state.is_front:
+            self._asking.tell(Completed(request=request_id, output_tokens=output_tokens, cached_tokens=cached_tokens), now)
         return super().complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Outcome:
@@ -143,7 +146,8 @@ class SharedScheduler(PoolScheduler):
 
     def instance_worked(self, instance: str, now: float) -> None:
         """See `Scheduler`."""
-        self._asking.tell(InstanceWorked(instance=instance), now)
+        if self._state.is_front:
+            self._asking.tell(InstanceWorked(instance=instance), now)
         super().instance_worked(instance, now)
 
     def shut_down(self, now: float) -> tuple[Outcome, ...]:

@@ -43,7 +43,6 @@ class SchedulerState:
     ) -> None:
         self.table = table
         self.policy = policy
-        self.parameters = parameters
         self.recorder = recorder
         self.settings = settings
         self.gate = build_gate(table.early_rejection.mode)
@@ -85,7 +84,20 @@ class SchedulerState:
             self.decode_times,
             self.drained,
         )
+        self.take_parameters(parameters)
         self.take_classes(table)
+
+    def take_parameters(self, parameters: QueueParameters) -> None:
+        """Go by these parameters; its queues are still to be built anew."""
+        self.parameters = parameters
+        self.expecting.seconds = parameters.expected_seconds
+        self._rules = DeadlineRules(
+            late_share=parameters.late_share,
+            late_may_go=self._late_may_go,
+            found_late=self._found_late,
+            has_time=self._has_time,
+            decode_share=self._decode_share,
+        )
 
     def take_classes(self, table: RoutingTable) -> None:
         """Go by the table's priority classes; its queues are still to be built anew."""
@@ -149,14 +161,7 @@ class SchedulerState:
 
     def new_queue(self, instance: str) -> Queue:
         """An empty queue of the discipline in force."""
-        rules = DeadlineRules(
-            late_share=self.parameters.late_share,
-            late_may_go=self._late_may_go,
-            found_late=self._found_late,
-            has_time=self._has_time,
-            decode_share=self._decode_share,
-        )
-        return build_queue(self.parameters, self.table, self.loads[instance], rules, self.classes)
+        return build_queue(self.parameters, self.table, self.loads[instance], self._rules, self.classes)
 
     def drain_seconds(self, instance: str) -> float:
         """Time to compute all that is pending on an instance."""

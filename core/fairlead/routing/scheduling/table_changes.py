@@ -46,8 +46,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     state.take_classes(table)
     asked = (table.slo, table.early_rejection.mode, table.priority_classes)
     if parameters != state.parameters or asked != (before.slo, before.early_rejection.mode, before.priority_classes):
-        state.parameters = parameters
-        state.expecting.seconds = parameters.expected_seconds
+        state.take_parameters(parameters)
         _rebuild_queues(state)
     _take_instances(state, table.instances)
     state.view.invalidate()
