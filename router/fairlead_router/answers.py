@@ -119,9 +119,9 @@ class StreamReader:
 
     def feed(self, piece: bytes) -> None:
         """Count events (blank lines) in `piece`, also when one is split over two pieces."""
-        joint = self._tail[-3:]
         self.events += piece.count(b"\n\n") + piece.count(b"\r\n\r\n")
-        if joint:
+        if piece.startswith((b"\n", b"\r")):  # only then can a blank line have begun in the piece before
+            joint = self._tail[-3:]
             seam = joint + piece[:3]
             self.events += _seam_count(seam, len(joint), b"\n\n") + _seam_count(seam, len(joint), b"\r\n\r\n")
         if self._mark is not None:

@@ -61,6 +61,7 @@ class ClientConnection(HttpToolsProtocol):
         self._passing_over_head = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_timed = False  # whether part of a head has come, and the timer is for the rest of it
+        self._idle_since = 0.0
         self._arriving: ClientRequest | None = None
         self._open: list[ClientRequest] = []
 
@@ -79,7 +80,6 @@ class ClientConnection(HttpToolsProtocol):
             if self._unparsed_bytes > limit and b"\r\n\r\n" not in data[:limit]:
                 self._refuse_headers()
                 return
-        self._unset_keepalive_if_required()
         self._parse(data)
         if self._in_head and not self._head_timed and not self.transport.is_closing():
             self._forget_head_timer()
@@ -154,7 +154,10 @@ class ClientConnection(HttpToolsProtocol):
         if self._passing_over_head:
             return
         self._count(len(name) + len(value) + 4)
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._passing_over_head:
@@ -180,6 +183,33 @@ class ClientConnection(HttpToolsProtocol):
         if self._arriving is not None:
             self._arriving.completed()
             self._arriving = None
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, with one timer while the connection is used in place of one for every request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._look_when_idle_for(self.timeout_keep_alive)
+
+    def _look_when_idle_for(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if it has been idle for so long; while a request is under way its answer asks again."""
+        self.timeout_keep_alive_task = None
+        if self._head_timed or not self.cycle.response_complete:
+            return
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._look_when_idle_for(left)
+        else:
+            super().timeout_keep_alive_handler()
 
     def end_with_answer(self) -> None:
         """Close after the answer that is under way, if there is one."""
@@ -243,5 +273,6 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
         self._forget_head_timer()
         self._leave()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from fairlead.kv_events.block_keys import block_keys
+from fairlead.values import value
 from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, KnownBeginning, KnownPrompts, PromptText
 from fairlead_router.kv_events.prompt_texts import detokenizing, prompt_text, question, token_ids
 from fairlead_router.pool import Pool
@@ -35,7 +35,7 @@ MOST_ANSWER_BYTES = 32 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RoutedPrompt:
     """What routing is told of a prompt."""
 
