@@ -204,6 +204,7 @@ def report_ages(retention: Retention) -> Ages:
         rejections=day * retention.rejections_days,
         loads=day * retention.load_samples_days,
         key_use=day * retention.rollups_1m_days,
+        traffic=day * retention.traffic_days,
     )
 
 
@@ -215,6 +216,7 @@ def keep(retention: Retention) -> Keep:
             "arrivals": retention.load_samples_days,
             "decisions": retention.decisions_days,
             "rejections": retention.rejections_days,
+            "recorded_requests": retention.traffic_days,
         },
         plain={setting: getattr(retention, setting) for setting in SWEEPS},
     )

@@ -62,6 +62,7 @@ class Retention:
         "ROLLUPS_1M", 90, "load per minute, use of gateway keys per minute", "older heatmaps, attainment of SLO versions, use of keys"
     )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
+    traffic_days: int = _days("TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time")
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
     reports_days: int = _days(
         "REPORTS", 7, "ids of reports taken", "a router that was cut off for longer and repeats a report is counted twice"

@@ -76,7 +76,7 @@ class Router:
         self.settings = settings
         self.now = SteadyClock()
         self.metrics = RouterMetrics()
-        self.pools = Pools(scheduler_factory, self.metrics, self.now)
+        self.pools = Pools(scheduler_factory, self.metrics, self.now, recorded_share=settings.recorded_traffic)
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.calls = Calls(settings.timeouts, self.now, f"{settings.router_id}-{start_id}")

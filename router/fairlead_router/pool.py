@@ -24,6 +24,7 @@ from fairlead.tables import EngineFacts, Outlook, RoutingTable
 from fairlead_router.answers import StreamReader, Usage
 from fairlead_router.engine_pages import EnginePage
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_router.waiting_room import WaitingRoom
 
 CACHE_SIZE_STEP = 0.05
@@ -106,19 +107,24 @@ class Pool:
         "tickets",
         "token_sizes",
         "told_at",
+        "traffic",
         "troubles",
         "used_at",
         "waiting",
         "waiting_room",
     )  # fmt: skip
 
-    def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, now: float) -> None:
+    def __init__(
+        self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, now: float, *, recorded_share: float = 0.0
+    ) -> None:
         self.key = table.pool
         self.scheduler = scheduler
         self.metrics = metrics
         self.counters = metrics.pool(str(table.pool))
         self.header = str(table.pool).encode()
         self.tickets: dict[str, Ticket] = {}
+        self.traffic = TrafficRecording(recorded_share)
+        """What came here, as simulations need it."""
         self.direct: Counter[str] = Counter()
         """Requests in flight to each instance that did not go through the scheduler."""
         self.waiting = 0
@@ -393,6 +399,7 @@ class Pool:
         if ticket.ended:
             return False
         ticket.ended = True
+        self.traffic.ended(ticket)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
             self.waiting -= 1
         return True

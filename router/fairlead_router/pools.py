@@ -32,10 +32,14 @@ logger = logging.getLogger(__name__)
 class Pools:
     """All pools of this router, found by `namespace/name` or by model.
 
-    Tables come in through `apply`, leave through `delete`.
+    Tables come in through `apply`, leave through `delete`. `recorded_share` (0-1) of a pool's sessions are recorded for
+    simulations.
     """
 
-    def __init__(self, factory: SchedulerFactory, metrics: RouterMetrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, factory: SchedulerFactory, metrics: RouterMetrics, clock: Callable[[], float], *, recorded_share: float = 0.0
+    ) -> None:
+        self._recorded_share = recorded_share
         self._factory = factory
         self._metrics = metrics
         self._clock = clock
@@ -76,7 +80,7 @@ class Pools:
                 scheduler.know_routers(self._routers)
                 if known is not None:
                     self._retire(known)
-                self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock())
+                self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock(), recorded_share=self._recorded_share)
         except FairleadError as error:
             self._metrics.tables_refused += 1
             logger.warning("routing table refused", extra={"pool": name, "version": table.version, "error": str(error)})

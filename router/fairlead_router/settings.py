@@ -198,6 +198,15 @@ class RouterSettings:
             "more = more explanations, and about 1.1 GB of database for each million",
         ),
     )
+    recorded_traffic: float = field(
+        default=1.0,
+        metadata=variable(
+            "FAIRLEAD_RECORD_TRAFFIC",
+            Number("", 0, 1),
+            "share of sessions whose requests are recorded for simulations: arrivals, lengths, hashes of prompt blocks; no text",
+            "1 writes a row for every request; with 0 simulations have only traces that are uploaded",
+        ),
+    )
     timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 

@@ -10,6 +10,7 @@ from fairlead.reports.key_use import KeyUse
 from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
+from fairlead.reports.traffic import RecordedRequest
 from fairlead.tables import PoolKey
 
 
@@ -54,6 +55,7 @@ class ReportBatch:
     loads: tuple[LoadSample, ...] = ()
     arrivals: tuple[ArrivalSample, ...] = ()
     key_use: tuple[KeyUse, ...] = ()
+    traffic: tuple[RecordedRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

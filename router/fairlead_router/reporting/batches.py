@@ -17,6 +17,7 @@ from fairlead.reports.key_use import KeyUse
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
+from fairlead.reports.traffic import RecordedRequest
 from fairlead_client.report_posts import decode_batch, encode_batch
 from fairlead_router.reporting.spool import Cargo, Spool
 
@@ -34,6 +35,7 @@ Record = (
     | LoadSample
     | ArrivalSample
     | KeyUse
+    | RecordedRequest
 )
 
 FIELDS: tuple[tuple[Cargo, str], ...] = (
@@ -47,11 +49,12 @@ FIELDS: tuple[tuple[Cargo, str], ...] = (
     (Cargo.SAMPLES, "decisions"),
     (Cargo.SAMPLES, "loads"),
     (Cargo.SAMPLES, "arrivals"),
+    (Cargo.SAMPLES, "traffic"),
 )
 """The fields of ReportBatch that hold records, with the cargo each belongs to."""
 
-OF_POOLS = tuple(name for _, name in FIELDS if name != "key_use")
-"""Those that schedulers record, each for its pool; a key's use is of no one pool."""
+OF_SCHEDULERS = tuple(name for _, name in FIELDS if name not in {"key_use", "traffic"})
+"""Those that schedulers record, each for its pool; a key's use is of no one pool, and traffic is this router's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

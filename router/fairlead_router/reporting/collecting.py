@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.pools import Pools
-from fairlead_router.reporting.batches import OF_POOLS, Batch, Record, encode_batches
+from fairlead_router.reporting.batches import OF_SCHEDULERS, Batch, Record, encode_batches
 from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
@@ -58,9 +58,11 @@ class Collector:
         records: dict[str, list[Record]] = {"key_use": list(self._key_use.take(now, final=final))}
         for pool in self._pools.living():
             taken = pool.scheduler.take_records(now, final=final)
-            for name in OF_POOLS:
+            for name in OF_SCHEDULERS:
                 records.setdefault(name, []).extend(getattr(taken, name))
-            dropped += taken.dropped
+            traffic, lost = pool.traffic.take(pool.table)
+            records.setdefault("traffic", []).extend(traffic)
+            dropped += taken.dropped + lost
         fresh = list(encode_batches(self._router, records, self._new_id))
         self._metrics.add(records=sum(batch.records for batch in fresh), unbatched=dropped)
         waiting = self._unspooled + fresh

@@ -366,3 +366,15 @@ def test_every_pool_knows_how_many_routers_live_also_one_that_comes_later() -> N
     assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [3, 3]
     pools.know_routers(0)
     assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [1, 1]
+
+
+def test_what_came_to_a_pool_is_recorded_once_it_ended_with_its_tokens_if_it_was_served() -> None:
+    pools = Pools(CheckingScheduler, RouterMetrics(), lambda: 1.0, recorded_share=1.0)
+    pools.apply(routing_table(["127.0.0.1:1"]))
+    (pool,) = pools.all()
+    served, gone, _still_running = (pool.submit(_request(name), 1.0) for name in ("a", "b", "c"))
+    pool.complete(served, 2.0, Usage(17))
+    pool.cancel(gone, 2.0)
+    records, dropped = pool.traffic.take(pool.table)
+    assert [record.output_tokens for record in records] == [17, None]
+    assert dropped == 0

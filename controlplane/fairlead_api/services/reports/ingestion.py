@@ -79,6 +79,7 @@ class Ingestion:
                 "decisions": {_day(decision.at) for report in kept for decision in report.decisions},
                 "rejections": {_day(rejection.second) for report in kept for rejection in report.rejections},
                 "arrivals": {_day(arrival.second) for report in kept for arrival in report.arrivals},
+                "recorded_requests": {_day(request.at) for report in kept for request in report.traffic},
             }
         )
         done = await self._store.ingest(kept)

@@ -44,6 +44,7 @@ class Ages:
     rejections: float
     loads: float
     key_use: float
+    traffic: float
 
 
 def clock_error(report: Report, now: float) -> float:
@@ -103,7 +104,8 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         return place
 
     if shift:
-        timed = (report.bindings, report.migrations, report.decisions, report.rejections, report.loads, report.arrivals, report.key_use)
+        seconds = (report.rejections, report.loads, report.arrivals, report.key_use)
+        timed = (report.bindings, report.migrations, report.decisions, report.traffic, *seconds)
         dropped["clock"] += sum(len(rows) for rows in timed)
     named = tuple(
         change if change.id else replace(change, id=f"{report.router}:{report.id}:{number}")
@@ -121,6 +123,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         loads=kept(report.loads, a_second(ages.loads)),
         arrivals=kept(report.arrivals, a_second(ages.loads)),
         key_use=kept(report.key_use, a_minute(ages.key_use)),
+        traffic=kept(report.traffic, a_sample(ages.traffic)),
         acknowledged=kept(report.acknowledged, lambda row: row),
         in_flight=kept(report.in_flight, lambda row: row),
         use=kept(report.use, lambda row: row),

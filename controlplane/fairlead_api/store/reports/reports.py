@@ -34,7 +34,18 @@ from fairlead_api.store.reports.samples import save_samples
 from fairlead_api.store.sessions.bindings import apply_bindings
 from fairlead_api.store.sessions.moves import save_reroutes
 
-OF_POOLS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads", "arrivals")
+OF_POOLS = (
+    "bindings",
+    "migrations",
+    "migration_outcomes",
+    "reroutes",
+    "reroute_outcomes",
+    "decisions",
+    "rejections",
+    "loads",
+    "arrivals",
+    "traffic",
+)
 ROWS = (*OF_POOLS, "key_use")
 """The fields of a Report whose rows are stored once; each row but a key's use is of a pool."""
 

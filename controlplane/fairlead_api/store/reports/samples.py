@@ -1,4 +1,4 @@
-"""Stores the loads, decisions and refusals of a report, by COPY."""
+"""Stores the loads, decisions, refusals, arrivals and recorded requests of a report, by COPY."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from fairlead.reports.batches import Report
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.rejections import RejectionRecord
+from fairlead.reports.traffic import RecordedRequest
 from fairlead.tables import PoolKey
 from fairlead_api.store import tables
 from fairlead_api.store.database import moment
@@ -21,19 +22,21 @@ _LOADS = Writing(tables.load_samples, LoadSample, "pool_id", "router", "sent_at"
 _ARRIVALS = Writing(tables.arrivals, ArrivalSample, "pool_id", "router")
 _DECISIONS = Writing(tables.decisions, DecisionRecord, "pool_id", "router", "candidates", "weighing")
 _REJECTIONS = Writing(tables.rejections, RejectionRecord, "pool_id", "router")
+_TRAFFIC = Writing(tables.recorded_requests, RecordedRequest, "pool_id", "router")
 
 ROLLUP_SECONDS = 10
 
 
 async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> None:
-    """Stores the loads, decisions and refusals of a report; rows of unknown pools are only counted."""
+    """Stores the samples of a report; rows of unknown pools are only counted."""
     unique = list({decision.id: decision for decision in report.decisions}.values())
     loads = [load for load in report.loads if load.pool in ids]
     decisions = [decision for decision in unique if decision.pool in ids]
     rejections = [rejection for rejection in report.rejections if rejection.pool in ids]
     arrivals = [arrival for arrival in report.arrivals if arrival.pool in ids]
-    sent = len(report.loads) + len(report.decisions) + len(report.rejections) + len(report.arrivals)
-    lost = sent - len(loads) - len(decisions) - len(rejections) - len(arrivals)
+    traffic = [request for request in report.traffic if request.pool in ids]
+    sent = len(report.loads) + len(report.decisions) + len(report.rejections) + len(report.arrivals) + len(report.traffic)
+    lost = sent - len(loads) - len(decisions) - len(rejections) - len(arrivals) - len(traffic)
     if lost:
         ignored["unknown-pool"] += lost
     router = report.router
@@ -48,6 +51,7 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
     )
     await _REJECTIONS.copy(connection, rejections, pool_id=lambda rejection: ids[rejection.pool], router=router)
     await _ARRIVALS.copy(connection, arrivals, pool_id=lambda arrival: ids[arrival.pool], router=router)
+    await _TRAFFIC.copy(connection, traffic, pool_id=lambda request: ids[request.pool], router=router)
     if loads:
         buckets = {(ids[load.pool], load.second - load.second % ROLLUP_SECONDS) for load in loads}
         rows_due = [{"pool_id": pool, "bucket": moment(bucket), "router": router} for pool, bucket in sorted(buckets)]

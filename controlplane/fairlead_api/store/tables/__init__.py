@@ -1,7 +1,7 @@
 """Every table of the database, as SQLAlchemy Core metadata. Migrations are generated from it and checked against it.
 
 `pools` keeps one row per namespace and name, even after a deletion, so that versions of routing tables never go back.
-Times are UTC. The large tables (`load_samples`, `arrivals`, `decisions`, `rejections`) are partitioned by UTC day;
+Times are UTC. The large tables (`PARTITIONED`) are partitioned by UTC day;
 `store.partitions` makes and drops the days. No statement belongs here. The danger here: a column changed without a
 migration; a test compares both.
 """
@@ -42,5 +42,6 @@ from fairlead_api.store.tables.traffic import decisions as decisions
 from fairlead_api.store.tables.traffic import load_rollups_1m as load_rollups_1m
 from fairlead_api.store.tables.traffic import load_rollups_10s as load_rollups_10s
 from fairlead_api.store.tables.traffic import load_samples as load_samples
+from fairlead_api.store.tables.traffic import recorded_requests as recorded_requests
 from fairlead_api.store.tables.traffic import rejections as rejections
 from fairlead_api.store.tables.traffic import rollup_queue as rollup_queue

@@ -6,7 +6,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from fairlead_api.store.tables.columns import class_column, count_column, json_column, metadata, pool_column, text_column, time_column
 from fairlead_client.resources.heatmaps import METRICS
 
-PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second", "arrivals": "second"}
+PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second", "arrivals": "second", "recorded_requests": "at"}
 """Tables partitioned by UTC day, with the column that decides the day."""
 
 
@@ -108,6 +108,22 @@ arrivals = Table(
     Index(None, "pool_id", "second"),
     postgresql_partition_by="RANGE (second)",
 )
+
+recorded_requests = Table(
+    "recorded_requests",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    time_column("at"),
+    Column("session", BigInteger),
+    count_column("prompt_tokens"),
+    Column("output_tokens", BigInteger),
+    Column("blocks", ARRAY(BigInteger), nullable=False),
+    Column("sample_rate", REAL, nullable=False),
+    Index(None, "pool_id", "at"),
+    postgresql_partition_by="RANGE (at)",
+)
+"""Requests as they came, for simulations: no text, only lengths and hashes."""
 
 SUMS = (
     "requests_total",

@@ -1,0 +1,28 @@
+"""Requests as they came, without what they said: enough to run them again in a simulation."""
+
+from dataclasses import dataclass
+
+from fairlead.tables import PoolKey
+
+TRAFFIC_BLOCK_TOKENS = 512
+"""Tokens that one id of a recorded request stands for, as in Mooncake's traces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRequest:
+    """A request that came to a pool, whatever became of it: when, how long it was, and which prompts begin alike.
+
+    `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
+    equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so
+    that they mean nothing in another pool; `session` is None where the client named none. `output_tokens` are those
+    that came; None where no engine worked for the request, as for a refused one. `sample_rate` is the share of sessions
+    that are recorded (0-1], each with all its requests.
+    """
+
+    pool: PoolKey
+    at: float
+    session: int | None
+    prompt_tokens: int
+    output_tokens: int | None
+    blocks: tuple[int, ...]
+    sample_rate: float = 1.0
