@@ -81,7 +81,7 @@ class Gateway:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client: ClientRequest = scope["extensions"]["fairlead.client"]
+        client: ClientRequest = scope["extensions"].pop("fairlead.client")  # or each request would be a reference cycle
         raw_path: bytes = scope["raw_path"]
         endpoint = paths.find(raw_path)
         dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)

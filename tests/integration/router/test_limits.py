@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
 import pytest
 
+from fairlead_router.client_requests import ClientRequest
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
@@ -181,6 +183,19 @@ async def test_idle_connections_are_closed_before_and_between_requests(world: Wo
     assert await _exchange(running) == b""
     answer = await _exchange(running, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_answered_requests_leave_nothing_to_the_garbage_collector(world: World) -> None:
+    """Reference cycles would be searched for, and until then each request would take memory that no other had warmed."""
+    running = await _ready(world)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            assert (await _exchange(running, _post(b"Connection: close") + BODY)).startswith(b"HTTP/1.1 200 OK")
+        assert not [one for one in gc.get_objects() if isinstance(one, ClientRequest)]
+    finally:
+        gc.enable()
 
 
 async def test_a_second_head_that_dawdles_does_not_cut_the_answer_before_it(world: World) -> None:
