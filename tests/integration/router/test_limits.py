@@ -186,7 +186,7 @@ async def test_idle_connections_are_closed_before_and_between_requests(world: Wo
 
 
 async def test_answered_requests_leave_nothing_to_the_garbage_collector(world: World) -> None:
-    """Reference cycles would be searched for, and until then each request would take memory that no other had warmed."""
+    """Reference cycles would be searched for, and until then each request would take memory that no other warmed."""
     running = await _ready(world)
     gc.collect()
     gc.disable()
