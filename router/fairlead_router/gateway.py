@@ -7,15 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead_router import paths
 from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.calls import Call, Calls
-from fairlead_router.claims import priority_class
 from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
-from fairlead_router.dividing import is_divisible, refuse_forged
+from fairlead_router.dividing import refuse_forged
 from fairlead_router.forms import FormPrefix
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing, Scope, Send, send_answer
@@ -23,11 +21,11 @@ from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pool import Pool
-from fairlead_router.pools import Opens, Pools, every
-from fairlead_router.prompt_tokens import PromptTokens
+from fairlead_router.pools import Opens, Pools
 from fairlead_router.proxying import Proxy
 from fairlead_router.refusals import BadRequest, ErrorAnswer, error_answer, shutting_down
-from fairlead_router.requests import forwarded_headers, parse_request, request_head, session_name
+from fairlead_router.requests import forwarded_headers, parse_request, request_head
+from fairlead_router.routed_requests import RoutedRequests, opened_by
 from fairlead_router.settings import RouterSettings
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -57,7 +55,7 @@ class Gateway:
         direct: DirectRelay,
         held: HeldResponses,
         informing: Informing,
-        prompt_tokens: PromptTokens,
+        routed: RoutedRequests,
         metrics: RouterMetrics,
         now: Callable[[], float],
     ) -> None:
@@ -69,7 +67,7 @@ class Gateway:
         self._direct = direct
         self._held = held
         self._informing = informing
-        self._prompt_tokens = prompt_tokens
+        self._routed = routed
         self._metrics = metrics
         self._now = now
         self._bodies = BodyReader(settings, now)
@@ -96,7 +94,7 @@ class Gateway:
                 return
             key = None if endpoint.keyless else self._keys.admit(scope["headers"], self._now(), counted=not local)
             if local:
-                await self._informing.answer(endpoint, scope, send, _opened_by(key))
+                await self._informing.answer(endpoint, scope, send, opened_by(key))
             else:
                 refusal = await self._handlers[endpoint.handling](scope, client, endpoint, key)
                 if refusal is not None:
@@ -120,28 +118,10 @@ class Gateway:
         parsed = parse_request(body, endpoint)
         refuse_forged(parsed.document)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        pool = self._pool_for(parsed.model, headers, key)
+        pool = self._routed.pool_for(parsed.model, headers, key)
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
-        session = session_value.decode("latin-1") if session_value else parsed.user
-        prompt = parsed.prompt
-        blocks = block_hashes(prompt, pool.block_bytes)
-        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, pool.token_sizes.tokens(len(prompt)))
-        divisible = not pool.divides or (endpoint.divides and is_divisible(parsed.document))
-        request = RoutingRequest(
-            id=self._calls.next_id(),
-            arrived_at=arrived,
-            prompt_tokens=known.prompt_tokens,
-            prompt_bytes=len(prompt),
-            blocks=blocks,
-            first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks),
-            session=session_name(session) if session else None,
-            max_output_tokens=parsed.max_output_tokens,
-            streamed=parsed.stream,
-            divisible=divisible,
-            priority_class=priority_class(headers, key, pool, trusted=self._settings.trusts_priority_headers),
-            body_bytes=len(body),
-            engine_blocks=known.engine_blocks,
-        )
+        request = self._routed.request(pool, endpoint, parsed, headers, session_value, key, arrived, body_bytes=len(body))
+        divisible = request.divisible
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
@@ -176,7 +156,7 @@ class Gateway:
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
-        pool = self._pool_for(parsed.model, scope["headers"], key)
+        pool = self._routed.pool_for(parsed.model, scope["headers"], key)
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body))
@@ -197,7 +177,7 @@ class Gateway:
                 raise BadRequest(400, "missing_field", message, "model")
         if not form.model:
             raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
-        pool = self._pool_for(form.model, headers, key)
+        pool = self._routed.pool_for(form.model, headers, key)
         body = form.taken(pool.table.model)
         if length is not None:
             length += len(body) - form.size
@@ -214,7 +194,7 @@ class Gateway:
         response = paths.response_id(scope["raw_path"])
         home = self._held.find(response)
         pool = self._pools.get(home[0]) if home is not None else None
-        opens = _opened_by(key)
+        opens = opened_by(key)
         if home is None or pool is None or home[1] not in pool.addresses or not opens(pool):
             pool, instance = await self._find_holder(scope, response, opens)
         else:
@@ -247,18 +227,6 @@ class Gateway:
         call = self._calls.new(call_id, arrived, head, body, stream=False, dialect=endpoint.dialect)
         client.watch(call.client_gone)
         return call
-
-    def _pool_for(self, model: str, headers: list[tuple[bytes, bytes]], key: GatewayKey | None) -> Pool:
-        """The pool for a request. Raises BadRequest 404, also for a pool that its key does not open."""
-        try:
-            pool = self._pools.resolve(model, header_value(headers, b"x-fairlead-pool"), _opened_by(key))
-        except BadRequest:
-            if key is not None and self._pools.serves(model):
-                self._keys.out_of_scope(key, self._now())
-            raise
-        if key is not None:
-            self._keys.sent_to_pool(key, self._now())
-        return pool
 
     # ── refusing ──
 
@@ -293,11 +261,6 @@ class Gateway:
         message = f"the router failed to handle this request; its log tells more under {request}"
         answer = error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())])
         await self._send(answer, client, send)
-
-
-def _opened_by(key: GatewayKey | None) -> Opens:
-    """What a client may use: what its key opens; everything for nobody, who got here because no key is required."""
-    return every if key is None else key.opens
 
 
 def _unknown(path: str) -> BadRequest:

@@ -56,14 +56,15 @@ class Informing:
 
     async def _send_health(self, send: Send) -> None:
         """Answer `/health` as engines do: 200 without a body while requests are accepted."""
-        if self._ready:
+        if self.ready:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
         else:
             await self.send_readiness(send)
 
     @property
-    def _ready(self) -> bool:
+    def ready(self) -> bool:
+        """Whether requests are taken."""
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
@@ -73,7 +74,7 @@ class Informing:
         The answer also gives the age of the oldest unacknowledged report. A router that cannot report still serves, so
         that age does not make it unready.
         """
-        ready = self._ready
+        ready = self.ready
         reason = "shutting-down" if self.draining else "ready" if ready else "no routing table yet"
         document = {
             "ready": ready,

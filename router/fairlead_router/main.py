@@ -35,6 +35,8 @@ from fairlead_router.informing import Informing
 from fairlead_router.keys import GatewayKeys
 from fairlead_router.kv_event_following import FOLLOW_SECONDS, KvEventFollower
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.picking.picker import Picker
+from fairlead_router.picking.serving import PickerListeners, PickerServer
 from fairlead_router.pool_training import TRAIN_SECONDS, PoolTraining
 from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.prompt_tokens import PromptTokens
@@ -44,6 +46,7 @@ from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
+from fairlead_router.routed_requests import RoutedRequests
 from fairlead_router.sending import Sender
 from fairlead_router.serving import GatewayServer, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
@@ -83,19 +86,25 @@ class Router:
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
         held = HeldResponses()
+        direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
+        prompt_tokens, trusted = PromptTokens(self.upstream), settings.trusts_priority_headers
+        routed = RoutedRequests(self.pools, self.keys, self.calls, prompt_tokens, self.now, trusted=trusted)
         self.gateway = Gateway(
             settings,
             self.pools,
             self.keys,
             self.calls,
             Proxy(sender, self.calls, held, self.now),
-            DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1),
+            direct,
             held,
             self.informing,
-            PromptTokens(self.upstream),
+            routed,
             self.metrics,
             self.now,
         )
+        picker = Picker(settings, self.pools, self.keys, self.calls, routed, direct, held, self.informing, self.metrics, self.now)
+        self.picker = PickerServer(picker, lambda: self.informing.ready, settings.timeouts, self.now)
+        self.metrics.picker_streams = lambda: self.picker.active
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
         self.cache = TableCache(settings.spool_dir)
         self.api = SystemApi(settings.api_urls, settings.api_token)
@@ -171,6 +180,7 @@ class Router:
         self.pools.tick()
         if self._ticks % 5 == 0:
             self.calls.sweep()
+            self.picker.sweep()
         if self._ticks % 250 == 0:
             self.upstream.close_idle()
 
@@ -182,10 +192,12 @@ class Router:
         if self.company is not None:
             self.company.decide_no_more()
         self.pools.shut_down()
-        await self.calls.wait_until_idle(self.settings.timeouts.shutdown / 2)
+        seconds = self.settings.timeouts.shutdown / 2
+        await asyncio.gather(self.picker.drain(seconds), self.calls.wait_until_idle(seconds))
 
     async def stop(self) -> None:
         """After the server stopped: send the last reports, say goodbye, close everything."""
+        self.picker.close()
         await self.calls.wait_until_idle(1.0)
         await self._tasks.stop("stream", "collect", "send", "scrape", "kv events", "train")
         self.kv_events.close()
@@ -199,8 +211,10 @@ class Router:
         await self.api.close()
 
 
-async def serve(settings: RouterSettings, listener: socket.socket, admin_listener: socket.socket) -> None:
-    """Run a router until a signal, then drain: clients at `listener`, operators at `admin_listener`."""
+async def serve(settings: RouterSettings, listener: socket.socket, admin_listener: socket.socket, pickers: PickerListeners) -> None:
+    """Run a router until a signal, then drain: clients at `listener`, operators at `admin_listener`, proxies that ask
+    where to send requests at `pickers`.
+    """
     factory = pool_scheduler_factory(settings.router_id, secrets.randbits(63), settings.decision_sample_rate, settings.max_retries)
     router = Router(settings, factory, secrets.token_hex(4))
     router.recall()
@@ -217,6 +231,7 @@ async def serve(settings: RouterSettings, listener: socket.socket, admin_listene
     config = server_config(router.gateway, router.connection_limits())
     server = GatewayServer(config, loop, lambda: draining.append(loop.create_task(drain_then_exit())))
     router.start()
+    await pickers.serve(router.picker)
     host, port = listener.getsockname()[:2]
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": ", ".join(settings.api_urls)})
     admin_host, admin_port = admin_listener.getsockname()[:2]
@@ -245,10 +260,11 @@ def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: b
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port, shared=socket_reuse)
         admin_listener = bind("--admin-host/--admin-port", admin_host, admin_port)
+        pickers = PickerListeners.bind(settings, host, shared=socket_reuse)
         # requests leave no reference cycles; searching for some at the default rate costs 5 % of a core
         gc.set_threshold(100_000, 50, 100)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, listener, admin_listener))
+            runner.run(serve(settings, listener, admin_listener, pickers))
 
 
 if __name__ == "__main__":

@@ -175,6 +175,8 @@ class RouterMetrics(Collector):
         self.live_routers = 1
         self.asking_routers = 0
         self.asked_pools = 0
+        self.picker_streams: Callable[[], int] = int
+        """How many requests of proxies are under way."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -238,6 +240,7 @@ class RouterMetrics(Collector):
             ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
             ("live_routers", "Live routers as the control API told last, this one among them; 1 until it has.", self.live_routers),
             ("asking_routers", "Routers of this machine for which this one decides.", self.asking_routers),
+            ("picker_streams", "Requests of proxies at the endpoint picker whose streams are open.", self.picker_streams()),
             ("asked_pools", "Pools for which another router of this machine decides.", self.asked_pools),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
         )

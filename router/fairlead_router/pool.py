@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from fairlead.instances import Role
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class Ticket:
     """The account of one submitted request. Its pool keeps it; others read it."""
 
-    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "stream", "usage", "verdict")
+    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "stream", "usage", "verdict", "when_decided")
 
     def __init__(self, request: RoutingRequest) -> None:
         self.request = request
@@ -57,6 +57,8 @@ class Ticket:
         """The tokens of a request that has ended, as its engine told them or else as counted here; None where no engine
         worked for it, or none whose client saw anything.
         """
+        self.when_decided: Callable[[], None] | None = None
+        """Called with the decision, where no task waits for it. It must ask nothing of the pool."""
         self._waiter: asyncio.Future[None] | None = None
 
     def decide(self, verdict: Dispatch | Refusal) -> None:
@@ -82,6 +84,7 @@ class Pool:
 
     __slots__ = (
         "__weakref__",
+        "accepting",
         "addresses",
         "block_bytes",
         "cache_sizes",
@@ -165,6 +168,7 @@ class Pool:
         self.classes = PriorityClasses(table.priority_classes)
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
+        self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
         for kept in (self.kv_usage, self.engine_pages, self.cache_sizes, self.troubles):
             for gone in kept.keys() - self.addresses.keys():
@@ -304,13 +308,14 @@ class Pool:
                 self.counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
             self.deliver(self.scheduler.first_token(ticket.request.id, now), now)
 
-    def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool) -> Dispatch | Refusal:
-        """The instance failed before the first byte: ask the scheduler for another one.
+    def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
+        """The instance failed before the first byte: ask the scheduler for another one, or tell it that a proxy has
+        sent the request on `to` another one.
 
         Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
         """
         assert not ticket.ended
-        verdict = self.scheduler.retry(ticket.request.id, now, failed_instance, reached=reached)
+        verdict = self.scheduler.retry(ticket.request.id, now, failed_instance, reached=reached, to=to)
         ticket.verdict = verdict
         if isinstance(verdict, Refusal):
             self._refuse(ticket, verdict)
@@ -423,6 +428,8 @@ class Pool:
                 self._count(result)
                 self.counters.hit_tokens += result.hit_tokens
                 self.counters.queued.observe(now - ticket.request.arrived_at)
+            if ticket.when_decided is not None:
+                ticket.when_decided()
 
     def _count(self, dispatch: Dispatch) -> None:
         if dispatch.reason is DecisionReason.DECODE_ONLY:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import Number, Parsed, Switch, Text, Whole
+from fairlead_process.kinds import File, Number, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS
 
@@ -189,6 +190,61 @@ class RouterSettings:
             "without, it gets the class `default` or a lower one; set it to 0 where clients reach the port themselves",
         ),
     )
+    picker_port: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_PORT",
+            Whole("port", 1, 65535),
+            "port of the endpoint picker (Envoy's ext_proc, at the host of `--host`), for gateways that send requests themselves",
+            "without it there is none; docs/endpoint-picker.md",
+            default_shown="none",
+        ),
+    )
+    picker_health_port: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_HEALTH_PORT",
+            Whole("port", 1, 65535),
+            "a second port with gRPC health checks only, never with TLS, for probes",
+            "without it health is asked at the picker's own port",
+            default_shown="none",
+        ),
+    )
+    picker_pool: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_POOL",
+            Parsed(lambda text: str(PoolKey.parse(text)), "a pool as namespace/name", "namespace/name"),
+            "the only pool that the endpoint picker picks from",
+            "without it the Service that was called, the header `x-fairlead-pool` or the model tells the pool",
+            default_shown="none",
+        ),
+    )
+    picker_any_path: bool = field(
+        default=False,
+        metadata=variable(
+            "FAIRLEAD_PICKER_ANY_PATH",
+            Switch(),
+            "whether the endpoint picker also picks for paths that the gateway does not know",
+            "with it, only the routes of the gateway in front keep clients from the engines' administration",
+        ),
+    )
+    picker_tls_cert_file: Path | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_TLS_CERT_FILE",
+            File(),
+            "certificate chain in PEM, for TLS at the endpoint picker's port",
+            "without it gateways must be told to use plain HTTP/2",
+            default_shown="none",
+        ),
+    )
+    picker_tls_key_file: Path | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_TLS_KEY_FILE", File(), "its private key in PEM", "needed with the certificate", default_shown="none"
+        ),
+    )
     decision_sample_rate: float = field(
         default=0.05,
         metadata=variable(
@@ -217,6 +273,9 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
     Raises InvalidInput for a missing or unusable one.
     """
     settings = read(RouterSettings, environment)
+    if (settings.picker_tls_cert_file is None) != (settings.picker_tls_key_file is None):
+        given = settings.picker_tls_cert_file or settings.picker_tls_key_file
+        raise InvalidInput("FAIRLEAD_PICKER_TLS_CERT_FILE, FAIRLEAD_PICKER_TLS_KEY_FILE", str(given), "set both or neither")
     return replace(settings, gateway_keys=settings.gateway_keys + settings.gateway_keys_file)
 
 

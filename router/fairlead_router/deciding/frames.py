@@ -24,7 +24,7 @@ from fairlead.routing.contracts.sharing import (
     Word,
 )
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Routers of another number do not ask each other."""
 
 LARGEST_FRAME = 8 * 1024 * 1024

@@ -109,7 +109,9 @@ class CheckingScheduler:
         self._end(request_id, "completed")
         return self._drain()
 
-    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Dispatch | Refusal:
+    def retry(
+        self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None
+    ) -> Dispatch | Refusal:
         request = self.dispatched[request_id]
         return self._refuse(request) if request_id in self.refuse else self._dispatch(request)
 

@@ -81,6 +81,12 @@ def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float,
     return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
 
 
+def none_within(request: RoutingRequest, pool: PoolKey) -> Refusal:
+    """503: of the instances that may serve this request none accepts."""
+    message = f"none of the endpoints that the gateway allows for this request accepts requests of pool {pool}"
+    return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=1.0, message=message)
+
+
 def not_held(request: RoutingRequest, table: RoutingTable, retry_after_seconds: float) -> Refusal:
     """503: the pool has no instance yet, and as many requests as allowed already wait for the first."""
     message = f"no instance of pool {table.pool} accepts requests, and as many as allowed already wait for one"

@@ -35,10 +35,16 @@ class RoutingRequest:
     """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
     body_bytes: int = 0
     """Memory that it takes while it waits."""
+    within: tuple[str, ...] | None = None
+    """The only instances that may serve it, by id; None = all of the pool. It is not held for others to come."""
     engine_blocks: tuple[int, ...] = ()
     """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
     tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.
     """
+
+    def may_go_to(self, instance: str) -> bool:
+        """Whether the instance may serve it, as far as the request says."""
+        return self.within is None or instance in self.within
 
 
 class QueuedRequest(Protocol):

@@ -133,9 +133,12 @@ class Scheduler(Protocol):
         `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details).
         """
 
-    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Dispatch | Refusal:
+    def retry(
+        self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None
+    ) -> Dispatch | Refusal:
         """The instance failed before the first byte: the next fallback that still accepts, or a refusal
-        (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes.
+        (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes. With
+        `to` the caller's own proxy has tried again already, and that instance of the table answered.
 
         An instance that was not `reached`, because it refused the connection, is not tried again and is no attempt:
         it cost nothing, and when many are lost at once, the next ones may be dead too.

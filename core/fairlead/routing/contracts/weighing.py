@@ -106,6 +106,7 @@ ONLY_INSTANCE = "only-instance"
 QUEUE_FULL = "queue-full"
 NO_PREFILL = "no-prefill"
 INDIVISIBLE = "indivisible"
+OUTSIDE_SUBSET = "outside-subset"
 NOT_RECORDED = "not-recorded"
 """The rule of decisions made before rules were recorded."""
 
@@ -129,6 +130,11 @@ COMMON_RULES = (
     DecisionRule(
         code=INDIVISIBLE,
         because="one instance must compute prompt and answer of such a request, and of the decode instances it had the fewest tokens waiting",
+        order=("pending_tokens",),
+    ),
+    DecisionRule(
+        code=OUTSIDE_SUBSET,
+        because="the policy's own choice is not among the endpoints that the gateway allows, and of those it had the fewest tokens waiting",
         order=("pending_tokens",),
     ),
 )

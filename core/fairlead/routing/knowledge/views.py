@@ -41,8 +41,10 @@ class LiveView:
         prefill_times: PrefillTimes,
         decode_times: DecodeTimes,
         drained: Collection[str] = (),
+        within: Collection[str] | None = None,
     ) -> None:
         self._loads = loads
+        self._within = within
         self._bindings = bindings
         self._drained = drained
         self._changed = changed
@@ -66,6 +68,23 @@ class LiveView:
         """None in a pool without priority classes, where nothing is known to be sent after a request."""
         self.table = table
         self.now = 0.0
+
+    def within(self, instances: Collection[str]) -> "LiveView":
+        """The view of this instant in which only these instances are candidates."""
+        view = LiveView(
+            self.table,
+            self._loads,
+            self.prefixes,
+            self.caches,
+            self._bindings,
+            set(),
+            self.prefill_times,
+            self.decode_times,
+            self._drained,
+            instances,
+        )
+        view.offered, view.routers, view.overtaken, view.now = self.offered, self.routers, self.overtaken, self.now
+        return view
 
     def invalidate(self) -> None:
         """The table or a circuit changed."""
@@ -187,6 +206,9 @@ class LiveView:
                 load.entry.pairs_with(other.entry) for other in self._decode_candidates
             )
         self._candidates = tuple(load for load in healthy if load.is_candidate(self.now))
+        if self._within is not None:
+            self._candidates = tuple(load for load in self._candidates if load.entry.id in self._within)
+            self._decode_candidates = tuple(load for load in self._decode_candidates if load.entry.id in self._within)
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _place_slots(self) -> None:

@@ -151,6 +151,8 @@ class Moving:
             target = state.loads.get(move.target)
             if tracked is None or tracked.instance != move.source or target is None or not target.is_candidate(now):
                 continue
+            if not tracked.request.may_go_to(move.target):
+                continue
             self._move(tracked, move.target, BindingReason.HOTSPOT, now, (move.source_ttft_seconds, move.target_ttft_seconds))
 
     def record_reroute(

@@ -10,7 +10,7 @@ from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import Weighing
 from fairlead.routing.admission.gates import no_room_to_decode
-from fairlead.routing.admission.refusals import queue_full
+from fairlead.routing.admission.refusals import none_within, queue_full
 from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -20,6 +20,7 @@ from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.routing.scheduling.subsets import choose_within
 
 
 class Placing:
@@ -35,8 +36,13 @@ class Placing:
         A request not `admitted` before may be refused for predicted TTFT; any may be refused for full queues.
         """
         state, request = self._state, tracked.request
-        whole = computing_all(request, state.view)
-        if whole:
+        whole = computing_all(request, state.view) if request.within is None else []
+        if request.within is not None:
+            found = choose_within(request, request.within, state.policy, state.view, now)
+            if found is None:
+                return none_within(request, state.table.pool)
+            decision = found
+        elif whole:
             decision = decode_only(request, whole, state.view)
         elif state.view.candidates():
             decision = state.policy.choose(request, state.view, now)

@@ -71,17 +71,19 @@ class Retrying:
         state, view = self._state, self._state.view
         if len(tracked.tried) - len(tracked.unreachable) >= state.settings.attempts:
             return None
-        candidates = view.candidates()
+        candidates = [load for load in view.candidates() if tracked.request.may_go_to(load.entry.id)]
         if stays is not None and state.loads[stays].is_candidate(view.now):
             return stays
         excluded = (*tracked.tried, *tracked.unreachable, failed_instance)
         for instance in tracked.fallbacks:
             load = state.loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):
-                return instance
-        if not tracked.request.divisible:
+                return instance  # decisions for a subset have no others
+        if not tracked.request.divisible and tracked.request.within is None:
             candidates = computing_all(tracked.request, view) or candidates
-        found = least_pending(candidates, excluded, 1) or least_pending(self._decoding(), excluded, 1)
+        found = least_pending(candidates, excluded, 1)
+        if not found and tracked.request.within is None:
+            found = least_pending(self._decoding(), excluded, 1)
         return next(iter(found), None)
 
     def _decoding(self) -> list[InstanceLoad]:

@@ -135,11 +135,11 @@ class PoolScheduler:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
-    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Outcome:
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
         """Before the first byte only: the next fallback, else the least loaded candidate not tried;
         it does not queue again.
         """
-        return self._retrying.retry(request_id, now, failed_instance, reached=reached)
+        return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Lost after the first byte, or given up."""

@@ -110,9 +110,9 @@ class SharedScheduler(PoolScheduler):
             self._asking.tell(Completed(request=request_id, output_tokens=output_tokens, cached_tokens=cached_tokens), now)
         return super().complete(request_id, now, output_tokens, cached_tokens)
 
-    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Outcome:
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
         """See `Scheduler`. A front tries again by itself, at once, and tells its decider where."""
-        outcome = super().retry(request_id, now, failed_instance, reached=reached)
+        outcome = super().retry(request_id, now, failed_instance, reached=reached, to=to)
         if isinstance(outcome, Refusal):
             self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
         else:

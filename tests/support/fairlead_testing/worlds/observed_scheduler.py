@@ -42,8 +42,8 @@ class ObservedScheduler(SharedScheduler):
         answer = super().complete(request_id, now, output_tokens, cached_tokens)
         return self._kept("complete", (request_id, now, output_tokens, cached_tokens), answer)
 
-    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Answer:
-        answer = super().retry(request_id, now, failed_instance, reached=reached)
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Answer:
+        answer = super().retry(request_id, now, failed_instance, reached=reached, to=to)
         self._kept("retry", (request_id, now, failed_instance), (answer,))
         return answer
 

@@ -1,0 +1,250 @@
+"""What a pool is told of a request that was picked for: how its response goes, who served it, and how it ended.
+
+An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early: a client
+that went away and an engine that was lost in the middle of its answer both count as cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead_router.answers import StreamReader, Usage, first_id, read_usage
+from fairlead_router.dialects import Dialect
+from fairlead_router.held_responses import HeldResponses
+from fairlead_router.picking.messages import HeaderList
+from fairlead_router.pool import Pool, Ticket
+
+WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
+"""Most bytes of an unstreamed answer that are kept to read its usage."""
+
+PASSED_OVER = "passed-over"
+"""The kind of an engine's failure that only its proxy saw."""
+
+HeaderPairs = list[tuple[bytes, bytes]]
+
+
+class Account(Protocol):
+    """One picked request, from the beginning of its response."""
+
+    def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
+        """The response began, from the endpoint `served` if that is known: headers to set in it."""
+
+    def piece(self, piece: bytes, now: float) -> None:
+        """More of the response's body."""
+
+    def ended(self, now: float) -> None:
+        """The response is complete."""
+
+    def abandoned(self, now: float) -> None:
+        """The stream ended before that."""
+
+
+class NoAccount:
+    """A request of which no pool was told."""
+
+    def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
+        """Nothing is changed."""
+        return []
+
+    def piece(self, piece: bytes, now: float) -> None:
+        """Nobody listens."""
+
+    def ended(self, now: float) -> None:
+        """Nothing to settle."""
+
+    def abandoned(self, now: float) -> None:
+        """Nothing to settle."""
+
+
+class RoutedAccount:
+    """A request that a scheduler placed. `told` are the endpoints that the proxy was given, in order; `settled` hears
+    the ticket's tokens at the end.
+    """
+
+    def __init__(
+        self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, settled: Callable[[Usage | None, float], None]
+    ) -> None:
+        self.pool = pool
+        self.ticket = ticket
+        self.told: Sequence[str] = ()
+        self._dialect = dialect
+        self._held = held
+        self._settled = settled
+        self._status = 0
+        self._failed = False
+        self._is_settled = False
+        self._reader: StreamReader | None = None
+        self._pieces: list[bytes] | None = []
+        self._size = 0
+
+    def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
+        """See `Account`. A response before anything was dispatched is the proxy's own: the request is given up."""
+        dispatch = self.ticket.verdict
+        if not self.told or not isinstance(dispatch, Dispatch):
+            self.pool.cancel(self.ticket, now)
+            return []
+        if served is not None and served != dispatch.address:
+            dispatch = self._follow(dispatch, served, now)
+        self._status, event_stream = status_and_kind(headers)
+        kind = fault_of(self._status, credentials=self.pool.pass_credentials)
+        if kind is not None:
+            self._failed = True
+            self.pool.engine_failed(dispatch.instance, kind, now)
+        elif self.ticket.request.streamed and event_stream and self._status < 400:
+            self._reader = self.ticket.stream = StreamReader(self._dialect)
+        return self._named(dispatch)
+
+    def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
+        """The proxy went down its list: those before `served` failed it."""
+        pool = self.pool
+        instance = next((name for name, address in pool.addresses.items() if address == served), None)
+        if instance is None or instance == dispatch.instance:
+            return dispatch
+        by_address = {address: name for name, address in pool.addresses.items()}
+        before = self.told[: self.told.index(served)] if served in self.told else self.told[:1]
+        for address in before:
+            if address in by_address:
+                pool.engine_failed(by_address[address], PASSED_OVER, now)
+        verdict = pool.retry(self.ticket, dispatch.instance, now, reached=True, to=instance)
+        return verdict if isinstance(verdict, Dispatch) else dispatch
+
+    def _named(self, dispatch: Dispatch) -> HeaderPairs:
+        pool, ticket = self.pool, self.ticket
+        named = [
+            (b"x-fairlead-pool", pool.header),
+            (b"x-fairlead-instance", dispatch.instance.encode()),
+            (b"x-fairlead-decision", dispatch.decision_id.encode()),
+            (b"x-fairlead-reason", dispatch.reason.value.encode()),
+            (b"x-fairlead-queued-ms", b"%d" % ((ticket.dispatched_at - ticket.request.arrived_at) * 1000.0)),
+        ]
+        if pool.classes.are_declared:
+            named.append((b"x-fairlead-priority-class", dispatch.request.priority_class.encode()))
+        return named
+
+    def piece(self, piece: bytes, now: float) -> None:
+        """See `Account`. The first piece of a stream is its first token, in the dialects that begin with it."""
+        reader = self._reader
+        if reader is not None:
+            begun = reader.events
+            reader.feed(piece)
+            if begun == 0 and reader.events and self._dialect is Dialect.RESPONSES:
+                self._remember(reader.head)
+            if reader.began and not self.ticket.saw_first_token:
+                self.pool.first_token(self.ticket, now)
+        elif self._pieces is not None:
+            self._size += len(piece)
+            self._pieces.append(piece)
+            if self._size > WHOLE_ANSWER_BYTES:
+                self._pieces = None
+
+    def ended(self, now: float) -> None:
+        """See `Account`."""
+        pool, ticket, dispatch = self.pool, self.ticket, self.ticket.verdict
+        if self._failed:
+            pool.fail(ticket, now)
+        elif isinstance(dispatch, Dispatch) and self.told:
+            pool.engine_worked(dispatch.instance, now)
+            if self._status >= 400:
+                pool.decline(ticket, now)
+            else:
+                pool.complete(ticket, now, self._usage())
+        self._settle(now)
+
+    def abandoned(self, now: float) -> None:
+        """See `Account`."""
+        if self._failed:
+            self.pool.fail(self.ticket, now)
+        else:
+            self.pool.cancel(self.ticket, now)
+        self._settle(now)
+
+    def refused(self, now: float) -> None:
+        """The scheduler refused it, and has ended its ticket."""
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        if not self._is_settled:
+            self._is_settled = True
+            self._settled(self.ticket.usage, now)
+
+    def _usage(self) -> Usage:
+        if self._reader is not None:
+            return self._reader.usage()
+        if self._pieces is None:
+            return Usage()
+        body = b"".join(self._pieces)
+        if self._dialect is Dialect.RESPONSES:
+            self._remember(body)
+        return read_usage(body) or Usage()
+
+    def _remember(self, text: bytes) -> None:
+        if isinstance(self.ticket.verdict, Dispatch):
+            self._held.remember(first_id(text), self.pool.key, self.ticket.verdict.instance)
+
+
+class DirectAccount:
+    """A request that went past the scheduler, to `instance`."""
+
+    def __init__(self, pool: Pool, instance: str, now: float) -> None:
+        self.pool = pool
+        self.instance = instance
+        self._outcome = "served"
+        pool.direct[instance] += 1
+        pool.used_at = now
+
+    def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
+        """See `Account`."""
+        other = next((name for name, address in self.pool.addresses.items() if address == served), self.instance)
+        if other != self.instance:
+            self.pool.engine_failed(self.instance, PASSED_OVER, now)
+            self._leave()
+            self.instance = other
+            self.pool.direct[other] += 1
+        status, _ = status_and_kind(headers)
+        kind = fault_of(status, credentials=self.pool.pass_credentials)
+        if kind is not None:
+            self._outcome = "failed"
+            self.pool.engine_failed(self.instance, kind, now)
+        elif status >= 400:
+            self._outcome = "rejected-by-engine"
+        return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
+
+    def piece(self, piece: bytes, now: float) -> None:
+        """Nothing is read from it."""
+
+    def ended(self, now: float) -> None:
+        """See `Account`."""
+        self._leave()
+        self.pool.counters.direct[self._outcome] += 1
+
+    def abandoned(self, now: float) -> None:
+        """See `Account`."""
+        self._leave()
+        self.pool.counters.direct["failed" if self._outcome == "failed" else "cancelled"] += 1
+
+    def _leave(self) -> None:
+        self.pool.direct[self.instance] -= 1
+        if not self.pool.direct[self.instance]:
+            del self.pool.direct[self.instance]
+
+
+def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
+    """A response's status (0 = none that can be read), and whether it is a stream of events."""
+    status, events = 0, False
+    for name, value in headers:
+        if name == b":status":
+            status = int(value) if value.isdigit() and len(value) == 3 else 0
+        elif name == b"content-type":
+            events = value.startswith(b"text/event-stream")
+    return status, events
+
+
+def fault_of(status: int, *, credentials: bool) -> str | None:
+    """Why a status blames the engine and not the request; the gateway's words (`sending.refuse_engine_faults`)."""
+    if status in (429, 503):
+        return "busy"
+    if status < 200 or 300 <= status < 400 or status >= 500:
+        return "status"
+    return "credential" if status in (401, 403) and not credentials else None

@@ -1,0 +1,249 @@
+"""The order of messages of one picked request: a pure state machine of an ext_proc stream in full-duplex mode.
+
+    headers ─► body … ─► Whole ──(pick)──► headers, body … go on       request
+    headers ─► began ─► body … ─► ended, each going on as it comes     response
+
+The request's headers are kept until its body has come, since only then it is known where it goes. A response may come
+at any time: a proxy that gives up answers its client itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from fairlead_router.picking.messages import (
+    AnswerAtOnce,
+    BodyCame,
+    HeaderList,
+    HeadersCame,
+    Incoming,
+    Outgoing,
+    PassBody,
+    PassHeaders,
+    PassTrailers,
+    Side,
+    TrailersCame,
+)
+
+LARGEST_PIECE = 62_000
+"""Bytes of body that go on in one message: some proxies take no more than 64 KiB."""
+
+INVALID_ARGUMENT, FAILED_PRECONDITION = 3, 9
+
+
+class Stage(Enum):
+    """How far a stream is."""
+
+    NEW = "new"
+    READING = "reading"
+    """The request's body comes."""
+    DECIDING = "deciding"
+    PICKED = "picked"
+    RESPONDING = "responding"
+    RESPONDED = "responded"
+    OVER = "over"
+    """Nothing that comes matters any more."""
+
+
+class Say(NamedTuple):
+    """Send this to the proxy."""
+
+    message: Outgoing
+
+
+class Whole(NamedTuple):
+    """The request is complete: decide where it goes."""
+
+    headers: HeaderList
+    body: bytes
+    subset: tuple[str, ...] | None
+
+
+class TooLarge(NamedTuple):
+    """More of a body came than is taken: answer the client."""
+
+
+class ResponseBegan(NamedTuple):
+    """The client is being answered, by the endpoint `served` if the proxy told."""
+
+    headers: HeaderList
+    served: str | None
+
+
+class ResponsePiece(NamedTuple):
+    """More of the response's body."""
+
+    piece: bytes
+
+
+class ResponseEnded(NamedTuple):
+    """The response is complete."""
+
+
+class Abandoned(NamedTuple):
+    """The stream ended before the response did."""
+
+
+class Finish(NamedTuple):
+    """End the stream with this gRPC status."""
+
+    status: int = 0
+    message: str = ""
+
+
+Action = Say | Whole | TooLarge | ResponseBegan | ResponsePiece | ResponseEnded | Abandoned | Finish
+
+_OVER = (Stage.RESPONDED, Stage.OVER)
+
+
+class Exchange:
+    """One stream. Each method answers what is to be done now, in order. After `Finish` nothing more is to be done."""
+
+    __slots__ = ("_body", "_headers", "_most_bytes", "_trailers", "bodiless", "size", "stage", "subset")
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._headers: HeaderList = []
+        self._body: list[bytes] = []
+        self._trailers = False
+        self.bodiless = False
+        self.size = 0
+        self.subset: tuple[str, ...] | None = None
+        self.stage = Stage.NEW
+
+    def hear(self, message: Incoming | None) -> Sequence[Action]:
+        """A message of the proxy; None for one of an unknown kind."""
+        if self.stage is Stage.OVER:
+            return ()
+        if message is None:
+            return self._violated("a message without a request or response")
+        if isinstance(message, HeadersCame) and message.other_modes:
+            remedy = "set request_body_mode and response_body_mode to FULL_DUPLEX_STREAMED, and no observability_mode"
+            return self._close(FAILED_PRECONDITION, f"{message.other_modes}; {remedy}")
+        if message.side is Side.RESPONSE:
+            return self._hear_response(message)
+        return self._hear_request(message)
+
+    def half_closed(self) -> Sequence[Action]:
+        """The proxy says no more."""
+        return self._close(0, "")
+
+    def gone(self) -> Sequence[Action]:
+        """The stream is no more: nothing can be said."""
+        return self._close(0, "")
+
+    def picked(
+        self, destination: str, changed: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes], body: bytes | None
+    ) -> Sequence[Action]:
+        """The request goes to `destination`, with these headers set and removed; `body` None = as it came."""
+        if self.stage is not Stage.DECIDING:
+            return ()
+        self.stage = Stage.PICKED
+        actions: list[Action] = []
+        if not self.bodiless:
+            whole = b"".join(self._body) if body is None else body
+            changed = [*changed, (b"content-length", b"%d" % len(whole))]
+            actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
+            actions += _pieces(Side.REQUEST, whole, ended=not self._trailers)
+            if self._trailers:
+                actions.append(Say(PassTrailers(Side.REQUEST)))
+        else:
+            actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
+        self._body = []
+        return actions
+
+    def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:
+        """The client is answered at once. After a response has begun it is too late for that."""
+        if self.stage not in (Stage.NEW, Stage.READING, Stage.DECIDING, Stage.PICKED):
+            return ()
+        self.stage = Stage.OVER
+        self._body = []
+        return (Say(answer), Finish())
+
+    # ── the request ──
+
+    def _hear_request(self, message: Incoming) -> Sequence[Action]:
+        if isinstance(message, HeadersCame):
+            if self.stage is not Stage.NEW:
+                return self._violated("request_headers come once, and first")
+            self._headers, self.subset = message.headers, message.subset
+            self.stage = Stage.READING
+            if message.ended:
+                self.bodiless = True
+                return self._complete()
+            return ()
+        if self.stage in (Stage.RESPONDING, Stage.RESPONDED):
+            return ()  # the client was answered before its request had come
+        if self.stage is not Stage.READING:
+            name = "request_body" if isinstance(message, BodyCame) else "request_trailers"
+            return self._violated(f"{name} {'before request_headers' if self.stage is Stage.NEW else 'after the end of the request'}")
+        if isinstance(message, TrailersCame):
+            self._trailers = True
+            return self._complete()
+        self.size += len(message.piece)
+        if self.size > self._most_bytes:
+            return (TooLarge(),)
+        self._body.append(message.piece)
+        return self._complete() if message.ended else ()
+
+    def _complete(self) -> Sequence[Action]:
+        self.stage = Stage.DECIDING
+        headers, self._headers = self._headers, []
+        whole = b"".join(self._body)
+        self._body = [whole]
+        return (Whole(headers, whole, self.subset),)
+
+    # ── the response ──
+
+    def _hear_response(self, message: Incoming) -> Sequence[Action]:
+        if isinstance(message, HeadersCame):
+            if self.stage in (Stage.RESPONDING, Stage.RESPONDED):
+                return self._violated("response_headers come once")
+            self.stage = Stage.RESPONDING
+            self._body = []
+            began = ResponseBegan(message.headers, message.served)
+            return (began, *self._ended()) if message.ended else (began,)
+        if self.stage is not Stage.RESPONDING:
+            name = "response_body" if isinstance(message, BodyCame) else "response_trailers"
+            return self._violated(
+                f"{name} {'after the end of the response' if self.stage is Stage.RESPONDED else 'before response_headers'}"
+            )
+        if isinstance(message, TrailersCame):
+            return (*self._ended(), Say(PassTrailers(Side.RESPONSE)))
+        actions: list[Action] = []
+        if message.piece:
+            actions.append(ResponsePiece(message.piece))
+        actions += _pieces(Side.RESPONSE, message.piece, ended=message.ended)
+        if message.ended:
+            actions += self._ended()
+        return actions
+
+    def _ended(self) -> Sequence[Action]:
+        self.stage = Stage.RESPONDED
+        return (ResponseEnded(),)
+
+    # ── the end ──
+
+    def _violated(self, what: str) -> Sequence[Action]:
+        return self._close(INVALID_ARGUMENT, what)
+
+    def _close(self, status: int, message: str) -> Sequence[Action]:
+        if self.stage is Stage.OVER:
+            return ()
+        done = self.stage is Stage.RESPONDED
+        self.stage = Stage.OVER
+        self._body = []
+        return (Finish(status, message),) if done else (Abandoned(), Finish(status, message))
+
+
+def _pieces(side: Side, body: bytes, *, ended: bool) -> list[Action]:
+    """The body in messages of at most `LARGEST_PIECE` bytes; an empty one in one message."""
+    if len(body) <= LARGEST_PIECE:
+        return [Say(PassBody(side, body, ended))]
+    last = len(body) - 1
+    return [
+        Say(PassBody(side, body[start : start + LARGEST_PIECE], ended and start + LARGEST_PIECE > last))
+        for start in range(0, len(body), LARGEST_PIECE)
+    ]

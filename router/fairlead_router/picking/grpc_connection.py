@@ -1,0 +1,463 @@
+"""A gRPC server's side of one HTTP/2 connection: streams of messages both ways, with flow control.
+
+A stream's answers wait here while its peer takes none. As long as too much waits, the peer gets no leave to send more
+on that stream, so memory stays bounded whoever is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead_router.picking import http2
+from fairlead_router.picking.http2 import ConnectionFailed, HeaderBlocks
+
+STREAM_WINDOW = 512 * 1024
+"""Bytes that a peer may send on a stream before it gets leave for more."""
+CONNECTION_WINDOW = 16 * 1024 * 1024
+FRAME_SIZE = 256 * 1024
+MOST_STREAMS = 2048
+"""Of one connection; a proxy opens another for more."""
+MOST_WAITING = 512 * 1024
+"""Bytes of a stream's answers that wait; with more, the peer gets no leave to send on it."""
+LARGEST_HEADERS = 64 * 1024
+FIRST_BYTES_SECONDS = 10.0
+"""A connection must have shown by then that it is HTTP/2."""
+
+OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
+RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 9, 12, 13, 14
+
+logger = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Who handles a stream."""
+
+    def message(self, payload: bytes) -> None:
+        """A message of the peer."""
+
+    def half_closed(self) -> None:
+        """The peer sends no more messages."""
+
+    def gone(self) -> None:
+        """The stream is no more; nothing can be said on it."""
+
+
+Opener = Callable[["GrpcStream"], Listener | None]
+"""Who handles a new stream; None when nobody knows its path."""
+
+
+class GrpcStream:
+    """One call."""
+
+    __slots__ = (
+        "_begun", "_buffer", "_closing", "_connection", "_ended", "_unacknowledged", "_waiting", "_waiting_bytes", "authority", "id", "listener",
+        "path", "send_window",
+    )  # fmt: skip
+
+    def __init__(self, connection: GrpcConnection, number: int, path: bytes, authority: bytes, send_window: int) -> None:
+        self._connection = connection
+        self.id = number
+        self.path = path
+        self.authority = authority
+        self.send_window = send_window
+        self.listener: Listener | None = None
+        self._buffer = b""
+        self._unacknowledged = 0
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._begun = False
+        self._closing: bytes | None = None
+        """The trailers, to be sent after what waits."""
+        self._ended = False
+
+    def send(self, message: bytes) -> None:
+        """Send a message, as soon as the peer has room for it. Nothing is sent after the end."""
+        if self._ended or self._closing is not None:
+            return
+        if not self._begun:
+            self._begun = True
+            self._connection.push(http2.frame(http2.HEADERS, http2.END_HEADERS, self.id, http2.GRPC_HEADERS))
+        size = len(message)
+        data = b"\x00" + size.to_bytes(4, "big") + message
+        if not self._waiting and self._connection.send_data(self, data):
+            return
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        self.flush()
+
+    def finish(self, status: int, message: str = "") -> None:
+        """End the call after what waits. Nobody listens to it any more."""
+        if self._ended or self._closing is not None:
+            return
+        self.listener = None
+        self._closing = http2.grpc_trailers(status, message, alone=not self._begun)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as there is room."""
+        waiting = self._waiting
+        while waiting:
+            piece = waiting[0]
+            sent = self._connection.send_part(self, piece)
+            self._waiting_bytes -= sent
+            if sent < len(piece):
+                waiting[0] = piece[sent:]
+                break
+            waiting.popleft()
+        if self._unacknowledged >= STREAM_WINDOW // 2:
+            self._allow()
+        if not waiting and self._closing is not None and not self._ended:
+            self._ended = True
+            self._connection.push(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, self.id, self._closing))
+            self._connection.forget(self)
+
+    def take(self, data: bytes, size: int, largest: int) -> None:
+        """Data of the peer, of a frame of `size` bytes: hand on each whole message."""
+        self._unacknowledged += size
+        if self._unacknowledged >= STREAM_WINDOW // 2:
+            self._allow()
+        if self._buffer:
+            data = self._buffer + data
+        start, end = 0, len(data)
+        while end - start >= 5 and self.listener is not None:
+            length = int.from_bytes(data[start + 1 : start + 5], "big")
+            if data[start]:
+                self._fail(UNIMPLEMENTED, "messages are not to be compressed")
+                return
+            if length > largest:
+                self._fail(RESOURCE_EXHAUSTED, f"a message of {length} bytes is more than {largest}")
+                return
+            if end - start - 5 < length:
+                break
+            self.listener.message(data[start + 5 : start + 5 + length])
+            start += 5 + length
+        self._buffer = data[start:] if self.listener is not None else b""
+
+    def close_half(self) -> None:
+        """The peer sends no more."""
+        if self._buffer:
+            self._fail(INVALID_ARGUMENT, "the stream ended in the middle of a message")
+        elif self.listener is not None:
+            self.listener.half_closed()
+
+    def lose(self) -> None:
+        """The peer reset the stream, or the connection is gone."""
+        listener, self.listener = self.listener, None
+        self._ended = True
+        self._waiting.clear()
+        if listener is not None:
+            listener.gone()
+
+    def _fail(self, status: int, message: str) -> None:
+        listener = self.listener
+        self.finish(status, message)
+        if listener is not None:
+            listener.gone()
+
+    def _allow(self) -> None:
+        if self._waiting_bytes < MOST_WAITING and not self._ended:
+            self._connection.push(http2.window_update(self.id, self._unacknowledged))
+            self._unacknowledged = 0
+
+
+class GrpcConnection(asyncio.Protocol):
+    """One connection. `opener` gives each stream its listener; no message may be larger than `largest` bytes."""
+
+    def __init__(self, opener: Opener, largest: int, closed: Callable[[GrpcConnection], None]) -> None:
+        self._opener = opener
+        self._largest = largest
+        self._closed = closed
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._out: list[bytes] = []
+        self._reading = False
+        self._flush_due = False
+        self._buffer = http2.PREFACE[:0]
+        self._greeted = False
+        self._blocks = HeaderBlocks(LARGEST_HEADERS)
+        self._block: tuple[int, int, bytearray] | None = None
+        """Stream, flags and beginning of a header block that goes on in the next frame."""
+        self._streams: dict[int, GrpcStream] = {}
+        self._last_stream = 0
+        self._send_window = http2.DEFAULT_WINDOW
+        self._peer_window = http2.DEFAULT_WINDOW
+        self._peer_frame_size = http2.DEFAULT_FRAME_SIZE
+        self._unacknowledged = 0
+        self._paused = False
+        self._leaving = False
+        self._impatience: asyncio.TimerHandle | None = None
+
+    # ── asyncio ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports are not subclasses of asyncio.Transport
+        peer = transport.get_extra_info("socket")
+        if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._impatience = self._loop.call_later(FIRST_BYTES_SECONDS, self._give_up)
+        values = {
+            http2.SETTING_MAX_STREAMS: MOST_STREAMS,
+            http2.SETTING_WINDOW: STREAM_WINDOW,
+            http2.SETTING_FRAME_SIZE: FRAME_SIZE,
+            http2.SETTING_HEADER_LIST: LARGEST_HEADERS,
+        }
+        self.push(http2.settings(values) + http2.window_update(0, CONNECTION_WINDOW - http2.DEFAULT_WINDOW))
+
+    def data_received(self, data: bytes) -> None:
+        self._reading = True
+        try:
+            self._read(self._buffer + data if self._buffer else data)
+        except ConnectionFailed as failure:
+            logger.warning("an endpoint picker's client broke HTTP/2", extra={"error": str(failure), "code": failure.code})
+            self.push(http2.goaway(self._last_stream, failure.code, str(failure)[:100].encode()))
+            self._flush()
+            self.close()
+        finally:
+            self._reading = False
+            self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._impatience is not None:
+            self._impatience.cancel()
+        self._transport = None
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.lose()
+        self._closed(self)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+        self._flush_streams()
+
+    def close(self) -> None:
+        """End the connection and with it its streams, after what was said."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def leave(self) -> None:
+        """Take no more streams; end when the last one has."""
+        if not self._leaving:
+            self._leaving = True
+            self.push(http2.goaway(self._last_stream, http2.NO_ERROR))
+        if not self._streams:
+            self.close()
+
+    @property
+    def streams(self) -> int:
+        """Streams that are open."""
+        return len(self._streams)
+
+    def _give_up(self) -> None:
+        if not self._greeted and self._transport is not None:
+            self._transport.abort()
+
+    # ── sending ──
+
+    def push(self, data: bytes) -> None:
+        """Send these bytes, together with others of the same moment."""
+        self._out.append(data)
+        if not self._reading and not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._out:
+            out, self._out = self._out, []
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.write(b"".join(out))
+
+    def send_data(self, stream: GrpcStream, data: bytes) -> bool:
+        """Send all of it in one frame if that may be; the usual case."""
+        size = len(data)
+        if size > self._peer_frame_size or size > self._send_window or size > stream.send_window or self._paused:
+            return False
+        self._send_window -= size
+        stream.send_window -= size
+        self.push(http2.data_head(size, stream.id) + data)
+        return True
+
+    def send_part(self, stream: GrpcStream, data: bytes) -> int:
+        """Send as much of it as may be now; how many bytes that are."""
+        sent = 0
+        while sent < len(data) and not self._paused:
+            size = min(len(data) - sent, self._peer_frame_size, self._send_window, stream.send_window)
+            if size <= 0:
+                break
+            self._send_window -= size
+            stream.send_window -= size
+            self.push(http2.data_head(size, stream.id) + data[sent : sent + size])
+            sent += size
+        return sent
+
+    def forget(self, stream: GrpcStream) -> None:
+        """The stream has ended here."""
+        self._streams.pop(stream.id, None)
+        if self._leaving and not self._streams:
+            self._loop.call_soon(self.close)
+
+    def _flush_streams(self) -> None:
+        for stream in tuple(self._streams.values()):
+            stream.flush()
+
+    # ── reading ──
+
+    def _read(self, data: bytes) -> None:
+        start, end = 0, len(data)
+        if not self._greeted:
+            if not data.startswith(http2.PREFACE[:end]):
+                raise ConnectionFailed(http2.PROTOCOL_ERROR, "this port speaks gRPC over HTTP/2 only")
+            if end < len(http2.PREFACE):
+                self._buffer = data
+                return
+            self._greeted = True
+            start = len(http2.PREFACE)
+        while end - start >= 9:
+            high, low, kind, flags, number = http2.HEAD.unpack_from(data, start)
+            size = (high << 8) | low
+            if size > FRAME_SIZE:
+                raise ConnectionFailed(http2.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
+            stop = start + 9 + size
+            if stop > end:
+                break
+            self._take(kind, flags, number & 0x7FFFFFFF, data[start + 9 : stop])
+            start = stop
+        self._buffer = data[start:]
+
+    def _take(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if self._block is not None and (kind != http2.CONTINUATION or number != self._block[0]):
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, "a header block was interrupted")
+        if kind == http2.DATA:
+            self._take_data(flags, number, payload)
+        elif kind == http2.HEADERS:
+            self._take_headers(flags, number, http2.unpadded(payload, flags))
+        elif kind == http2.CONTINUATION:
+            self._take_continuation(flags, payload)
+        elif kind == http2.RST_STREAM:
+            if len(payload) != 4 or not 0 < number <= self._last_stream:
+                raise ConnectionFailed(http2.PROTOCOL_ERROR, "a reset of no stream")
+            stream = self._streams.pop(number, None)
+            if stream is not None:
+                stream.lose()
+                if self._leaving and not self._streams:
+                    self._loop.call_soon(self.close)
+        elif kind == http2.WINDOW_UPDATE:
+            self._take_window(number, payload)
+        elif kind == http2.SETTINGS:
+            self._take_settings(flags, number, payload)
+        elif kind == http2.PING:
+            if len(payload) != 8 or number:
+                raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "a ping of another size")
+            if not flags & http2.ACK:
+                self.push(http2.frame(http2.PING, http2.ACK, 0, payload))
+        elif kind == http2.PUSH_PROMISE:
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, "clients promise nothing")
+
+    def _take_data(self, flags: int, number: int, payload: bytes) -> None:
+        size = len(payload)
+        self._unacknowledged += size
+        if self._unacknowledged >= CONNECTION_WINDOW // 2:
+            self.push(http2.window_update(0, self._unacknowledged))
+            self._unacknowledged = 0
+        stream = self._streams.get(number)
+        if stream is None:
+            if not 0 < number <= self._last_stream:
+                raise ConnectionFailed(http2.PROTOCOL_ERROR, f"data of stream {number}, which was never begun")
+            return  # it has ended here, which the peer did not know yet
+        stream.take(http2.unpadded(payload, flags & http2.PADDED), size, self._largest)
+        if flags & http2.END_STREAM:
+            stream.close_half()
+
+    def _take_headers(self, flags: int, number: int, block: bytes) -> None:
+        if flags & http2.END_HEADERS:
+            self._begin(number, flags, block)
+        else:
+            self._block = (number, flags, bytearray(block))
+
+    def _take_continuation(self, flags: int, payload: bytes) -> None:
+        if self._block is None:
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, "a continuation of nothing")
+        number, first_flags, block = self._block
+        block += payload
+        if len(block) > LARGEST_HEADERS:
+            raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "a header block too large")
+        if flags & http2.END_HEADERS:
+            self._block = None
+            self._begin(number, first_flags, bytes(block))
+
+    def _begin(self, number: int, flags: int, block: bytes) -> None:
+        headers = self._blocks.decode(block)
+        stream = self._streams.get(number)
+        if stream is not None:  # trailers
+            if not flags & http2.END_STREAM:
+                raise ConnectionFailed(http2.PROTOCOL_ERROR, "headers in the middle of a stream")
+            stream.close_half()
+            return
+        if number <= self._last_stream:
+            return  # of a stream that has ended here
+        if not number % 2:
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} is no client's")
+        if self._leaving or len(self._streams) >= MOST_STREAMS:
+            if not self._leaving:
+                self._last_stream = number
+            self.push(http2.rst_stream(number, http2.REFUSED_STREAM))
+            return
+        self._last_stream = number
+        stream = GrpcStream(self, number, headers.get(b":path", b""), headers.get(b":authority", b""), self._peer_window)
+        self._streams[number] = stream
+        if headers.get(b":method") != b"POST" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            stream.finish(INVALID_ARGUMENT, "this port speaks gRPC only")
+            return
+        stream.listener = self._opener(stream)
+        if stream.listener is None:
+            stream.finish(UNIMPLEMENTED, f"no method {headers.get(b':path', b'')[:80].decode('latin-1')}")
+        elif flags & http2.END_STREAM:
+            stream.close_half()
+
+    def _take_window(self, number: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "a window update of another size")
+        increment = int.from_bytes(payload, "big") & 0x7FFFFFFF
+        if not number:
+            self._send_window += increment
+            if not increment or self._send_window > http2.LARGEST_WINDOW:
+                raise ConnectionFailed(http2.FLOW_CONTROL_ERROR, "an impossible window")
+            self._flush_streams()
+        elif (stream := self._streams.get(number)) is not None:
+            stream.send_window += increment
+            if not increment or stream.send_window > http2.LARGEST_WINDOW:
+                raise ConnectionFailed(http2.FLOW_CONTROL_ERROR, "an impossible window")
+            stream.flush()
+
+    def _take_settings(self, flags: int, number: int, payload: bytes) -> None:
+        if flags & http2.ACK:
+            return
+        if number or len(payload) % 6:
+            raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "settings of another size")
+        for start in range(0, len(payload), 6):
+            setting, value = int.from_bytes(payload[start : start + 2], "big"), int.from_bytes(payload[start + 2 : start + 6], "big")
+            if setting == http2.SETTING_WINDOW:
+                if value > http2.LARGEST_WINDOW:
+                    raise ConnectionFailed(http2.FLOW_CONTROL_ERROR, "an impossible window")
+                for stream in self._streams.values():
+                    stream.send_window += value - self._peer_window
+                self._peer_window = value
+            elif setting == http2.SETTING_FRAME_SIZE:
+                if not http2.DEFAULT_FRAME_SIZE <= value < 2**24:
+                    raise ConnectionFailed(http2.PROTOCOL_ERROR, "an impossible size of frames")
+                self._peer_frame_size = min(value, FRAME_SIZE)
+        self.push(http2.frame(http2.SETTINGS, http2.ACK, 0))
+        self._flush_streams()

@@ -1,0 +1,152 @@
+"""The picker's ports: streams of proxies at one, health checks at both, with and without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.errors import InvalidInput
+from fairlead_process.starting import bind
+from fairlead_router.picking.grpc_connection import GrpcConnection, GrpcStream, Listener
+from fairlead_router.picking.picker import Picker
+from fairlead_router.picking.streams import HEALTH_CHECK, HEALTH_WATCH, PROCESS, HealthStream, PickerStream
+from fairlead_router.settings import RouterSettings, Timeouts
+
+FRAMING_BYTES = 64 * 1024
+"""What a message may be larger than the largest body."""
+
+BACKLOG = 1024
+
+logger = logging.getLogger(__name__)
+
+
+class PickerServer:
+    """All streams of the picker. `ready` says whether requests are taken; `now` is the router's clock."""
+
+    def __init__(self, picker: Picker, ready: Callable[[], bool], timeouts: Timeouts, now: Callable[[], float]) -> None:
+        self._picker = picker
+        self._ready = ready
+        self._timeouts = timeouts
+        self._now = now
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[GrpcConnection] = set()
+        self._streams: set[PickerStream] = set()
+        self._health: set[HealthStream] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def active(self) -> int:
+        """Requests whose streams are open."""
+        return len(self._streams)
+
+    async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        """Serve at a bound socket, until `close`."""
+        opener = self._open_health if health_only else self._open
+        largest = self._picker.most_bytes + FRAMING_BYTES
+
+        def connection() -> GrpcConnection:
+            made = GrpcConnection(opener, largest, self._connections.discard)
+            self._connections.add(made)
+            return made
+
+        self._servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener, backlog=BACKLOG, ssl=tls))
+
+    def _open(self, stream: GrpcStream) -> Listener | None:
+        if stream.path == PROCESS:
+            made = PickerStream(stream, self._picker, self._leave)
+            self._streams.add(made)
+            self._idle.clear()
+            return made
+        return self._open_health(stream)
+
+    def _open_health(self, stream: GrpcStream) -> Listener | None:
+        if stream.path not in (HEALTH_CHECK, HEALTH_WATCH):
+            return None
+        made = HealthStream(stream, self._ready, self._health.discard, watching=stream.path == HEALTH_WATCH)
+        self._health.add(made)
+        return made
+
+    def _leave(self, stream: PickerStream) -> None:
+        self._streams.discard(stream)
+        if not self._streams:
+            self._idle.set()
+
+    def sweep(self) -> None:
+        """Called a few times a second: ends what takes too long, and tells those who watch."""
+        now = self._now()
+        for stream in tuple(self._streams):
+            stream.sweep(now, self._timeouts.body, self._timeouts.total)
+        for health in tuple(self._health):
+            health.look()
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more streams; wait for those under way, at most so long."""
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self._connections):
+            connection.leave()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return
+
+    def close(self) -> None:
+        """End everything."""
+        for server in self._servers:
+            server.close()
+        for stream in tuple(self._streams):
+            stream.break_off()
+        for connection in tuple(self._connections):
+            connection.close()
+
+
+def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """TLS for HTTP/2 with this certificate. Raises InvalidInput."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or str(error)
+        remedy = f"write paths of a certificate and its key in PEM that this process can read ({reason})"
+        raise InvalidInput("FAIRLEAD_PICKER_TLS_CERT_FILE, FAIRLEAD_PICKER_TLS_KEY_FILE", f"{certificate}, {key}", remedy) from None
+    return context
+
+
+@dataclass(frozen=True, slots=True)
+class PickerListeners:
+    """The picker's sockets, bound; None where the settings name no port."""
+
+    picker: socket.socket | None
+    health: socket.socket | None
+    tls: ssl.SSLContext | None
+
+    @staticmethod
+    def bind(settings: RouterSettings, host: str, *, shared: bool) -> PickerListeners:
+        """Bind what the settings name. Raises InvalidInput."""
+        tls = None
+        if settings.picker_tls_cert_file is not None and settings.picker_tls_key_file is not None:
+            tls = tls_context(settings.picker_tls_cert_file, settings.picker_tls_key_file)
+        port, health_port = settings.picker_port, settings.picker_health_port
+        return PickerListeners(
+            None if port is None else bind("FAIRLEAD_PICKER_PORT", host, port, shared=shared),
+            None if health_port is None else bind("FAIRLEAD_PICKER_HEALTH_PORT", host, health_port, shared=shared),
+            tls,
+        )
+
+    async def serve(self, server: PickerServer) -> None:
+        """Let the server listen at them."""
+        if self.picker is not None:
+            await server.listen(self.picker, tls=self.tls)
+            host, port = self.picker.getsockname()[:2]
+            logger.info("picking endpoints for proxies", extra={"host": host, "port": port, "tls": self.tls is not None})
+        if self.health is not None:
+            await server.listen(self.health, health_only=True)

@@ -1,0 +1,201 @@
+"""The streams of the picker's port: each gRPC call's messages to the exchange, its actions back, and health checks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from fairlead_router.picking import wire
+from fairlead_router.picking.accounts import Account, NoAccount
+from fairlead_router.picking.exchange import (
+    Abandoned,
+    Action,
+    Exchange,
+    Finish,
+    ResponseBegan,
+    ResponseEnded,
+    ResponsePiece,
+    Say,
+    Stage,
+    TooLarge,
+    Whole,
+)
+from fairlead_router.picking.grpc_connection import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE, GrpcStream
+from fairlead_router.picking.messages import AnswerAtOnce, HeaderList, PassHeaders, Side
+from fairlead_router.picking.picker import PickedRequest, Picker
+from fairlead_router.refusals import ErrorAnswer
+
+PROCESS = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+HEALTH_CHECK = b"/grpc.health.v1.Health/Check"
+HEALTH_WATCH = b"/grpc.health.v1.Health/Watch"
+
+LIVENESS = "liveness"
+READINESS = ("", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
+
+_NO_ACCOUNT = NoAccount()
+_WITHHELD = (b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc", b"x-llm-d-request-dropped-reason")
+"""Headers of an engine's response that are no concern of a client."""
+
+logger = logging.getLogger(__name__)
+
+
+class PickerStream:
+    """One HTTP request at the proxy. `ended` hears when the stream is over."""
+
+    __slots__ = ("_asked", "_ended", "_exchange", "_picker", "_stream", "arrived_at")
+
+    def __init__(self, stream: GrpcStream, picker: Picker, ended: Callable[[PickerStream], None]) -> None:
+        self._stream = stream
+        self._picker = picker
+        self._ended = ended
+        self._exchange = Exchange(picker.most_bytes)
+        self.arrived_at = picker.now()
+        self._asked = PickedRequest([], stream.authority, self.arrived_at, self._go, self._refuse)
+
+    # ── what the connection says ──
+
+    def message(self, payload: bytes) -> None:
+        """A ProcessingRequest."""
+        try:
+            came = wire.decode(payload)
+        except wire.DecodeError:
+            self._do(self._exchange.gone()[:1])
+            self._finish(INVALID_ARGUMENT, "not a ProcessingRequest")
+            return
+        self._guarded(lambda: self._exchange.hear(came))
+
+    def half_closed(self) -> None:
+        """The proxy says no more."""
+        self._guarded(self._exchange.half_closed)
+
+    def gone(self) -> None:
+        """The stream is no more."""
+        self._guarded(self._exchange.gone)
+
+    def _guarded(self, hear: Callable[[], Sequence[Action]]) -> None:
+        try:
+            self._do(hear())
+        except Exception:  # a bug here must end this stream only
+            logger.exception("a stream of the endpoint picker failed")
+            self._finish(INTERNAL, "the router failed to handle this stream; its log tells more")
+
+    # ── what is to be done ──
+
+    def _do(self, actions: Iterable[Action]) -> None:
+        asked = self._asked
+        for action in actions:
+            if isinstance(action, Say):
+                self._stream.send(wire.encode(action.message))
+            elif isinstance(action, ResponsePiece):
+                self._account.piece(action.piece, self._picker.now())
+            elif isinstance(action, Whole):
+                asked.headers = action.headers
+                self._picker.pick(asked, action.body, action.subset, bodiless=self._exchange.bodiless)
+            elif isinstance(action, ResponseBegan):
+                self._began(action)
+            elif isinstance(action, ResponseEnded):
+                account, asked.account = self._account, None
+                account.ended(self._picker.now())
+            elif isinstance(action, TooLarge):
+                self._picker.too_large(asked)
+            elif isinstance(action, Abandoned):
+                asked.abandon(self._picker.now())
+            elif isinstance(action, Finish):
+                self._finish(action.status, action.message)
+
+    @property
+    def _account(self) -> Account:
+        return self._asked.account or _NO_ACCOUNT
+
+    def _began(self, action: ResponseBegan) -> None:
+        changed = self._account.began(action.headers, action.served, self._picker.now())
+        removed = [name for name, _ in action.headers if name in _WITHHELD or name.startswith(b"x-fairlead-")] if changed else []
+        self._stream.send(wire.encode(PassHeaders(Side.RESPONSE, changed, removed)))
+
+    def _finish(self, status: int, message: str) -> None:
+        self._asked.abandon(self._picker.now())  # does nothing to what was settled
+        self._stream.finish(status, message)
+        self._ended(self)
+
+    # ── what the picker says ──
+
+    def _go(self, destination: str, removed: list[bytes], changed: HeaderList, body: bytes | None) -> None:
+        self._do(self._exchange.picked(destination, changed, removed, body))
+
+    def _refuse(self, answer: ErrorAnswer) -> None:
+        reason = next((value for name, value in answer.headers if name == b"x-fairlead-rejection"), b"")
+        headers = [pair for pair in answer.headers if pair[0] not in (b"content-length", b"connection")]
+        details = f"fairlead_{reason.decode() or answer.status}"
+        self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
+
+    # ── time ──
+
+    def sweep(self, now: float, body_seconds: float, total_seconds: float) -> None:
+        """End what takes too long."""
+        if self._exchange.stage is Stage.READING and now - self.arrived_at >= body_seconds:
+            self._picker.too_slow(self._asked)
+        elif now - self.arrived_at >= total_seconds:
+            self.break_off(DEADLINE_EXCEEDED, f"the request took longer than {total_seconds:g} s")
+
+    def break_off(self, status: int = UNAVAILABLE, message: str = "this router stops") -> None:
+        """End the stream in the middle."""
+        self._exchange.gone()
+        self._finish(status, message)
+
+
+class HealthStream:
+    """A call of grpc.health.v1.Health. `ready` says whether requests are taken; a `watching` one hears each change."""
+
+    __slots__ = ("_ended", "_ready", "_service", "_stream", "_told", "_watching")
+
+    def __init__(self, stream: GrpcStream, ready: Callable[[], bool], ended: Callable[[HealthStream], None], *, watching: bool) -> None:
+        self._stream = stream
+        self._ready = ready
+        self._ended = ended
+        self._watching = watching
+        self._service: str | None = None
+        self._told = 0
+
+    def message(self, payload: bytes) -> None:
+        """A HealthCheckRequest."""
+        try:
+            self._service = wire.decode_health(payload)
+        except wire.DecodeError:
+            self._stream.finish(INVALID_ARGUMENT, "not a HealthCheckRequest")
+            self._ended(self)
+            return
+        if self._watching:
+            self.look()
+            return
+        status = self._status()
+        if status == wire.SERVICE_UNKNOWN:
+            known = ", ".join((LIVENESS, *READINESS[1:]))
+            self._stream.finish(NOT_FOUND, f"no service {self._service[:80]!r}; there are {known}")
+        else:
+            self._stream.send(wire.encode_health(status))
+            self._stream.finish(0)
+        self._ended(self)
+
+    def half_closed(self) -> None:
+        """A call without a request has no answer; a watch goes on."""
+        if self._service is None:
+            self._stream.finish(INVALID_ARGUMENT, "no HealthCheckRequest")
+            self._ended(self)
+
+    def gone(self) -> None:
+        """Nobody watches any more."""
+        self._ended(self)
+
+    def look(self) -> None:
+        """Tell a watcher what has changed."""
+        status = self._status()
+        if self._service is not None and status != self._told:
+            self._told = status
+            self._stream.send(wire.encode_health(status))
+
+    def _status(self) -> int:
+        if self._service == LIVENESS:
+            return wire.SERVING
+        if self._service not in READINESS:
+            return wire.SERVICE_UNKNOWN
+        return wire.SERVING if self._ready() else wire.NOT_SERVING

@@ -1,0 +1,94 @@
+"""From a parsed request to what its pool is asked: which pool serves it, and what routing is told of it.
+
+The gateway and the endpoint picker differ in how a request reaches them and its engine; what is in between is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
+from fairlead_router.bodies import header_value
+from fairlead_router.calls import Calls
+from fairlead_router.claims import priority_class
+from fairlead_router.dividing import is_divisible
+from fairlead_router.keys import GatewayKey, GatewayKeys
+from fairlead_router.paths import Endpoint
+from fairlead_router.pool import Pool
+from fairlead_router.pools import Opens, Pools, every
+from fairlead_router.prompt_tokens import PromptTokens
+from fairlead_router.refusals import BadRequest, Headers
+from fairlead_router.requests import ParsedRequest, session_name
+
+POOL_HEADER = b"x-fairlead-pool"
+
+
+def opened_by(key: GatewayKey | None) -> Opens:
+    """What a client may use: what its key opens; everything for nobody, who got in because no key is required."""
+    return every if key is None else key.opens
+
+
+class RoutedRequests:
+    """Makes `RoutingRequest`s. `now` is the router's clock in Unix seconds; `trusted`: a client without a key may ask
+    for any priority class.
+    """
+
+    def __init__(
+        self, pools: Pools, keys: GatewayKeys, calls: Calls, prompt_tokens: PromptTokens, now: Callable[[], float], *, trusted: bool
+    ) -> None:
+        self._pools = pools
+        self._keys = keys
+        self._calls = calls
+        self._prompt_tokens = prompt_tokens
+        self._now = now
+        self._trusted = trusted
+
+    def pool_for(self, model: str, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
+        """The pool for a request, of those that `opens` or else its key opens. Raises BadRequest 404, also for a pool
+        that its key does not open.
+        """
+        try:
+            pool = self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
+        except BadRequest:
+            if key is not None and self._pools.serves(model):
+                self._keys.out_of_scope(key, self._now())
+            raise
+        if key is not None:
+            self._keys.sent_to_pool(key, self._now())
+        return pool
+
+    def request(
+        self,
+        pool: Pool,
+        endpoint: Endpoint,
+        parsed: ParsedRequest,
+        headers: Headers,
+        session_value: bytes | None,
+        key: GatewayKey | None,
+        arrived_at: float,
+        *,
+        body_bytes: int,
+        within: tuple[str, ...] | None = None,
+    ) -> RoutingRequest:
+        """What routing is told. The session is that of the header, else the document's end user."""
+        session = session_value.decode("latin-1") if session_value else parsed.user
+        prompt = parsed.prompt
+        blocks = block_hashes(prompt, pool.block_bytes)
+        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, pool.token_sizes.tokens(len(prompt)))
+        return RoutingRequest(
+            id=self._calls.next_id(),
+            arrived_at=arrived_at,
+            prompt_tokens=known.prompt_tokens,
+            prompt_bytes=len(prompt),
+            blocks=blocks,
+            first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks),
+            session=session_name(session) if session else None,
+            max_output_tokens=parsed.max_output_tokens,
+            streamed=parsed.stream,
+            divisible=not pool.divides or (endpoint.divides and is_divisible(parsed.document)),
+            priority_class=priority_class(headers, key, pool, trusted=self._trusted),
+            body_bytes=body_bytes,
+            engine_blocks=known.engine_blocks,
+            within=within,
+        )

@@ -1,0 +1,242 @@
+"""A proxy that asks an endpoint picker as Envoy does: Envoy's own messages (xds-protos) over a real gRPC client.
+
+It does what `conformance/tests` of the Gateway API Inference Extension demand of a gateway: it sends the request to the
+first endpoint of the picker's list that answers, and tells the picker which one that was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import grpc
+import httpx
+from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
+from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
+from google.protobuf import json_format, struct_pb2
+
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
+PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+DESTINATION = "x-gateway-destination-endpoint"
+SERVED = "x-gateway-destination-endpoint-served"
+CHUNK_BYTES = 16_384
+
+
+def request_headers(
+    method: str = "POST",
+    path: str = "/v1/chat/completions",
+    headers: Mapping[str, str] | None = None,
+    *,
+    ended: bool = False,
+    subset: object = None,
+    modes: tuple[int, int] = (ProcessingMode.FULL_DUPLEX_STREAMED, ProcessingMode.FULL_DUPLEX_STREAMED),
+) -> Any:
+    """The first message of a stream. `subset`: a list of endpoints, or a text of them; None = no hint."""
+    message = ProcessingRequest()
+    fields = {":method": method, ":path": path, ":authority": "models.example", "content-type": "application/json", **(headers or {})}
+    for name, value in fields.items():
+        message.request_headers.headers.headers.add(key=name, raw_value=value.encode())
+    message.request_headers.end_of_stream = ended
+    message.protocol_config.request_body_mode, message.protocol_config.response_body_mode = modes
+    if subset is not None:
+        hint = json_format.ParseDict({"x-gateway-destination-endpoint-subset": subset}, struct_pb2.Struct())
+        message.metadata_context.filter_metadata["envoy.lb.subset_hint"].CopyFrom(hint)
+    return message
+
+
+def request_body(piece: bytes, *, ended: bool) -> Any:
+    """A piece of the client's body."""
+    message = ProcessingRequest()
+    message.request_body.body, message.request_body.end_of_stream = piece, ended
+    return message
+
+
+def response_headers(status: int, headers: Mapping[str, str], *, ended: bool = False, served: str | None = None) -> Any:
+    """The beginning of a response."""
+    message = ProcessingRequest()
+    for name, value in {":status": str(status), **headers}.items():
+        message.response_headers.headers.headers.add(key=name, raw_value=value.encode())
+    message.response_headers.end_of_stream = ended
+    if served is not None:
+        message.metadata_context.filter_metadata["envoy.lb"].CopyFrom(json_format.ParseDict({SERVED: served}, struct_pb2.Struct()))
+    return message
+
+
+def response_body(piece: bytes, *, ended: bool) -> Any:
+    """A piece of a response."""
+    message = ProcessingRequest()
+    message.response_body.body, message.response_body.end_of_stream = piece, ended
+    return message
+
+
+def headers_of(mutation: Any) -> dict[str, str]:
+    """What a HeaderMutation sets."""
+    return {option.header.key: option.header.raw_value.decode("latin-1") for option in mutation.set_headers}
+
+
+@dataclass
+class Seen:
+    """What a client of the proxy got, and what its picker said."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    endpoints: tuple[str, ...] = ()
+    """In the picker's order."""
+    tried: list[str] = field(default_factory=list)
+    served: str = ""
+    immediate: Any = None
+    """The ImmediateResponse, if there was one."""
+    metadata: Any = None
+
+
+class Call:
+    """One stream to the picker."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    async def say(self, *messages: Any) -> None:
+        """Send these."""
+        for message in messages:
+            await self.call.write(message)
+
+    async def hear(self) -> Any:
+        """The picker's next message. Raises what it ended the stream with; None when it ended well."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            message = await self.call.read()
+        return None if message is grpc.aio.EOF else message
+
+    async def status(self) -> tuple[grpc.StatusCode, str]:
+        """How the picker ended the stream."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await self.call.code(), await self.call.details()
+
+
+class Proxy:
+    """Clients' requests through a picker at `target` to engines."""
+
+    def __init__(self, target: str, *, root_certificate: bytes | None = None, authority: str | None = None) -> None:
+        options = [] if authority is None else [("grpc.default_authority", authority)]
+        if root_certificate is None:
+            self.channel = grpc.aio.insecure_channel(target, options=options)
+        else:
+            self.channel = grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(root_certificate), options=options)
+        self._client = httpx.AsyncClient(timeout=PATIENCE_SECONDS, trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.channel.close()
+        await self._client.aclose()
+
+    def open(self) -> Call:
+        """A stream whose messages the test says itself."""
+        make: Callable[[], Any] = self.channel.stream_stream(
+            PROCESS, request_serializer=ProcessingRequest.SerializeToString, response_deserializer=ProcessingResponse.FromString
+        )
+        return Call(make())
+
+    async def request(
+        self,
+        body: bytes | None,
+        *,
+        method: str = "POST",
+        path: str = "/v1/chat/completions",
+        headers: Mapping[str, str] | None = None,
+        subset: object = None,
+        tells_served: bool = True,
+    ) -> Seen:
+        """A client's whole request."""
+        seen, stream = Seen(), self.open()
+        sent = {**(headers or {})}
+        await stream.say(request_headers(method, path, sent, ended=body is None, subset=subset))
+        if body is not None:
+            pieces = [body[start : start + CHUNK_BYTES] for start in range(0, len(body), CHUNK_BYTES)] or [b""]
+            await stream.say(*(request_body(piece, ended=number == len(pieces)) for number, piece in enumerate(pieces, start=1)))
+        passed = await self._passed(stream, seen, has_body=body is not None)
+        if passed is None:
+            return seen
+        await self._serve(stream, seen, method, path, sent, passed, tells_served=tells_served)
+        await stream.call.done_writing()
+        assert await stream.hear() is None
+        assert (await stream.status())[0] is grpc.StatusCode.OK
+        return seen
+
+    async def _passed(self, stream: Call, seen: Seen, *, has_body: bool) -> tuple[Any, bytes] | None:
+        """What goes on to the engine; None when the picker answered the client."""
+        first = await stream.hear()
+        if first.WhichOneof("response") == "immediate_response":
+            seen.immediate = first.immediate_response
+            seen.status = first.immediate_response.status.code
+            seen.headers = headers_of(first.immediate_response.headers)
+            seen.body = first.immediate_response.body
+            assert await stream.hear() is None
+            return None
+        common = first.request_headers.response
+        changed = headers_of(common.header_mutation)
+        seen.metadata = json_format.MessageToDict(first.dynamic_metadata)
+        assert seen.metadata == {"envoy.lb": {DESTINATION: changed[DESTINATION]}}  # the same value in both
+        assert common.clear_route_cache
+        seen.endpoints = tuple(changed[DESTINATION].split(","))
+        body = b""
+        while has_body:
+            piece = (await stream.hear()).request_body.response.body_mutation.streamed_response
+            body += piece.body
+            if piece.end_of_stream:
+                break
+        if has_body:
+            assert int(changed["content-length"]) == len(body)
+        return common.header_mutation, body
+
+    async def _serve(
+        self,
+        stream: Call,
+        seen: Seen,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        passed: tuple[Any, bytes],
+        *,
+        tells_served: bool,
+    ) -> None:
+        mutation, body = passed
+        removed = set(mutation.remove_headers)
+        fields = {name: value for name, value in headers.items() if name not in removed} | headers_of(mutation)
+        for endpoint in seen.endpoints:
+            seen.tried.append(endpoint)
+            try:
+                async with self._client.stream(method, f"http://{endpoint}{path}", headers=fields, content=body) as response:
+                    seen.served = endpoint
+                    await self._answer(stream, seen, response, endpoint if tells_served else None)
+                    return
+            except httpx.ConnectError:
+                continue
+        await stream.say(response_headers(503, {}, ended=True))  # the proxy's own answer
+        seen.status = 503
+        await stream.hear()
+
+    async def _answer(self, stream: Call, seen: Seen, response: httpx.Response, served: str | None) -> None:
+        kind = response.headers.get("content-type", "")
+        await stream.say(response_headers(response.status_code, {"content-type": kind}, served=served))
+        mutation = (await stream.hear()).response_headers.response.header_mutation
+        seen.status, seen.headers = response.status_code, headers_of(mutation)
+        async for piece, ended in _with_end(response.aiter_raw()):
+            await stream.say(response_body(piece, ended=ended))
+            while True:
+                back = (await stream.hear()).response_body.response.body_mutation.streamed_response
+                seen.body += back.body
+                piece = piece[len(back.body) :]
+                if not piece:
+                    assert back.end_of_stream is ended
+                    break
+
+
+async def _with_end(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
+    async for piece in pieces:
+        yield piece, False
+    yield b"", True
