@@ -1,11 +1,74 @@
 """Settings shared by all tests: in CI, property tests repeat the same examples, so that a red build is always about the
 change; elsewhere they look for new ones. Nowhere does an example fail because the machine was slow.
+
+A test that hangs is ended and named. First its timeout raises in it. Where that does not help (it blocks in C,
+Hypothesis tries the example again, it hangs in what cleans up after it), its process ends a minute later, with every
+thread's stack on standard error. pytest's own timers end at a test's first failure.
 """
 
+import faulthandler
 import os
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+QUICK = ("contract", "simulation", "unit")
+QUICK_SECONDS = 300.0
+"""Longest time for one test of these folders; the others have what pyproject.toml says."""
+GRACE_SECONDS = 60.0
+_STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    assert sys.__stderr__ is not None
+    config.stash[_STDERR] = os.dup(sys.__stderr__.fileno())  # while a test runs, its standard error is captured
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("timeout") is not None:
+        return
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in QUICK and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(QUICK_SECONDS))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _watched(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _watched(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with _watched(item):
+        return (yield)
+
+
+@contextmanager
+def _watched(item: pytest.Item) -> Iterator[None]:
+    """The watch is a thread of C, which ends the process also where no Python runs any more."""
+    marker = item.get_closest_marker("timeout")
+    given = item.config.getoption("timeout")
+    seconds = float(marker.args[0] if marker else item.config.getini("timeout") if given is None else given)
+    if seconds == 0:
+        yield
+        return
+    faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=item.config.stash[_STDERR])
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

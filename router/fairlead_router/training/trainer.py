@@ -18,6 +18,9 @@ ROUND_SECONDS = 300.0
 PAUSE_SECONDS = 5.0
 """From the loss of a trainer to the start of the next."""
 
+END_SECONDS = 5.0
+"""A killed trainer is gone by then."""
+
 LARGEST_ANSWER = 256 * 1024 * 1024
 
 COMMAND = (sys.executable, "-m", "fairlead_router.training.child")
@@ -64,7 +67,9 @@ class Trainer:
             return
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        with contextlib.suppress(TimeoutError):  # asyncio waits for its pipes too, for ever if an answer stays unread
+            async with asyncio.timeout(END_SECONDS):
+                await process.wait()
 
     async def _exchange(self, lesson: Lesson) -> Learnt:
         process = self._process

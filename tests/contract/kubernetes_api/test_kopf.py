@@ -58,7 +58,10 @@ def operator(server: RunningServer, namespace: str, tmp_path: Path) -> Iterator[
     with log.open("w") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as child:
         yield log
         child.terminate()
-        assert child.wait(PATIENCE_SECONDS) == 0
+        try:
+            assert child.wait(PATIENCE_SECONDS) == 0
+        finally:
+            child.kill()
 
 
 def test_an_operator_lives_with_this_server(operator: Path, api: httpx.Client, core: str, widgets: str) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
+HELP_SECONDS = 60.0
+"""Real time for another thread to bring what a story waits for when no timer will."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -15,7 +17,10 @@ class _JumpingSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
-        if not ready and timeout:
+        if not ready and timeout is None:
+            ready = super().select(HELP_SECONDS)
+            assert ready, "everything waits and nothing will come: the story hangs"
+        elif not ready and timeout:
             self.now += timeout
         return ready
 

@@ -122,3 +122,10 @@ async def test_a_trainer_that_says_anything_else_is_lost(clock: Clock) -> None:
     with pytest.raises(TrainerLost):
         await babbling.learn(lesson(1))
     assert babbling.rests
+
+
+async def test_a_trainer_whose_answer_nobody_reads_to_its_end_can_be_left(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_router.training.trainer.END_SECONDS", 0.2)
+    flooding = "import sys; sys.stdout.buffer.write(b'\\xff' * 1_000_000); sys.stdout.flush(); sys.stdin.read()"
+    with pytest.raises(TrainerLost):
+        await Trainer(clock, (sys.executable, "-c", flooding)).learn(lesson(1))
