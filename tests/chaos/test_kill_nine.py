@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
-from fairlead_testing.running.sandbox import RunningSandbox, result_of, running_sandbox, until
-from fairlead_testing.waiting import PATIENCE_SECONDS
+from fairlead_testing.running.sandbox import RunningSandbox, asking, result_of, running_sandbox, until
 
 POOL = "default/chaos"
 
@@ -51,7 +50,7 @@ def most_in_flight(output: Path) -> int:
 def sandbox_is_busy(sandbox: RunningSandbox) -> bool:
     for page in sandbox.metrics_pages:
         try:
-            metrics = httpx.get(page, timeout=PATIENCE_SECONDS, trust_env=False).text
+            metrics = asking().get(page).text
             if any(line.startswith("fairlead_router_requests_total{") for line in metrics.splitlines()):
                 return True
         except httpx.HTTPError:

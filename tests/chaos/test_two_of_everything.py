@@ -19,7 +19,7 @@ from fairlead_sandbox.process_table import api_urls
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_testing.builders.sandbox_pools import pool
 from fairlead_testing.running.balanced_load import BalancedLoad, SentRequest, balanced_load
-from fairlead_testing.running.sandbox import RunningSandbox, fairlead, running_sandbox, until
+from fairlead_testing.running.sandbox import RunningSandbox, asking, fairlead, running_sandbox, until
 
 ROUTERS = ("router-0", "router-1", "router-2", "router-3")
 APIS = ("api", "api-1")
@@ -44,7 +44,7 @@ def leader(sandbox: RunningSandbox) -> str:
         for process in sandbox.note.processes:
             if process.name in OPERATORS and process.probe is not None:
                 try:
-                    answer = httpx.get(process.probe, timeout=1.0, trust_env=False)
+                    answer = asking().get(process.probe, timeout=1.0)
                 except httpx.HTTPError:
                     continue  # it starts, or stands still
                 if answer.json().get("state") == "leading":

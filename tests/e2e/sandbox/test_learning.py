@@ -24,7 +24,7 @@ from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Taken
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_testing.builders.sandbox_pools import pool
-from fairlead_testing.running.sandbox import RunningSandbox, until
+from fairlead_testing.running.sandbox import RunningSandbox, asking, until
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.learnt_models import damaged, sum_of
 
@@ -109,7 +109,7 @@ def figure(sandbox: RunningSandbox, router: int, what: str, **labels: str) -> fl
     """A counter of learning in that router; 0 while there is none."""
     name = f"fairlead_router_{what}_total" if what == "trainers_lost" else f"fairlead_router_learning_{what}_total"
     try:
-        page = httpx.get(sandbox.metrics_pages[router], timeout=PATIENCE_SECONDS, trust_env=False).text
+        page = asking().get(sandbox.metrics_pages[router]).text
     except httpx.HTTPError:
         return 0.0
     samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]

@@ -15,9 +15,8 @@ import yaml
 from fairlead_sandbox.identities import marked_processes
 from fairlead_serve.state_files import own_pool_file
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
-from fairlead_testing.running.sandbox import fairlead, until
+from fairlead_testing.running.sandbox import asking, fairlead, until
 from fairlead_testing.running.serving import POOL, Serving, serving
-from fairlead_testing.waiting import PATIENCE_SECONDS
 
 FAST = ("--time-scale", "20")
 SENTENCE = "The anchor holds the session where its prefix is cached. "
@@ -61,12 +60,10 @@ def edit(running: Serving, **changes: Any) -> None:
 
 def chat(running: Serving, session: str, turn: int, tokens: int = 4) -> httpx.Response:
     words = f"{session}: " + SENTENCE * (20 * (turn + 1))
-    return httpx.post(
+    return asking().post(
         running.url("router-0") + "/v1/chat/completions",
         headers={"x-session-id": session},
         json={"model": "m", "max_tokens": tokens, "messages": [{"role": "user", "content": words}]},
-        timeout=PATIENCE_SECONDS,
-        trust_env=False,
     )
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -61,6 +62,24 @@ def fairlead(
     )
 
 
+@cache
+def asking() -> httpx.Client:
+    """A client for whoever asks again and again: making one takes longer than most answers. Each request has a
+    connection of its own, as the process that it goes to may have been replaced.
+    """
+    return httpx.Client(timeout=PATIENCE_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+
+
+@cache
+def kubernetes_client(kubeconfig: str) -> httpx.Client:
+    """The client of this kubeconfig's text. It keeps connections: they are encrypted, and dear to make."""
+    document = yaml.safe_load(kubeconfig)
+    cluster = document["clusters"][0]["cluster"]
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    headers = {"authorization": f"Bearer {document['users'][0]['user']['token']}"}
+    return httpx.Client(base_url=cluster["server"], headers=headers, verify=context, timeout=PATIENCE_SECONDS, trust_env=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningSandbox:
     """Handles to one running sandbox."""
@@ -107,8 +126,8 @@ class RunningSandbox:
         *others, last = api_urls(self.note.urls)
         for url in others:
             with suppress(httpx.ConnectError):
-                return httpx.request(method, url + path, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False, **options)
-        return httpx.request(method, last + path, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False, **options)
+                return asking().request(method, url + path, headers=headers, **options)
+        return asking().request(method, last + path, headers=headers, **options)
 
     def everything(self, path: str, **query: str | int) -> list[dict[str, Any]]:
         """All pages of a list."""
@@ -124,22 +143,16 @@ class RunningSandbox:
     def kubernetes(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> httpx.Response:
         """A request to the sandbox's Kubernetes API as its admin."""
         content = None if body is None else json.dumps(body)
-        with self._kubernetes_client() as client:
-            return client.request(method, path, content=content, headers={"content-type": content_type})
-
-    def _kubernetes_client(self) -> httpx.Client:
-        document = yaml.safe_load(self.kubeconfig.read_text())
-        cluster = document["clusters"][0]["cluster"]
-        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        headers = {"authorization": f"Bearer {document['users'][0]['user']['token']}"}
-        return httpx.Client(base_url=cluster["server"], headers=headers, verify=context, timeout=PATIENCE_SECONDS, trust_env=False)
+        client = kubernetes_client(self.kubeconfig.read_text())
+        return client.request(method, path, content=content, headers={"content-type": content_type})
 
     @contextmanager
     def watching_pods(self, pool: str) -> Iterator[set[str]]:
         """The uids of all pods that the pool gets while the block runs, as the Kubernetes API's watch tells them."""
         seen: set[str] = set()
         query = {"watch": "true", "labelSelector": f"fairlead.dev/pool={pool}"}
-        with self._kubernetes_client() as client, client.stream("GET", "/api/v1/namespaces/default/pods", params=query) as answer:
+        client = kubernetes_client(self.kubeconfig.read_text())
+        with client.stream("GET", "/api/v1/namespaces/default/pods", params=query) as answer:
             answer.raise_for_status()
 
             def follow() -> None:
