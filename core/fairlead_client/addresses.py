@@ -12,12 +12,12 @@ UNWELL = frozenset({502, 503, 504})
 """Answers after which the next call goes to another address: this API, its database or its proxy is away or busy."""
 
 
-def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport | None]:
+def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport]:
     """The base URL and the transport of a client for one address or several; `transport` replaces the network."""
     addresses = (urls,) if isinstance(urls, str) else tuple(urls)
-    if len(addresses) == 1:
-        return addresses[0], transport
-    return addresses[0], SeveralAddresses(addresses, transport or httpx.AsyncHTTPTransport(trust_env=False))
+    if transport is None:  # where nothing is encrypted, the machine's certificates are not read: that takes 25 ms
+        transport = httpx.AsyncHTTPTransport(trust_env=False, verify=not all(url.startswith("http://") for url in addresses))
+    return addresses[0], transport if len(addresses) == 1 else SeveralAddresses(addresses, transport)
 
 
 class SeveralAddresses(httpx.AsyncBaseTransport):

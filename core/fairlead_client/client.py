@@ -57,10 +57,12 @@ class ControlApi:
         timeout_seconds: float = 10.0,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        base_url, transport = reaching(urls, transport)
-        self._http = http or httpx.AsyncClient(
-            base_url=base_url, transport=transport, timeout=timeout_seconds, trust_env=False, headers={"accept": "application/json"}
-        )
+        if http is None:
+            base_url, transport = reaching(urls, transport)
+            http = httpx.AsyncClient(
+                base_url=base_url, transport=transport, timeout=timeout_seconds, trust_env=False, headers={"accept": "application/json"}
+            )
+        self._http = http
         self._token = token
 
     def with_token(self, token: str | None) -> "ControlApi":

@@ -309,7 +309,7 @@ class World:
         server = GatewayServer(server_config(router.gateway, router.connection_limits()), asyncio.get_running_loop(), lambda: None)
         router.start()
         served = asyncio.create_task(server.serve(sockets=[listener]))
-        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS, trust_env=False)
+        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS, trust_env=False, verify=False)
         admin = httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, AdminApp(router.informing))), base_url="http://admin")
         running = RunningRouter(router=router, server=server, listener=listener, port=port, client=client, served=served, admin=admin)
         self.routers.append(running)
