@@ -4,17 +4,39 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from types import CodeType
 
 import httpx
+from jinja2 import BytecodeCache, Environment
+from jinja2.bccache import Bucket
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
+from fairlead_web import rendering
 from fairlead_web.app import create_web_app
 from fairlead_web.settings import web_settings
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ORIGIN = "http://127.0.0.1:8080"
 COOKIE = "fairlead-session"
+
+
+class CompiledOnce(BytecodeCache):
+    """What templates were compiled to, by their key and their text: compiling is most of what a test's site takes."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code is not None
+        self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+setattr(rendering, "Environment", partial(Environment, bytecode_cache=CompiledOnce()))  # noqa: B010  # of all sites of this process
 
 
 @dataclass(frozen=True, kw_only=True)
