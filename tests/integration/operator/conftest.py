@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_testing.fakes.system_api import running_fake_system_api
-from fairlead_testing.running.chart import applied_rights, rights_of
+from fairlead_testing.running.chart import RIGHTS, applied_rights, rights_of
 from fairlead_testing.running.helm import helm_is_installed
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api, skip_where_kubelets_run
@@ -31,7 +31,7 @@ def operators_kubeconfig(kubeconfig: str, tmp_path_factory: pytest.TempPathFacto
         return
     folder = tmp_path_factory.mktemp("rights")
     with applied_rights(KubernetesClient.of(kubeconfig), rights_of("operator", folder)):
-        yield str(service_account_kubeconfig(kubeconfig, "default", "test-fairlead-operator", folder))
+        yield str(service_account_kubeconfig(kubeconfig, "default", f"{RIGHTS}-fairlead-operator", folder))
 
 
 @pytest.fixture

@@ -19,6 +19,10 @@ Render = Callable[[Document], Release]
 
 RELEASE = "test"
 """Name of what is rendered; the chart makes `test-fairlead-…` of it."""
+RIGHTS = "rights"
+"""That of what is rendered for its rights alone: these are applied while other tests of the same cluster render theirs,
+and Helm refuses to render what is there already.
+"""
 
 _RENDERER = "fairlead-tests-renderer"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -45,7 +49,7 @@ def place_of(client: KubernetesClient, document: Document) -> str:
 
 
 @contextmanager
-def renderer(kubeconfig: Path, folder: Path, namespace: str) -> Iterator[Render]:
+def renderer(kubeconfig: Path, folder: Path, namespace: str, release: str = RELEASE) -> Iterator[Render]:
     """What Helm renders for values in a namespace, which is made for as long as this lasts if it is not there.
 
     Helm's library cannot only render. So this is an installation by an account that may create nothing but the Secret
@@ -60,13 +64,13 @@ def renderer(kubeconfig: Path, folder: Path, namespace: str) -> Iterator[Render]
 
     def rendered(values: Document) -> Release:
         try:
-            helm.install(RELEASE, values, server_side_apply=True)
+            helm.install(release, values, server_side_apply=True)
         except HelmRefused as refusal:
-            release = stored_release(client, namespace, RELEASE, 1)
-            if release is None or "is forbidden" not in str(refusal):
+            stored = stored_release(client, namespace, release, 1)
+            if stored is None or "is forbidden" not in str(refusal):
                 raise
-            client.call("DELETE", f"/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{RELEASE}.v1")
-            return release
+            client.call("DELETE", f"/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{release}.v1")
+            return stored
         pytest.fail("the account that renders could create objects")
 
     rules = [
@@ -152,10 +156,10 @@ def without_our_definitions(client: KubernetesClient) -> Iterator[None]:
 
 def rights_of(process: str, folder: Path, namespace: str = "default", values: Document = EXTERNAL) -> list[Document]:
     """ServiceAccount, roles and bindings of a process, as the chart has them in a namespace."""
-    with _own_cluster_for_charts(folder / "rendering") as kubeconfig, renderer(kubeconfig, folder, namespace) as render:
+    with _own_cluster_for_charts(folder / "rendering") as kubeconfig, renderer(kubeconfig, folder, namespace, RIGHTS) as render:
         release = render(values)
     kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-    name = f"{RELEASE}-fairlead-{process}"
+    name = f"{RIGHTS}-fairlead-{process}"
     return [one for one in release.every() if one["kind"] in kinds and one["metadata"]["name"].startswith(name)]
 
 
