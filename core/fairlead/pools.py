@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from fairlead import adoption_specs
+from fairlead.gateway_specs import ONE_INSTANCE_A_REQUEST, GatewaySpec
 from fairlead.instances import Role
 from fairlead.rollout_specs import RolloutSpec
 from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER, RatioSpec, ScalingSpec
@@ -347,6 +348,7 @@ class PoolSpec:
             message="scaling.schedules[].ratio needs the roles prefill and decode; remove it, or declare them in roles",
         ),
         *adoption_specs.OF_POOLS,
+        ONE_INSTANCE_A_REQUEST,
     )
 
     model: str = text(
@@ -378,6 +380,12 @@ class PoolSpec:
     scaling: PoolScalingSpec = nested(PoolScalingSpec, "How the number of instances of each role is found.")
     ratio: RatioSpec = nested(RatioSpec, "How many of the instances prefill and how many decode.")
     rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
+    gateway: GatewaySpec | None = nested(
+        GatewaySpec,
+        "Lets Envoy-based gateways send to this pool, with the routers as their endpoint picker: by an InferencePool of inference.networking.k8s.io, which "
+        "the operator makes.",
+        optional=True,
+    )
 
     @property
     def adopts(self) -> bool:

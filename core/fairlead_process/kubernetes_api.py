@@ -16,6 +16,8 @@ import yaml
 from kubernetes.aio import client, config
 
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+"""Server-side apply; JSON is YAML too."""
 
 _document = msgspec.json.Decoder(dict[str, Any])
 

@@ -27,8 +27,8 @@ DEFAULT_NAME = "engines"
 MOST_ENGINES = 1024
 FILE = "file"
 """The path under which the schema reads the file; it is taken off again in every error."""
-NOT_OF_FILES = ("scaling", "ratio", "rollout")
-"""Sections of an InferencePool's spec that are about making instances."""
+NOT_OF_FILES = ("scaling", "ratio", "rollout", "gateway")
+"""Sections of an InferencePool's spec that are about making instances, or of objects in a cluster."""
 REAL_ENGINES = ("vllm", "sglang")
 SECTIONS = frozenset({"routing", "slo", "earlyRejection", "priorityClasses", "drain"})
 """Sections that a file and an InferencePool's spec have in common, `engine` aside."""

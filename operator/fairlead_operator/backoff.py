@@ -47,6 +47,11 @@ class ActionBackoff:
         self._known[action] = FailedAction(times=times, problem=problem, decided_at=now, again_at=now + pause)
         return before is None or before.problem != problem
 
+    def problem(self, action: Hashable) -> ActionFailure | None:
+        """Why the action was refused last; None when it was not."""
+        refusal = self._known.get(action)
+        return refusal.problem if refusal is not None else None
+
     def clear(self, action: Hashable) -> None:
         """The action succeeded: forget its refusal."""
         self._known.pop(action, None)

@@ -7,8 +7,9 @@ from typing import Any, Protocol, TypedDict, cast
 import msgspec
 
 from fairlead import pool_roles
+from fairlead.gateway_specs import GATEWAY_GROUP, GATEWAY_PLURAL, GATEWAY_VERSION
 from fairlead.pools import GROUP, PLURAL, VERSION
-from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterError, ClusterRefused, ClusterUnavailable, KubernetesApi
+from fairlead_process.kubernetes_api import APPLY_PATCH, MERGE_PATCH, ClusterError, ClusterRefused, ClusterUnavailable, KubernetesApi
 
 __all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "HttpCluster", "PodParts", "Resource"]
 
@@ -29,6 +30,8 @@ class Resource(Enum):
     STATEFUL_SETS = ("/apis/apps/v1", "statefulsets")
     LEADER_WORKER_SETS = ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets")
     AUTOSCALERS = ("/apis/autoscaling/v2", "horizontalpodautoscalers")
+    GATEWAY_POOLS = (f"/apis/{GATEWAY_GROUP}/{GATEWAY_VERSION}", GATEWAY_PLURAL)
+    ENDPOINT_SLICES = ("/apis/discovery.k8s.io/v1", "endpointslices")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """The URL path of one object, or of the namespace's list."""
@@ -56,6 +59,13 @@ class Cluster(Protocol):
 
         A `resourceVersion` in the body must match the object, otherwise the patch is refused (409); so must a `uid`
         (422).
+        """
+
+    async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        """Server-side apply, which also creates; the object as it is then.
+
+        It is refused (409) when another manager set one of the fields to another value, unless `force`; and where
+        `resourceVersion` or `uid` in the body do not match.
         """
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
@@ -141,6 +151,11 @@ class HttpCluster:
         query = [("fieldManager", FIELD_MANAGER)]
         path = resource.path(namespace, name, subresource)
         return await self._api.call("PATCH", path, body=body, query=query, content=MERGE_PATCH, absent=404) is not None
+
+    async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        query = [("fieldManager", FIELD_MANAGER), ("force", "true" if force else "false")]
+        path = resource.path(namespace, body["metadata"]["name"])
+        return await self._api.call("PATCH", path, body=body, query=query, content=APPLY_PATCH) or {}
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}

@@ -137,6 +137,10 @@ class FencedCluster:
         self._demand()
         return await self._cluster.patch(resource, namespace, name, body, subresource=subresource)
 
+    async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        self._demand()
+        return await self._cluster.apply(resource, namespace, body, force=force)
+
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         self._demand()
         return await self._cluster.delete(resource, namespace, name)

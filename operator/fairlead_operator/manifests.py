@@ -237,7 +237,7 @@ def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> di
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": _child_metadata(identity, revision_name(identity.name, data)),
+        "metadata": child_metadata(identity, revision_name(identity.name, data)),
         "data": dict(data),
         "revision": number,
     }
@@ -248,7 +248,7 @@ def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _child_metadata(identity, identity.name),
+        "metadata": child_metadata(identity, identity.name),
         "spec": {
             "clusterIP": "None",
             "selector": {POOL_LABEL: identity.name},
@@ -268,7 +268,7 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int) -> dict
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _child_metadata(identity, f"{identity.name}-{role.value}"),
+        "metadata": child_metadata(identity, f"{identity.name}-{role.value}"),
         "spec": {"minAvailable": max(0, replicas - 1), "maxUnavailable": None, "selector": selector},
     }
 
@@ -282,12 +282,13 @@ def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinne
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": pool_roles.KIND,
-        "metadata": _child_metadata(identity, role_object_name(identity.name, role)),
+        "metadata": child_metadata(identity, role_object_name(identity.name, role)),
         "spec": {"pool": identity.name, "role": role.value, "pinned": pinned, **number},
     }
 
 
-def _child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
+def child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
+    """Metadata of an object that the pool owns."""
     return {
         "name": name,
         "namespace": identity.namespace,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import PORT, Names, Number, Text, Whole
+from fairlead_process.kinds import PORT, Names, Number, Parsed, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS, KUBECONFIG
 
@@ -74,6 +74,8 @@ class Pace:
     )
     children: float = 300.0
     """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
+    gateways: float = 2.0
+    """Pause between two looks at what gateways say of pools, which no watch tells: see `gateways.watching`."""
     router_silence: float = 10.0
     """When draining, "no router is live" is trusted only after the control API has answered for this long."""
     finalizing_drain: float = 15.0
@@ -122,6 +124,39 @@ class LeaseSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceName:
+    """Namespace and name of a Service."""
+
+    namespace: str
+    name: str
+
+    @staticmethod
+    def parse(text: str) -> "ServiceName":
+        """`namespace/name`. Raises ValueError."""
+        namespace, _, name = text.partition("/")
+        if not namespace or not name or "/" in name:
+            raise ValueError(text)
+        return ServiceName(namespace=namespace, name=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickerSettings:
+    """Where gateways ask the routers to pick an instance, for pools with `spec.gateway`."""
+
+    service: ServiceName | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_SERVICE",
+            Parsed(ServiceName.parse, "namespace/name of a Service", "namespace/name"),
+            "the routers' Service by which gateways ask them to pick an instance",
+            "without it a pool with `spec.gateway` is shown to no gateway, and says so",
+            default_shown="none",
+        ),
+    )
+    port: int = field(default=9002, metadata=variable("FAIRLEAD_PICKER_SERVICE_PORT", Whole("port", 1, 65535), "that Service's port"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
     """All settings of the operator.
 
@@ -163,6 +198,7 @@ class OperatorSettings:
             default_shown="host name and a random part",
         ),
     )
+    picker: PickerSettings = field(default_factory=PickerSettings, metadata=group(PickerSettings))
     lease: LeaseSettings = field(default_factory=LeaseSettings, metadata=group(LeaseSettings))
     pace: Pace = field(default_factory=Pace, metadata=group(Pace))
     limits: ReplicaLimits = field(default_factory=ReplicaLimits)

@@ -92,7 +92,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Si
         await wait_for_kubernetes(cluster, health)
         await configure(kopf_settings, settings, cluster)
         lease = _lease(settings, cluster)
-        memo.make_worker, watch = _worker_maker(memo, settings, FencedCluster(cluster, lease))
+        memo.make_worker, watches = _worker_maker(memo, settings, FencedCluster(cluster, lease))
         health.watch(lease, pools)
         election = LeaderElection(lease, settings.lease.retry_seconds)
         await election.win()
@@ -103,8 +103,9 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Si
     memo.login = partial(log_in, settings.kubeconfig, connections)
     leading = asyncio.create_task(_lead(election, memo), name="leading")
     memo.closing.push_async_callback(_step_down, leading, lease)
-    watching = asyncio.create_task(watch(), name="sleeping pools")
-    memo.closing.callback(watching.cancel)
+    for name, watch in watches.items():
+        watching = asyncio.create_task(watch(), name=name)
+        memo.closing.callback(watching.cancel)
 
 
 def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
@@ -114,8 +115,10 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
 
 def _worker_maker(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
-) -> tuple[Callable[[str, str], PoolWorker], Callable[[], Coroutine[Any, Any, None]]]:
-    """Makes the worker of a pool; and watches for requests held for pools at zero, to wake their workers."""
+) -> tuple[Callable[[str, str], PoolWorker], dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    """Makes the worker of a pool; and by name what watches for ever for that which no event tells, to wake workers:
+    requests held for pools at zero, and what gateways say.
+    """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
     memo.closing.push_async_callback(api.close)
@@ -144,7 +147,11 @@ def _worker_maker(
         if (worker := workers.get(pool)) is not None:
             worker.wake()
 
-    return make, partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy)
+    watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+        "sleeping pools": partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy),
+        "gateways": partial(dependencies.gateways.watch, cluster, settings.picker.service, wake, settings.pace.gateways),
+    }
+    return make, watches
 
 
 async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:

@@ -11,8 +11,8 @@ STARTING = "InstancesStarting"
 """The Ready reason during a scale-up: shown as a notice, not as an alarm."""
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "Progressing", "ScalingLimited"})
-_NOTICES = frozenset({"Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never alarm: whatever they say, what is wanted serves."""
+_NOTICES = frozenset({"GatewayReady", "Progressing", "ScalingActive", "ScalingLimited"})
+"""Conditions that never alarm: whatever they say, what is wanted serves clients of the routers."""
 
 _ROUNDING = 1e-9
 

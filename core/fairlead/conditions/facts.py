@@ -20,6 +20,7 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     SCALING_ACTIVE = "ScalingActive"
     SCALING_LIMITED = "ScalingLimited"
+    GATEWAY_READY = "GatewayReady"
 
 
 class SpecRefusal(StrEnum):
@@ -66,6 +67,47 @@ class ScaleProblem:
 
     reason: ScaleProblemReason
     message: str
+
+
+class GatewayProblemReason(StrEnum):
+    """Why a pool that asks for gateways is shown to none: the reason of GatewayReady=False."""
+
+    NO_PICKER = "NoPicker"
+    DEFINITION_MISSING = "DefinitionMissing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayProblem:
+    """What keeps the operator from showing the pool to gateways, and one line with the remedy."""
+
+    reason: GatewayProblemReason | ActionFailureReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayJudgement:
+    """A gateway's condition of the pool, in its own words. `status` is True, False or Unknown."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayParent:
+    """A gateway that routes to the pool, such as `Gateway infra/public`, and what it says of it."""
+
+    name: str
+    judgements: tuple[GatewayJudgement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayFacts:
+    """What is known of a pool that asks for gateways: what keeps it from them, or those that route to it."""
+
+    problem: GatewayProblem | None = None
+    parents: tuple[GatewayParent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +170,8 @@ class PoolFacts:
     selecting_nothing: tuple[str, ...] = ()
     """Selectors of roles by which no pod is found."""
     scale_problems: tuple[ScaleProblem, ...] = ()
+    gateway: GatewayFacts | None = None
+    """None where the spec asks for no gateway."""
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

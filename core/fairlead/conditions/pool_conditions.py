@@ -7,13 +7,18 @@ from typing import Any
 from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, ring_synced, slo_met
 from fairlead.conditions.degradation import degraded
 from fairlead.conditions.facts import Condition, PoolFacts
+from fairlead.conditions.gateways import gateway_ready
 from fairlead.conditions.readiness import instances_ready, progressing, ready
 from fairlead.conditions.scaling import scaling_active, scaling_limited
 
 
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
-    """All conditions of a pool: one per type, always the same types in the same order."""
+    """All conditions of a pool: one per type, always the same types in the same order.
+
+    GatewayReady is left out where the pool asks for no gateway.
+    """
     of_instances = instances_ready(facts)
+    of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
     return (
         ready(facts, of_instances),
         of_instances,
@@ -24,6 +29,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         degraded(facts),
         scaling_active(facts),
         scaling_limited(facts),
+        *of_gateways,
     )
 
 

@@ -120,6 +120,38 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
         await cluster.patch(resource, identity.namespace, name, _guarded(found, changes))
 
 
+async def apply_owned(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Create a child by server-side apply, or take back the fields that the pool sets; the object as it is then.
+
+    What stands there already is looked at first, so that an object of another owner stays as it is; one that appears
+    at this moment conflicts. Raises ClusterError, with status 404 where the cluster does not know the kind, and
+    NotOwned.
+    """
+    found = await cluster.get(resource, identity.namespace, wanted["metadata"]["name"])
+    if found is None:
+        return await cluster.apply(resource, identity.namespace, wanted, force=False)
+    metadata = found["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return found
+    if is_owned(metadata, identity.uid):
+        content = {name: part for name, part in wanted.items() if name not in {"apiVersion", "kind", "metadata"}}
+        if not _differences(found, {"metadata": {"labels": wanted["metadata"]["labels"]}, **content}):
+            return found
+    elif not is_orphan(metadata, identity):
+        raise NotOwned(_collision(wanted["kind"], found, identity))
+    return await cluster.apply(resource, identity.namespace, _guarded(found, wanted), force=True)
+
+
+async def delete_owned(cluster: Cluster, identity: PoolIdentity, resource: Resource, name: str) -> None:
+    """Delete a child of this name, also one that an earlier pool left; an object of another owner stays.
+
+    Raises ClusterError.
+    """
+    found = await cluster.get(resource, identity.namespace, name)
+    if found is not None and (is_owned(found["metadata"], identity.uid) or is_orphan(found["metadata"], identity)):
+        await cluster.delete(resource, identity.namespace, name)
+
+
 async def delete_others(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Iterable[Mapping[str, Any]]) -> None:
     """Delete the pool's children of a kind that are not among `wanted`, and those that an earlier pool left.
 

@@ -43,6 +43,10 @@ class ActionRetries:
         self._refusals.keep(self._wanted)
         return self._refusals.due(self._clock())
 
+    def problem_of(self, what: Hashable) -> ActionFailure | None:
+        """Why this action was refused last; None when it was not."""
+        return self._refusals.problem(what)
+
     async def attempt(self, identity: PoolIdentity, what: Hashable, act: Callable[[], Awaitable[object]]) -> bool:
         """Do an action, unless the pause after its last refusal still lasts.
 

@@ -7,6 +7,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_operator.cluster import Cluster
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.events import PostEvent
+from fairlead_operator.gateways.watching import GatewayNews
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.sleeping import SleepingPools
 
@@ -22,3 +23,4 @@ class Dependencies:
     clock: Callable[[], float]
     post_event: PostEvent
     sleeping: SleepingPools = field(default_factory=SleepingPools)
+    gateways: GatewayNews = field(default_factory=GatewayNews)

@@ -103,6 +103,7 @@ class PoolReconciler:
         reading = await self._reader.read(identity, pool, pods, in_force)
         decided = await self._decide(reading)
         self._dependencies.sleeping.note(self._key, asleep=decided.scaling.facts is not None and decided.scaling.facts.sleeps)
+        self._dependencies.gateways.note(self._key, wants=in_force.spec is not None and in_force.spec.gateway is not None)
         written = await self._writer.write(decided)
         if decided.answer.trusted is not None:
             await self._recorder.deliver()
@@ -117,6 +118,7 @@ class PoolReconciler:
         """
         pool = await self._reader.pool()
         self._dependencies.sleeping.note(self._key, asleep=False)
+        self._dependencies.gateways.note(self._key, wants=False)
         if pool is None:
             return None
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)

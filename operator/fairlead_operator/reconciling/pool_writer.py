@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fairlead.conditions.facts import PoolFacts
+from fairlead.conditions.facts import GatewayFacts, PoolFacts
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action, CreateInstance
 from fairlead_operator.applying.actions import Applier
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Resource
 from fairlead_operator.events import EventRecorder
+from fairlead_operator.gateways.keeping import GatewayObjects
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.merge_patches import merge_patch
 from fairlead_operator.reconciling.children import Children
@@ -47,6 +48,7 @@ class PoolWriter:
         self._retries = retries
         self._revisions = revisions
         self._children = Children(dependencies.cluster, retries, dependencies.settings.pace.children)
+        self._gateway_objects = GatewayObjects(dependencies.cluster, retries, dependencies.settings.picker)
         self._status_written_at = 0.0
 
     def children_changed(self) -> None:
@@ -61,9 +63,10 @@ class PoolWriter:
             self._recorder.record(identity, now, event.reason, event.message, before=event.before, after=event.after)
         await self._revisions.keep(identity, in_force, str(reading.status.get("currentRevision") or ""))
         await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, now)
+        gateway = await self._gateway_objects.keep(identity, in_force.spec, reading.status)
         remembered = await self._remember_scaling(round_)
         is_done = await self.apply(identity, round_.actions, in_force.spec, round_.former)
-        facts = self._facts(round_)
+        facts = self._facts(round_, gateway)
         made = max((action.ordinal for action in round_.actions if isinstance(action, CreateInstance)), default=0) if is_done else 0
         status_changed = await self._write_status(round_, remembered, facts, max(round_.highest_ordinal, made))
         await self._write_role_statuses(round_, facts)
@@ -77,7 +80,7 @@ class PoolWriter:
         applier = Applier(identity, self._dependencies.cluster, self._recorder, self._retries, image=settings.engine_image, clock=clock)
         return await applier.apply(actions, spec, former)
 
-    def _facts(self, round_: PoolRound) -> PoolFacts:
+    def _facts(self, round_: PoolRound, gateway: GatewayFacts | None) -> PoolFacts:
         return PoolFacts(
             problem=round_.reading.in_force.problem,
             desired=round_.desired,
@@ -93,6 +96,7 @@ class PoolWriter:
             scaling=round_.scaling.facts,
             scale_problems=tuple(one.problem for one in round_.reading.workloads if one.problem is not None),
             selecting_nothing=selecting_nothing(round_.reading.in_force.spec, round_.reading.pods),
+            gateway=gateway,
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any]:

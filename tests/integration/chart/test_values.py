@@ -48,6 +48,7 @@ ENDINGS: dict[str, Any] = {
     "tolerations": [{"key": "gpu", "operator": "Exists"}],
     "parentRefs": [{"name": "other"}],
     "routerClients": [],
+    "pickerClients": [],
     "apiClients": [],
     "monitoring": [],
     "affinity": {"podAntiAffinity": {}},

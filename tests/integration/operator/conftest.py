@@ -10,6 +10,7 @@ from fairlead_testing.running.chart import RIGHTS, applied_rights, rights_of
 from fairlead_testing.running.helm import helm_is_installed
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api, skip_where_kubelets_run
+from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 
@@ -54,3 +55,21 @@ def stage(kubeconfig: str, operators_kubeconfig: str, tmp_path: Path) -> Iterato
                 eventually(lambda: not any(stage.pods(name) for name in stage.made), "the pods are collected")
             operator.kill()
             print((tmp_path / "operator.log").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def proxied(kubeconfig: str, tmp_path: Path) -> Iterator[tuple[Stage, RecordingProxy]]:
+    """A stage whose operator, not started yet, reaches the cluster through a proxy, not started yet."""
+    client = KubernetesClient.of(kubeconfig)
+    with running_fake_system_api() as api, running_pod_phases(client) as phases, recording_proxy(client, tmp_path) as proxy:
+        operator = OperatorProcess(kubeconfig=str(proxy.kubeconfig), api_url=api.url, log=tmp_path / "operator.log")
+        stage = Stage(client=client, api=api, phases=phases, operator=operator)
+        yield stage, proxy
+        operator.kill()
+        for name in stage.made:
+            if stage.pool(name) is not None:
+                stage.client.merge(
+                    f"/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/{name}", {"metadata": {"finalizers": None}}
+                )
+                stage.delete(name)
+        print((tmp_path / "operator.log").read_text(encoding="utf-8"))

@@ -3,7 +3,6 @@ operator starts when the API comes back.
 """
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,48 +14,20 @@ from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_operator.manifests import PoolIdentity
-from fairlead_testing.fakes.system_api import running_fake_system_api
-from fairlead_testing.running.chart import rights_of
-from fairlead_testing.running.helm import Document
-from fairlead_testing.running.operator_process import ROLES, OperatorProcess, Stage, eventually, health
+from fairlead_testing.running.chart import granted, rights_of
+from fairlead_testing.running.operator_process import ROLES, Stage, eventually, health
 from fairlead_testing.running.ports import free_port
-from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
+from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
 from fairlead_testing.running.workloads import PLACES, define_leader_worker_sets, make_workload
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, merged
-from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
+from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 FINALIZERS = ("fairlead.dev", "inferencepools/finalizers", "update")
 SERVICES = "/api/v1/namespaces/default/services"
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-
-
-def granted(rights: list[Document]) -> set[Right]:
-    """All rights of all roles."""
-    rules = [rule for document in rights if document["kind"] in {"Role", "ClusterRole"} for rule in document["rules"]]
-    return {
-        (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
-    }
-
-
-@pytest.fixture
-def proxied(kubeconfig: str, tmp_path: Path) -> Iterator[tuple[Stage, RecordingProxy]]:
-    """A stage whose operator, not started yet, reaches the cluster through a proxy, not started yet."""
-    client = KubernetesClient.of(kubeconfig)
-    with running_fake_system_api() as api, running_pod_phases(client) as phases, recording_proxy(client, tmp_path) as proxy:
-        operator = OperatorProcess(kubeconfig=str(proxy.kubeconfig), api_url=api.url, log=tmp_path / "operator.log")
-        stage = Stage(client=client, api=api, phases=phases, operator=operator)
-        yield stage, proxy
-        operator.kill()
-        for name in stage.made:
-            if stage.pool(name) is not None:
-                stage.client.merge(
-                    f"/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/{name}", {"metadata": {"finalizers": None}}
-                )
-                stage.delete(name)
-        print((tmp_path / "operator.log").read_text(encoding="utf-8"))
 
 
 def revision_numbers(stage: Stage) -> list[int]:

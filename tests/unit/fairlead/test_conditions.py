@@ -9,6 +9,7 @@ from fairlead.conditions.facts import (
     ActionFailureReason,
     Condition,
     ConditionType,
+    GatewayFacts,
     PoolFacts,
     ScalingFacts,
     SpecProblem,
@@ -60,7 +61,11 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
 
 def test_every_situation_has_every_condition_once() -> None:
     for facts in (SETTLED, replace(SETTLED, desired=(), slo_percentile=None), replace(SETTLED, observations=None, instances=())):
-        assert [condition.type for condition in pool_conditions(facts)] == list(ConditionType)
+        assert [condition.type for condition in pool_conditions(replace(facts, gateway=GatewayFacts()))] == list(ConditionType)
+
+
+def test_a_pool_that_asks_for_no_gateway_says_nothing_of_gateways() -> None:
+    assert ConditionType.GATEWAY_READY not in [condition.type for condition in pool_conditions(SETTLED)]
 
 
 def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> None:

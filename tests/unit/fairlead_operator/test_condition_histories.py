@@ -5,7 +5,7 @@ time must change with the status and only then, and the observed generation must
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from fairlead.conditions.facts import ConditionType
 from fairlead.pool_states import InstanceTrouble
 from fairlead_operator.cluster import ClusterRefused, Resource
+from fairlead_operator.settings import PickerSettings, ServiceName
 from fairlead_testing.builders.scaling import pool_signals, role_signals
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
@@ -131,6 +132,26 @@ def asked_for(tokens: float | None) -> Callable[[VirtualStage], None]:
 
     def happens(stage: VirtualStage) -> None:
         stage.api.signals = None if tokens is None else pool_signals(role_signals(prompt_tokens_per_second=tokens))
+
+    return happens
+
+
+def wants_gateways(stage: VirtualStage) -> None:
+    """The pool asks for gateways, and the operator knows where those reach the routers."""
+    picker = PickerSettings(service=ServiceName(namespace="default", name="routers"))
+    stage.cluster.put(Resource.SERVICES, {"metadata": {"name": "routers"}, "spec": {"ports": [{"port": picker.port}]}})
+    stage.settings = replace(SETTINGS, picker=picker)
+    stage.restart()
+    stage.apply(gateway={})
+
+
+def gateway_says(status: str, reason: str) -> Callable[[VirtualStage], None]:
+    def happens(stage: VirtualStage) -> None:
+        child = stage.cluster.objects[Resource.GATEWAY_POOLS, "chat"]
+        said = {"parentRef": {"name": "public"}, "conditions": [{"type": "Accepted", "status": status, "reason": reason}]}
+        stage.cluster.put(Resource.GATEWAY_POOLS, child | {"status": {"parents": [said]}})
+        assert stage.reconciler is not None
+        stage.reconciler.changed()
 
     return happens
 
@@ -269,6 +290,13 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
             words="No bound keeps a role from the number that is wanted",
         ),
     ),
+    (ConditionType.GATEWAY_READY, "a gateway comes"): (
+        Step(happens=wants_gateways, status="Unknown", reason="NoGateway", words="No gateway routes to the pool yet"),
+        Step(happens=gateway_says("True", "Accepted"), status="True", reason="Accepted", words="Accepted by Gateway default/public"),
+        Step(happens=gateway_says("False", "HTTPRouteNotAccepted"), status="False", reason="NotAccepted", words="HTTPRouteNotAccepted"),
+        Step(happens=gateway_says("Unknown", "Pending"), status="Unknown", reason="NotJudgedYet", words="no word yet"),
+        Step(happens=gateway_says("True", "Accepted"), status="True", reason="Accepted", words="Accepted by"),
+    ),
     (ConditionType.READY, "a cordon"): (
         SERVES,
         Step(happens=cordons("true"), status="False", reason="InstancesCordoned", words="1 of 2 instances serve, 1 cordoned"),
@@ -281,7 +309,7 @@ def test_every_condition_has_a_history_that_shows_each_of_its_values() -> None:
     for kind in ConditionType:
         seen = {step.status for (of, _), steps in HISTORIES.items() if of is kind for step in steps}
         assert {"True", "False"} <= seen, kind
-    for kind in (ConditionType.RING_SYNCED, ConditionType.SLO_MET, ConditionType.CONTROL_PLANE_REACHABLE):
+    for kind in (ConditionType.RING_SYNCED, ConditionType.SLO_MET, ConditionType.CONTROL_PLANE_REACHABLE, ConditionType.GATEWAY_READY):
         assert "Unknown" in {step.status for (of, _), steps in HISTORIES.items() if of is kind for step in steps}, kind
 
 

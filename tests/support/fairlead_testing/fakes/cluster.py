@@ -13,6 +13,8 @@ from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, PodPar
 
 Body = TypeVar("Body")
 
+_GUARDS = ("uid", "resourceVersion")
+
 
 def wired(body: Body) -> Body:
     """The body after its way over the wire: a copy in plain JSON, many times faster than a deep copy."""
@@ -57,6 +59,8 @@ class FakeCluster:
     objects: dict[tuple[Resource, str], dict[str, Any]] = field(default_factory=dict)
     calls: list[tuple[str, Resource, str]] = field(default_factory=list)
     refuse: Callable[[str, Resource, str], ClusterRefused | ClusterUnavailable | None] = field(default=lambda verb, resource, name: None)
+    unknown: set[Resource] = field(default_factory=set)
+    """Kinds whose definitions are not installed."""
     version: int = 0
 
     def _called(self, verb: str, resource: Resource, name: str) -> None:
@@ -83,6 +87,7 @@ class FakeCluster:
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         self._called("find", resource, selector)
+        self._demand(resource)
         found = [wired(body) for body in self.all(resource) if selects(selector, body["metadata"].get("labels", {}))]
         return [dict(msgspec.convert(body, PodParts)) for body in found] if resource is Resource.PODS else found
 
@@ -108,9 +113,26 @@ class FakeCluster:
             self._collect(resource, name)
         return True
 
+    async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        """As the merge patch of one manager: who else set a field is not kept, so nothing conflicts."""
+        name, given = body["metadata"]["name"], body["metadata"]
+        self._called("apply", resource, name)
+        self._demand(resource)
+        known = self.objects.get((resource, name))
+        current = known["metadata"] if known is not None else {}
+        if any(mark in given and given[mark] != current.get(mark) for mark in _GUARDS):
+            raise ClusterRefused(409, "Conflict", "the object has been modified")
+        changed = merged(known or {}, body)
+        generation = current.get("generation", 0) + (changed.get("spec") != (known or {}).get("spec"))
+        return wired(self.put(resource, merged(changed, {"metadata": {"generation": generation}})))
+
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         self._called("delete", resource, name)
         return self.objects.pop((resource, name), None) is not None
+
+    def _demand(self, resource: Resource) -> None:
+        if resource in self.unknown:
+            raise ClusterRefused(404, "NotFound", "the server could not find the requested resource")
 
     def _collect(self, resource: Resource, name: str) -> None:
         owner = self.objects.pop((resource, name))["metadata"]["uid"]

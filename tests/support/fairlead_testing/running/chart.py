@@ -11,6 +11,7 @@ import pytest
 from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release, stored_release
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig, serving
 from fairlead_testing.running.operator_process import DEFINITIONS, KUBECONFIG_VARIABLE, POOLS, ROLES, ROOT, eventually
+from fairlead_testing.running.recording_proxy import Right
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, FOREIGN_DEFINITIONS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
@@ -161,6 +162,14 @@ def rights_of(process: str, folder: Path, namespace: str = "default", values: Do
     kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
     name = f"{RIGHTS}-fairlead-{process}"
     return [one for one in release.every() if one["kind"] in kinds and one["metadata"]["name"].startswith(name)]
+
+
+def granted(rights: list[Document]) -> set[Right]:
+    """All rights of all roles."""
+    rules = [rule for document in rights if document["kind"] in {"Role", "ClusterRole"} for rule in document["rules"]]
+    return {
+        (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
 
 
 @contextmanager

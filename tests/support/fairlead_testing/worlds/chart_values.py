@@ -44,8 +44,9 @@ EVERYTHING: dict[str, Any] = {
         "ingress": {**_DOORS["ingress"], "host": "llm.example.com"},
         "httpRoute": {**_DOORS["httpRoute"], "hostnames": ["llm.example.com"]},
         "spool": {"persistent": True},
+        "picker": {"enabled": True, "tlsSecret": "picker-cert"},
     },
-    "networkPolicy": {"enabled": True, "monitoring": _PEER, "apiClients": _PEER, "routerClients": _PEER},
+    "networkPolicy": {"enabled": True, "monitoring": _PEER, "apiClients": _PEER, "routerClients": _PEER, "pickerClients": _PEER},
     "monitoring": {"serviceMonitors": {"enabled": True}, "rules": {"enabled": True}, "dashboard": {"enabled": True}},
 }
 """Whatever can be switched on, with a Postgres of one's own."""

@@ -11,6 +11,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
 from fairlead_operator.filtering import child_essence, pod_essence, pool_essence
+from fairlead_operator.gateways.watching import GatewayNews
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
@@ -94,6 +95,8 @@ class VirtualStage:
     now: float = 1_800_000_000.0
     cluster: FakeCluster = field(default_factory=FakeCluster)
     api: FakeControlPlane = field(default_factory=FakeControlPlane)
+    settings: OperatorSettings = SETTINGS
+    news: GatewayNews = field(default_factory=GatewayNews)
     reconciler: PoolReconciler | None = None
     events: list[tuple[str, str, str]] = field(default_factory=list)
     """Kubernetes Events posted: type, reason, message."""
@@ -103,12 +106,13 @@ class VirtualStage:
     def restart(self) -> None:
         """A new operator process: nothing is remembered."""
         dependencies = Dependencies(
-            settings=SETTINGS,
+            settings=self.settings,
             cluster=self.cluster,
             control_plane=self.api,
             policies=BUILT_IN,
             clock=lambda: self.now,
             post_event=self._post_event,
+            gateways=self.news,
         )
         self.reconciler = PoolReconciler(KEY, dependencies)
 
@@ -171,6 +175,14 @@ class VirtualStage:
             left = [name for name in metadata["finalizers"] if name != FINALIZER]
             await self.cluster.patch(Resource.POOLS, "default", "chat", {"metadata": {"finalizers": left}})
         return due
+
+    async def look_at_gateways(self) -> int:
+        """Look for what gateways say, as the operator does every two seconds; how often that woke the pool."""
+        woken: list[PoolKey] = []
+        await self.news.look(self.cluster, self.settings.picker.service, woken.append)
+        if woken and self.reconciler is not None:
+            self.reconciler.changed()
+        return len(woken)
 
     def _watch(self) -> None:
         """Tell the operator's worker of changes, as its handlers do: of the operator's own writes it hears nothing."""

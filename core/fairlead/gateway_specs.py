@@ -1,0 +1,48 @@
+"""`spec.gateway`: a pool that gateways send to, by an InferencePool of the Gateway API Inference Extension.
+
+That project (GAIE) has a kind of the same name in another group. Gateways read that one: which pods they may send to,
+and who picks one of them for each request (the endpoint picker), which here are the routers.
+"""
+
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.instances import Role
+from fairlead.schemas.shapes import Rule, text
+
+GATEWAY_GROUP = "inference.networking.k8s.io"
+GATEWAY_VERSION = "v1"
+GATEWAY_PLURAL = "inferencepools"
+GATEWAY_KIND = "InferencePool"
+
+
+class FailureMode(StrEnum):
+    """What a gateway does with a request that no router answers for, in GAIE's words."""
+
+    FAIL_CLOSE = "FailClose"
+    FAIL_OPEN = "FailOpen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySpec:
+    """That gateways send to this pool, and what they do while no router picks."""
+
+    failure_mode: FailureMode = text(
+        "What a gateway does with a request while no router answers it. FailClose: it refuses the request; FailOpen: it sends it to an instance of its "
+        "own choice, past all limits and priorities.",
+        FailureMode.FAIL_CLOSE.value,
+        enum=tuple(mode.value for mode in FailureMode),
+        convert=FailureMode,
+    )
+
+
+ONE_INSTANCE_A_REQUEST = Rule(
+    cel="!has(self.gateway) || self.roles.all(role, role.name == 'both')",
+    holds=lambda spec: spec.gateway is None or all(role.name is Role.BOTH for role in spec.roles),
+    field="gateway",
+    message="gateway needs the role both: a gateway sends a request to one instance, and only a router divides it between prefill and decode; "
+    "remove gateway and let clients ask the routers",
+)
+"""A rule of the pool's spec."""

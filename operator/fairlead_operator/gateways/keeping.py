@@ -1,0 +1,108 @@
+"""Makes and removes the objects by which gateways find a pool, and tells what became of that."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from fairlead.conditions.facts import ConditionType, GatewayFacts, GatewayProblem, GatewayProblemReason
+from fairlead.gateway_specs import GATEWAY_GROUP, GATEWAY_PLURAL
+from fairlead.pools import PoolSpec
+from fairlead_operator.applying.ownership import apply_owned, delete_others, delete_owned
+from fairlead_operator.applying.retrying import ActionRetries
+from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
+from fairlead_operator.gateways.manifests import SERVICE_LABEL, gateway_pool, own_service, picker_service, picker_slices
+from fairlead_operator.gateways.observing import gateway_parents
+from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.settings import PickerSettings
+
+_NO_PICKER = (
+    "The operator does not know where gateways reach the routers; install the chart with router.picker.enabled, or set "
+    "FAIRLEAD_PICKER_SERVICE of the operator"
+)
+_NO_DEFINITION = (
+    f"The cluster has no {GATEWAY_PLURAL}.{GATEWAY_GROUP}; install the CRDs of the Gateway API Inference Extension: they are noticed within "
+    "seconds"
+)
+
+
+class _NotShown(Exception):
+    """The pool cannot be shown to gateways; `facts` says why."""
+
+    def __init__(self, reason: GatewayProblemReason, message: str) -> None:
+        self.facts = GatewayFacts(problem=GatewayProblem(reason=reason, message=message))
+        super().__init__(message)
+
+
+class GatewayObjects:
+    """The objects of one pool for gateways. What it remembers only saves calls."""
+
+    def __init__(self, cluster: Cluster, retries: ActionRetries, picker: PickerSettings) -> None:
+        self._cluster = cluster
+        self._retries = retries
+        self._picker = picker
+        self._is_removed = False
+
+    async def keep(self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any]) -> GatewayFacts | None:
+        """Make what the spec in force asks for, or remove what a former one asked for; what there is to tell.
+
+        None when the pool asks for no gateway and none of its objects is left. Raises ClusterUnavailable.
+        """
+        if spec is None or spec.gateway is None:
+            return await self._removed(identity, status)
+        self._is_removed = False
+        wanted, found = gateway_pool(identity, spec.gateway, spec.engine.port, self._picker), dict[str, Any]()
+        try:
+            problem = await self._try("picker", identity, partial(self._lead_to_routers, identity))
+            problem = problem or await self._try("pool", identity, partial(self._apply_pool, identity, wanted, found))
+        except _NotShown as why:
+            return why.facts
+        return problem or GatewayFacts(parents=gateway_parents(found))
+
+    async def _removed(self, identity: PoolIdentity, status: Mapping[str, Any]) -> GatewayFacts | None:
+        """Remove what is there; looked for once, and as long as the status tells of gateways."""
+        told = any(one.get("type") == ConditionType.GATEWAY_READY for one in status.get("conditions") or ())
+        if not told and (self._is_removed or self._picker.service is None):
+            return None
+        problem = await self._try("removal", identity, partial(self._remove, identity))
+        self._is_removed = problem is None
+        return problem
+
+    async def _try(self, what: str, identity: PoolIdentity, act: Callable[[], Awaitable[None]]) -> GatewayFacts | None:
+        """Do it, unless the pause after its last refusal lasts; the refusal, if there is one."""
+        await self._retries.attempt(identity, ("gateway", what), act)
+        refusal = self._retries.problem_of(("gateway", what))
+        return GatewayFacts(problem=GatewayProblem(reason=refusal.reason, message=refusal.message)) if refusal is not None else None
+
+    async def _apply_pool(self, identity: PoolIdentity, wanted: dict[str, Any], found: dict[str, Any]) -> None:
+        """Put the GAIE InferencePool as it is then into `found`. Raises ClusterError, NotOwned, _NotShown."""
+        try:
+            found.update(await apply_owned(self._cluster, identity, Resource.GATEWAY_POOLS, wanted))
+        except ClusterRefused as refused:
+            if refused.status == 404:  # an apply creates what is not there
+                raise _NotShown(GatewayProblemReason.DEFINITION_MISSING, _NO_DEFINITION) from refused
+            raise
+
+    async def _lead_to_routers(self, identity: PoolIdentity) -> None:
+        """Make the pool's own Service lead to the routers. Raises ClusterError, NotOwned, _NotShown."""
+        place = self._picker.service
+        if place is None:
+            raise _NotShown(GatewayProblemReason.NO_PICKER, _NO_PICKER)
+        of_routers, slices = None, list[dict[str, Any]]()
+        if place.namespace == identity.namespace:
+            of_routers = await self._cluster.get(Resource.SERVICES, place.namespace, place.name)
+        else:
+            found = await self._cluster.find(Resource.ENDPOINT_SLICES, place.namespace, f"{SERVICE_LABEL}={place.name}")
+            slices = picker_slices(identity, found)
+        if of_routers is None and not slices:
+            message = f"Service {place.namespace}/{place.name}, by which gateways reach the routers, leads nowhere; correct FAIRLEAD_PICKER_SERVICE"
+            raise _NotShown(GatewayProblemReason.NO_PICKER, message)
+        await apply_owned(self._cluster, identity, Resource.SERVICES, picker_service(identity, self._picker, of_routers))
+        for wanted in slices:
+            await apply_owned(self._cluster, identity, Resource.ENDPOINT_SLICES, wanted)
+        if slices:
+            await delete_others(self._cluster, identity, Resource.ENDPOINT_SLICES, slices)
+
+    async def _remove(self, identity: PoolIdentity) -> None:
+        await delete_owned(self._cluster, identity, Resource.GATEWAY_POOLS, identity.name)
+        await delete_owned(self._cluster, identity, Resource.SERVICES, own_service(identity.name))
+        await delete_others(self._cluster, identity, Resource.ENDPOINT_SLICES, ())

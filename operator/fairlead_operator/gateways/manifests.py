@@ -1,0 +1,102 @@
+"""Builds the objects by which gateways find a pool's instances and their endpoint picker. Pure.
+
+A GAIE InferencePool names its picker as a Service of its own namespace. Each pool has one of its own, `<pool>-picker`,
+so that routers know by the name that a gateway calls which pool it means. It leads to the routers: by their labels in
+their own namespace, and elsewhere by EndpointSlices with their addresses.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairlead.gateway_specs import GATEWAY_GROUP, GATEWAY_KIND, GATEWAY_VERSION, GatewaySpec
+from fairlead_operator.manifests import POOL_LABEL, PoolIdentity, child_metadata
+from fairlead_operator.settings import PickerSettings
+
+SERVICE_LABEL = "kubernetes.io/service-name"
+"""Kubernetes' label of an EndpointSlice: its Service."""
+
+_MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
+_PORT_NAME, _PROTOCOL = "grpc", "http2"
+
+
+def own_service(pool: str) -> str:
+    """The name of a pool's own Service; routers read the pool's name from it."""
+    return f"{pool}-picker"
+
+
+def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, port: int, picker: PickerSettings) -> dict[str, Any]:
+    """The GAIE InferencePool: instances that listen on `port`, picked by whom the pool's own Service leads to.
+
+    Every instance has the pool's label: those that the pool makes, adopted ones, and of a LeaderWorkerSet the leaders.
+    """
+    return {
+        "apiVersion": f"{GATEWAY_GROUP}/{GATEWAY_VERSION}",
+        "kind": GATEWAY_KIND,
+        "metadata": child_metadata(identity, identity.name),
+        "spec": {
+            "selector": {"matchLabels": {POOL_LABEL: identity.name}},
+            "targetPorts": [{"number": port}],
+            "endpointPickerRef": {
+                "group": "",
+                "kind": "Service",
+                "name": own_service(identity.name),
+                "port": {"number": picker.port},
+                "failureMode": gateway.failure_mode.value,
+            },
+        },
+    }
+
+
+def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The pool's own Service. `of_routers` is the routers' Service where that is in the same namespace; without it
+    `picker_slices` says where this one leads.
+    """
+    target: object = picker.port
+    spec: dict[str, Any] = {}
+    if of_routers is not None:
+        told = of_routers["spec"]
+        target = next((one["targetPort"] for one in told["ports"] if one["port"] == picker.port and "targetPort" in one), target)
+        spec = {"selector": dict(told.get("selector") or {})}
+    port = {"name": _PORT_NAME, "port": picker.port, "targetPort": target, "protocol": "TCP", "appProtocol": _PROTOCOL}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": child_metadata(identity, own_service(identity.name)),
+        "spec": {**spec, "ports": [port]},
+    }
+
+
+def picker_slices(identity: PoolIdentity, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The EndpointSlices of the pool's own Service, made of those of the routers': one for each kind of address."""
+    found: dict[str, tuple[int, dict[str, bool]]] = {}
+    for document in sorted(of_routers, key=lambda one: str(one["metadata"]["name"])):
+        for port in (document.get("ports") or [])[:1]:
+            number, routers = found.setdefault(document["addressType"], (int(port["port"]), {}))
+            if number == port["port"]:
+                routers.update(_addresses(document))
+    service = own_service(identity.name)
+    return [
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": _slice_metadata(identity, f"{service}-{kind.lower()}", service),
+            "addressType": kind,
+            "endpoints": [{"addresses": [address], "conditions": {"ready": routers[address]}} for address in sorted(routers)],
+            "ports": [{"name": _PORT_NAME, "port": number, "protocol": "TCP", "appProtocol": _PROTOCOL}],
+        }
+        for kind, (number, routers) in sorted(found.items())
+    ]
+
+
+def _addresses(document: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether each router is ready, by address; not said means that it is."""
+    return {
+        address: (one.get("conditions") or {}).get("ready") is not False
+        for one in document.get("endpoints") or ()
+        for address in one["addresses"]
+    }
+
+
+def _slice_metadata(identity: PoolIdentity, name: str, service: str) -> dict[str, Any]:
+    metadata = child_metadata(identity, name)
+    return {**metadata, "labels": {**metadata["labels"], SERVICE_LABEL: service, _MANAGER_LABEL: "fairlead.dev"}}

@@ -1,0 +1,94 @@
+"""Looks for what gateways say of pools, and wakes the pools of which it changed.
+
+This asks every two seconds instead of watching: kopf ends its process when it may not watch a kind, and a cluster may
+have no such kind until gateways are installed. It asks for nothing while no pool wants gateways.
+"""
+
+import asyncio
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from fairlead.tables import PoolKey
+from fairlead_operator.cluster import ClusterError, ClusterRefused, Resource
+from fairlead_operator.gateways.manifests import SERVICE_LABEL
+from fairlead_operator.manifests import POOL_LABEL
+from fairlead_operator.settings import ServiceName
+
+logger = logging.getLogger(__name__)
+
+_NO_SUCH_KIND = "no such kind"
+
+
+class FindsObjects(Protocol):
+    """The call that is needed here."""
+
+    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """All objects with these labels. Raises ClusterError."""
+
+
+class GatewayNews:
+    """The pools of this operator that want gateways, and what was seen of each."""
+
+    def __init__(self) -> None:
+        self._seen: dict[PoolKey, str | None] = {}
+
+    def note(self, pool: PoolKey, *, wants: bool) -> None:
+        """Whether the pool wants gateways, after a round of it."""
+        if wants:
+            self._seen.setdefault(pool, None)
+        else:
+            self._seen.pop(pool, None)
+
+    async def look(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None]) -> None:
+        """Look once, and wake the pools of which something changed. `routers` is their Service. Raises ClusterError."""
+        by_namespace: defaultdict[str, list[PoolKey]] = defaultdict(list)
+        for pool in self._seen:
+            by_namespace[pool.namespace].append(pool)
+        addresses = await _addresses(cluster, routers) if routers is not None and by_namespace.keys() - {routers.namespace} else ""
+        for namespace, pools in by_namespace.items():
+            found = await _found(cluster, namespace)
+            for pool in pools:
+                essence = json.dumps([addresses, _NO_SUCH_KIND if found is None else found.get(pool.name)], sort_keys=True)
+                if pool in self._seen and self._seen[pool] != essence:
+                    self._seen[pool] = essence
+                    wake(pool)
+
+    async def watch(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None], seconds: float) -> None:
+        """Look for ever, with these pauses."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.look(cluster, routers, wake)
+            except ClusterError as error:
+                logger.warning("looking at gateways failed", extra={"error": str(error)})
+            except Exception:  # one bad answer must not end the looking
+                logger.exception("looking at gateways broke")
+
+
+async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:
+    slices = await cluster.find(Resource.ENDPOINT_SLICES, routers.namespace, f"{SERVICE_LABEL}={routers.name}")
+    return json.dumps([[one.get("endpoints"), one.get("ports")] for one in slices], sort_keys=True)
+
+
+async def _found(cluster: FindsObjects, namespace: str) -> Mapping[str, object] | None:
+    """The GAIE InferencePools of pools by name, as far as they matter; None when the cluster knows no such kind."""
+    try:
+        documents = await cluster.find(Resource.GATEWAY_POOLS, namespace, POOL_LABEL)
+    except ClusterRefused as refused:
+        if refused.status == 404:
+            return None
+        raise
+    return {one["metadata"]["name"]: _essence(one) for one in documents}
+
+
+def _essence(document: Mapping[str, Any]) -> object:
+    metadata = document["metadata"]
+    return [
+        metadata.get("generation"),
+        metadata.get("labels"),
+        metadata.get("ownerReferences"),
+        (document.get("status") or {}).get("parents"),
+    ]
