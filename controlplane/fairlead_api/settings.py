@@ -55,11 +55,22 @@ class Retention:
     """Days each kind of row is kept."""
 
     load_samples_days: int = _days(
-        "LOAD_SAMPLES", 2, "load per second and instance, arrivals per second", "heatmaps by the second; older ones show 10 s"
+        "LOAD_SAMPLES",
+        2,
+        "load per second and instance, arrivals and SLO kept per second",
+        "heatmaps by the second; older ones show 10 s",
     )
-    rollups_10s_days: int = _days("ROLLUPS_10S", 7, "load per 10 s", "heatmaps by 10 s; older ones show minutes")
+    rollups_10s_days: int = _days(
+        "ROLLUPS_10S",
+        7,
+        "load per 10 s, SLO kept per minute",
+        "heatmaps by 10 s, SLO attainment by the minute; older ones show minutes and hours",
+    )
     rollups_1m_days: int = _days(
-        "ROLLUPS_1M", 90, "load per minute, use of gateway keys per minute", "older heatmaps, attainment of SLO versions, use of keys"
+        "ROLLUPS_1M",
+        90,
+        "load per minute, SLO kept per hour, use of gateway keys per minute",
+        "older heatmaps, attainment of SLO versions, use of keys",
     )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
     traffic_days: int = _days("TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time")

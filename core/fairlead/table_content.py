@@ -41,6 +41,7 @@ def table_of(
     instances: Iterable[InstanceReport],
     outlook: Outlook = Outlook.UNKNOWN,
     opens_at: float | None = None,
+    slo_version: int | None = None,
 ) -> RoutingTable:
     """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go."""
     entries = tuple(
@@ -66,6 +67,7 @@ def table_of(
         routing=facts.routing,
         session=facts.session,
         slo=facts.slo,
+        slo_version=slo_version,
         early_rejection=facts.early_rejection,
         holding=facts.holding,
         priority_classes=facts.priority_classes,

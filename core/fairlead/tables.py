@@ -306,6 +306,8 @@ class RoutingTable:
     routing: RoutingFacts
     session: SessionFacts
     slo: SloFacts
+    slo_version: int | None = None
+    """The version of the pool's SLO that `slo` is; None from an API that does not tell."""
     early_rejection: EarlyRejectionFacts
     holding: HoldingFacts = HoldingFacts()
     priority_classes: tuple[PriorityClass, ...] = ()

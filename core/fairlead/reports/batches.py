@@ -9,6 +9,7 @@ from fairlead.reports.engines import KnownCache, LearntFigure, TroubledEngine
 from fairlead.reports.key_use import KeyUse
 from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionRecord
 from fairlead.reports.traffic import RecordedRequest
 from fairlead.tables import PoolKey
@@ -54,6 +55,7 @@ class ReportBatch:
     rejections: tuple[RejectionRecord, ...] = ()
     loads: tuple[LoadSample, ...] = ()
     arrivals: tuple[ArrivalSample, ...] = ()
+    slo_samples: tuple[SloSample, ...] = ()
     key_use: tuple[KeyUse, ...] = ()
     traffic: tuple[RecordedRequest, ...] = ()
 

@@ -16,6 +16,7 @@ from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.key_use import KeyUse
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionRecord
 from fairlead.reports.traffic import RecordedRequest
 from fairlead_client.report_posts import decode_batch, encode_batch
@@ -34,6 +35,7 @@ Record = (
     | RejectionRecord
     | LoadSample
     | ArrivalSample
+    | SloSample
     | KeyUse
     | RecordedRequest
 )
@@ -50,6 +52,7 @@ FIELDS: tuple[tuple[Cargo, str], ...] = (
     (Cargo.SAMPLES, "loads"),
     (Cargo.SAMPLES, "arrivals"),
     (Cargo.SAMPLES, "traffic"),
+    (Cargo.SAMPLES, "slo_samples"),
 )
 """The fields of ReportBatch that hold records, with the cargo each belongs to."""
 

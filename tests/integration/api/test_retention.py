@@ -16,7 +16,8 @@ from fairlead_testing.running.postgres import plain
 OLD = timedelta(days=40)
 GROWING = {one.table for sweeps in SWEEPS.values() for one in sweeps}
 FOR_EVER = {"pools", "pool_revisions", "slo_configs", "api_tokens", "gateway_keys", "users", "audit_log", "audit_heads"}
-OTHERWISE = {"decisions", "rejections", "load_samples", "arrivals", "recorded_requests", "rollup_queue", "session_names", "alembic_version"}
+DROPPED = {"decisions", "rejections", "load_samples", "slo_samples", "arrivals", "recorded_requests"}
+OTHERWISE = {*DROPPED, "rollup_queue", "session_names", "alembic_version"}
 """Dropped by the day, taken up by the rollups, deleted with the row they belong to."""
 
 

@@ -80,6 +80,7 @@ class Ingestion:
                 "rejections": {_day(rejection.second) for report in kept for rejection in report.rejections},
                 "arrivals": {_day(arrival.second) for report in kept for arrival in report.arrivals},
                 "recorded_requests": {_day(request.at) for report in kept for request in report.traffic},
+                "slo_samples": {_day(sample.second) for report in kept for sample in report.slo_samples},
             }
         )
         done = await self._store.ingest(kept)

@@ -104,7 +104,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         return place
 
     if shift:
-        seconds = (report.rejections, report.loads, report.arrivals, report.key_use)
+        seconds = (report.rejections, report.loads, report.arrivals, report.slo_samples, report.key_use)
         timed = (report.bindings, report.migrations, report.decisions, report.traffic, *seconds)
         dropped["clock"] += sum(len(rows) for rows in timed)
     named = tuple(
@@ -122,6 +122,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         rejections=kept(report.rejections, a_second(ages.rejections)),
         loads=kept(report.loads, a_second(ages.loads)),
         arrivals=kept(report.arrivals, a_second(ages.loads)),
+        slo_samples=kept(report.slo_samples, a_second(ages.loads)),
         key_use=kept(report.key_use, a_minute(ages.key_use)),
         traffic=kept(report.traffic, a_sample(ages.traffic)),
         acknowledged=kept(report.acknowledged, lambda row: row),

@@ -21,6 +21,7 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.heatmaps import Cell, Grid
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.history.slo_rollups import roll_up_slo
 from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
@@ -124,6 +125,7 @@ class PostgresLoads:
                 await connection.execute(text(_TO_10S), values)
             for pool, minute in sorted({(pool, bucket.replace(second=0, microsecond=0)) for pool, bucket in buckets}):
                 await connection.execute(text(_TO_1M), {"pool": pool, "start": minute, "end": minute + timedelta(minutes=1)})
+            await roll_up_slo(connection, buckets)
             return len(buckets)
 
         return await self._database.writing(work)

@@ -75,13 +75,13 @@ class PostgresPools:
             revision = await note_revision(connection, row, pool, state, drafts, now)
             told = facts or _stored_facts(row)
             in_force = told.under(state.schedules) if told is not None else None
-            slo_version = await note_slo(connection, row, in_force, now)
+            slo_version = await note_slo(connection, row, in_force, revision, now)
             await note_runs(connection, row, state, schedules)
             gone = await note_instances(connection, row.id, state.instances, now)
             await unbind(connection, row.id, now, gone)
             version = row.table_version
             if in_force is not None:
-                version = await note_table(connection, row, pool, state, in_force, shares, now)
+                version = await note_table(connection, row, pool, state, in_force, slo_version, shares, now)
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
             numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}

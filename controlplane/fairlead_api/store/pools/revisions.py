@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,7 +17,7 @@ from fairlead_api.store import tables
 from fairlead_client.resources.audit import AuditAction, AuditResult
 
 _SLO = tables.slo_configs.c
-_ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile).where(
+_ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile, _SLO.classes).where(
     _SLO.pool_id == bindparam("pool"), _SLO.active_until.is_(None)
 )
 
@@ -61,14 +62,17 @@ async def note_revision(
     return int(row.revision) + 1
 
 
-async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, now: datetime) -> int:
-    """The version of the pool's SLO; a new one if it changed. Without facts the last stays in force."""
+async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, revision: int, now: datetime) -> int:
+    """The version of the pool's SLO; a new one if its targets or classes changed, by `revision` of the spec or by a
+    window of a schedule. Without facts the last stays in force.
+    """
     if facts is None:
         return int(row.slo_version)
     slo, wanted = tables.slo_configs, facts.table.slo
+    classes = [msgspec.to_builtins(one) for one in facts.table.priority_classes]
     if row.slo_version:
         active = (await connection.execute(_ACTIVE_SLO, {"pool": row.id})).one_or_none()
-        if active == (wanted.ttft_seconds, wanted.tpot_seconds, wanted.percentile):
+        if active == (wanted.ttft_seconds, wanted.tpot_seconds, wanted.percentile, classes):
             return int(row.slo_version)
         await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
     version = int(row.slo_version) + 1
@@ -80,6 +84,8 @@ async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts |
             tpot_seconds=wanted.tpot_seconds,
             percentile=wanted.percentile,
             active_from=now,
+            classes=classes,
+            revision=revision,
         )
     )
     return version

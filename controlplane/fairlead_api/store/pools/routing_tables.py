@@ -27,7 +27,14 @@ _LAST_IF_OTHER = select(
 
 
 async def note_table(
-    connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, facts: MirroredFacts, shares: Shares, now: datetime
+    connection: AsyncConnection,
+    row: Any,
+    pool: PoolKey,
+    state: PoolState,
+    facts: MirroredFacts,
+    slo_version: int,
+    shares: Shares,
+    now: datetime,
 ) -> int:
     """The present version of the pool's table; a new one if its content changed.
 
@@ -38,7 +45,7 @@ async def note_table(
     ahead = int((await connection.execute(NEWEST_ACKNOWLEDGED, {"pool": str(row.id)})).scalar_one() or 0)
     lost = ahead > row.table_version
     routing, instances = tables.routing_tables, tables.instances
-    table = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at)
+    table = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at, slo_version)
     content_hash = fingerprint(table)
     last = None
     if row.table_version:

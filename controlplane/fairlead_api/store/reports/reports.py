@@ -34,18 +34,8 @@ from fairlead_api.store.reports.samples import save_samples
 from fairlead_api.store.sessions.bindings import apply_bindings
 from fairlead_api.store.sessions.moves import save_reroutes
 
-OF_POOLS = (
-    "bindings",
-    "migrations",
-    "migration_outcomes",
-    "reroutes",
-    "reroute_outcomes",
-    "decisions",
-    "rejections",
-    "loads",
-    "arrivals",
-    "traffic",
-)
+SAMPLES = ("decisions", "rejections", "loads", "arrivals", "slo_samples", "traffic")
+OF_POOLS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", *SAMPLES)
 ROWS = (*OF_POOLS, "key_use")
 """The fields of a Report whose rows are stored once; each row but a key's use is of a pool."""
 

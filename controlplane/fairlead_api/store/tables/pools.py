@@ -101,6 +101,8 @@ slo_configs = Table(
     Column("percentile", Double, nullable=False),
     time_column("active_from"),
     time_column("active_until", null=True),
+    Column("classes", JSONB, nullable=False, server_default="[]"),
+    Column("revision", BigInteger),
 )
 
 instances = Table(

@@ -6,7 +6,14 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from fairlead_api.store.tables.columns import class_column, count_column, json_column, metadata, pool_column, text_column, time_column
 from fairlead_client.resources.heatmaps import METRICS
 
-PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second", "arrivals": "second", "recorded_requests": "at"}
+PARTITIONED = {
+    "load_samples": "second",
+    "decisions": "at",
+    "rejections": "second",
+    "arrivals": "second",
+    "recorded_requests": "at",
+    "slo_samples": "second",
+}
 """Tables partitioned by UTC day, with the column that decides the day."""
 
 

@@ -25,10 +25,14 @@ class Sweep:
 
 
 SWEEPS: dict[str, tuple[Sweep, ...]] = {
-    "rollups_10s_days": (Sweep(table="load_rollups_10s", where="r.bucket < :before"),),
+    "rollups_10s_days": (
+        Sweep(table="load_rollups_10s", where="r.bucket < :before"),
+        Sweep(table="slo_rollups_1m", where="r.bucket < :before"),
+    ),
     # The newest minute of each key stays: it tells when the key was last used.
     "rollups_1m_days": (
         Sweep(table="load_rollups_1m", where="r.bucket < :before"),
+        Sweep(table="slo_rollups_1h", where="r.bucket < :before"),
         Sweep(
             table="gateway_key_use",
             where="r.minute < :before AND r.minute < coalesce((SELECT max(u.minute) FROM gateway_key_use u "

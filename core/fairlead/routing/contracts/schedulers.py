@@ -14,6 +14,7 @@ from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
@@ -71,6 +72,7 @@ class SchedulerRecords:
     rejections: tuple[RejectionRecord, ...]
     loads: tuple[LoadSample, ...]
     arrivals: tuple[ArrivalSample, ...] = ()
+    slo_samples: tuple[SloSample, ...] = ()
     reroutes: tuple[ReRouteRecord, ...] = ()
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0

@@ -36,7 +36,7 @@ class Asking:
         state = self._state
         self.decider = decider
         state.is_front = True
-        state.recorder.loads.pause()
+        state.recorder.pause()
         own = [tracked for name, tracked in state.requests.items() if name not in state.guests]
         self._asked.clear()
         for tracked in own:
@@ -52,7 +52,7 @@ class Asking:
         state = self._state
         self.decider = None
         state.is_front = False
-        state.recorder.loads.resume()
+        state.recorder.resume()
         asked, self._asked = self._asked, {}
         for tracked in asked.values():
             refusal = self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)

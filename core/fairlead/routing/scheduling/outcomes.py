@@ -71,7 +71,9 @@ class Outcomes:
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
         """End a request that will not be served and whose caller is being told."""
-        self._state.recorder.refused(refusal, now)
+        state = self._state
+        state.recorder.refused(refusal, now)
+        state.recorder.slo.refused(refusal.request.priority_class, state.table, now)
         self.end(tracked, MoveOutcome.REFUSED, now)
 
     def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float) -> None:

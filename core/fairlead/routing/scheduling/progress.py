@@ -98,6 +98,10 @@ class Progress:
         self._count_generated(tracked, decoded_on, now, output_tokens)
         self._outcomes.end(tracked, MoveOutcome.COMPLETED, now)
         learn_decode(state, tracked, decoded_on, now, output_tokens)
+        ttft = None if tracked.first_token_at is None else tracked.first_token_at - tracked.request.arrived_at
+        tpot = _tpot_seconds(tracked, now, output_tokens)
+        if ttft is not None:
+            state.recorder.slo.completed(tracked.request.priority_class, state.table, now, ttft, tpot)
         state.recorder.loads.completed(
             state.loads.get(instance, decoded_on),
             decoded_on,
@@ -105,8 +109,8 @@ class Progress:
             prompt_tokens=tracked.request.prompt_tokens,
             hit_tokens=tracked.hit_tokens if cached_tokens is None else cached_tokens,
             output_tokens=output_tokens,
-            ttft_seconds=None if tracked.first_token_at is None else tracked.first_token_at - tracked.request.arrived_at,
-            tpot_seconds=_tpot_seconds(tracked, now, output_tokens),
+            ttft_seconds=ttft,
+            tpot_seconds=tpot,
             slo=state.table.slo,
         )
         return self._outcomes.take((instance,), now)
@@ -129,6 +133,8 @@ class Progress:
         counted_on = tracked.decodes_on if tracked.stage is Stage.DECODING else instance
         self._outcomes.end(tracked, outcome, now)
         load = state.loads.get(counted_on)
+        if outcome is MoveOutcome.FAILED:
+            state.recorder.slo.failed(tracked.request.priority_class, state.table, now)
         if load is not None:
             if outcome is MoveOutcome.FAILED:
                 state.recorder.loads.failed(load, now)

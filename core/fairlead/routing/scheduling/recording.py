@@ -19,6 +19,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal, SchedulerRecords
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.load_samples import LoadSeconds
+from fairlead.routing.scheduling.slo_samples import SloSeconds
 from fairlead.tables import PoolKey, RoutingTable
 
 M = TypeVar("M", MigrationRecord, ReRouteRecord)
@@ -83,6 +84,17 @@ class Recorder:
         self._rejections: dict[tuple[int, RejectionReason, int, str], RejectionRecord] = {}
         self._dropped = 0
         self.loads = LoadSeconds(pool, limit, kept=load_samples)
+        self.slo = SloSeconds(pool, limit, kept=load_samples)
+
+    def pause(self) -> None:
+        """Somebody else records what is served; only arrivals, and refusals made here, are recorded here."""
+        self.loads.pause()
+        self.slo.pause()
+
+    def resume(self) -> None:
+        """Record all again."""
+        self.loads.resume()
+        self.slo.resume()
 
     def new_id(self) -> str:
         """A fresh id: 32 hexadecimal digits."""
@@ -211,6 +223,7 @@ class Recorder:
             rejections=self.take_rejections(now, final=final),
             loads=self.loads.take(loads, now, final=final),
             arrivals=self.loads.take_arrivals(now, final=final),
+            slo_samples=self.slo.take(now, final=final),
             dropped=self.take_dropped(),
         )
 
@@ -240,6 +253,6 @@ class Recorder:
 
     def take_dropped(self) -> int:
         """Records lost since the last take."""
-        dropped = self._dropped + self.loads.dropped
-        self._dropped = self.loads.dropped = 0
+        dropped = self._dropped + self.loads.dropped + self.slo.dropped
+        self._dropped = self.loads.dropped = self.slo.dropped = 0
         return dropped

@@ -218,6 +218,7 @@ def test_the_decider_reports_what_instances_do_and_each_router_what_came_to_it()
     wire.carry(2.0)
     told, kept = decider.take_records(9.0), front.take_records(9.0)
     assert (sum(sample.completed for sample in told.loads), kept.loads) == (1, ())
+    assert ([sample.judged for sample in told.slo_samples], kept.slo_samples) == ([1], ())
     assert (told.arrivals, [sample.requests for sample in kept.arrivals]) == ((), [1])
     assert [record.request for record in told.decisions] == ["a"]
     assert told.decisions[0].ttft_seconds == 1.0

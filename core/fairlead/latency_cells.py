@@ -1,0 +1,70 @@
+"""Latencies of requests counted in cells of a fixed grid, so that other targets can be asked of them later. Pure.
+
+A request has a cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9 times a
+power of ten, 25 to the decade, from a millisecond to a hundred minutes). So a target at such a number is answered
+exactly; another cuts through one step, and the answer says between which two numbers of requests it lies.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_MANTISSAS = (10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 25, 28, 30, 33, 36, 40, 45, 50, 55, 60, 65, 70, 75, 80, 90)
+_SMALLEST, _DECADES = -4, 7  # the mantissas are tenths: 10e-4 is a millisecond
+
+EDGES: tuple[float, ...] = tuple(float(f"{mantissa}e{_SMALLEST + decade}") for decade in range(_DECADES) for mantissa in _MANTISSAS)
+"""Where steps end, in seconds, ascending. Step 0 is below the first, step `n` from `EDGES[n - 1]` on."""
+
+NO_TPOT = 255
+"""The TPOT's step of an answer of one token, which has no TPOT and so none that is late."""
+_WIDTH = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTime:
+    """How many of `requests` meet two targets: `least` to `most`, which are equal where the answer is exact."""
+
+    requests: int
+    least: int
+    most: int
+
+
+def cell_of(ttft_seconds: float, tpot_seconds: float | None) -> int:
+    """The cell of a request, 0 to 65,535."""
+    return bisect_right(EDGES, ttft_seconds) * _WIDTH + (NO_TPOT if tpot_seconds is None else bisect_right(EDGES, tpot_seconds))
+
+
+def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float) -> InTime:
+    """The requests of `counts` (by cell) whose TTFT and TPOT lie strictly below the targets, in seconds."""
+    ttft_least, ttft_most = _steps_below(ttft_seconds)
+    tpot_least, tpot_most = _steps_below(tpot_seconds)
+    requests = least = most = 0
+    for cell, count in counts.items():
+        ttft, tpot = divmod(cell, _WIDTH)
+        requests += count
+        if ttft < ttft_most and (tpot == NO_TPOT or tpot < tpot_most):
+            most += count
+            if ttft < ttft_least and (tpot == NO_TPOT or tpot < tpot_least):
+                least += count
+    return InTime(requests=requests, least=least, most=most)
+
+
+def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Counts of several classes or times as one."""
+    total: dict[int, int] = {}
+    for part in parts:
+        for cell, count in part.items():
+            total[cell] = total.get(cell, 0) + count
+    return total
+
+
+def is_edge(seconds: float) -> bool:
+    """Whether a target of so many seconds is answered exactly."""
+    least, most = _steps_below(seconds)
+    return least == most
+
+
+def _steps_below(target: float) -> tuple[int, int]:
+    """The first step that does not lie wholly below the target, and the first that does not even in part."""
+    step = bisect_right(EDGES, target)
+    return step, step if step and target == EDGES[step - 1] else step + 1

@@ -1,0 +1,33 @@
+"""How requests kept the pool's SLO, second by second and class by class."""
+
+from dataclasses import dataclass
+
+from fairlead.tables import DEFAULT_CLASS, PoolKey
+
+MAX_CELLS = 1000
+"""Cells of one sample at most; what has more is told in several, whose counts add up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloSample:
+    """The requests of one pool and priority class that ended in one second at this router.
+
+    A request is judged when it is finished and its first token was seen, as in `LoadSample`: by the targets of the
+    routing table at that moment, whose version of the SLO is `slo_version` (None when the table does not tell). Counted
+    beside the judged ones are those that were refused, and those that failed for good. `cells` are the cells of the
+    judged requests' latencies (`fairlead.latency_cells`), ascending, `counts` the requests in each.
+    """
+
+    pool: PoolKey
+    second: int
+    priority_class: str = DEFAULT_CLASS
+    slo_version: int | None = None
+    judged: int = 0
+    within_slo: int = 0
+    ttft_within_slo: int = 0
+    tpot_within_slo: int = 0
+    tpot_total: int = 0
+    refused: int = 0
+    failed: int = 0
+    cells: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
