@@ -45,6 +45,12 @@ SELECT '${table}-' || md5(i::text), p1 + i % 3, 'sess-' || md5((1 + i % ${sessio
 FROM (SELECT i, $p1 AS p1, now() - i * make_interval(secs => ${days} * 86400.0 / $rows) AS t FROM generate_series(1, $rows) i) made
 """
 
+_KEPT = """
+INSERT INTO $table (pool_id, bucket, priority_class, slo_version, judged, within_slo, cells, counts)
+SELECT $p1, t, c, CASE WHEN t < now() - interval '5 days' THEN 1 ELSE 2 END, 60, 55, (SELECT array_agg(n * 300) FROM generate_series(1, 30) n),
+    array_fill(2, ARRAY[30])
+FROM generate_series(date_trunc('$step', now()) - ${days} * interval '1 day', now(), interval '1 $step') t, unnest(ARRAY['default', 'low']) c
+"""
 _POOLS = """
 INSERT INTO pools (namespace, name, uid, generation, resource_version, model, spec, labels, annotations, changed_by, conditions, revision,
     created_at, observed_at)
@@ -98,6 +104,12 @@ SELECT $p1, 'router-0', 'i' || i, date_trunc('second', now()) - s * interval '1 
     1000, 500, 100, ARRAY[0.2 + (i % 10) / 10.0]::real[], ARRAY[0.02]::real[], 1, 1
 FROM generate_series(1, ${instances}) i, generate_series(0, ${load_seconds} - 1) s
 """,
+    """
+INSERT INTO slo_configs (pool_id, version, ttft_seconds, tpot_seconds, percentile, active_from, active_until)
+SELECT $p1, v, 5, 0.1, 90, now() - (3 - v) * interval '5 days', CASE WHEN v = 1 THEN now() - interval '5 days' END FROM generate_series(1, 2) v
+""",
+    _KEPT.replace("$table", "slo_rollups_1m").replace("$step", "minute"),
+    _KEPT.replace("$table", "slo_rollups_1h").replace("$step", "hour"),
     """
 INSERT INTO scaling_decisions (id, pool_id, at, controller, role, mode, current, recommended, replicas, verdict, hold, cause, lower, upper,
     reason, signals)

@@ -35,9 +35,11 @@ from fairlead_api.routes.rollouts import rollout_routes
 from fairlead_api.routes.scaling import scaling_routes
 from fairlead_api.routes.schedules import schedule_routes
 from fairlead_api.routes.sessions import session_routes
+from fairlead_api.routes.slo import slo_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
 from fairlead_api.services.access.gateway_keys import GatewayKeys
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
+from fairlead_api.services.history.slo_reading import SloReading
 from fairlead_api.services.plans.objects import ClusterGateway
 from fairlead_api.services.plans.plans import Plans
 from fairlead_api.services.pools.mirroring import PoolMirroring
@@ -74,6 +76,7 @@ from fairlead_api.store.pools.mirror import PostgresPools
 from fairlead_api.store.pools.predictors import PostgresPredictors
 from fairlead_api.store.pools.reads import PostgresPoolReads
 from fairlead_api.store.pools.rings import PostgresRings
+from fairlead_api.store.pools.slo import PostgresSlo
 from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports.reports import PostgresReports
 from fairlead_api.store.streams import PostgresStream
@@ -122,6 +125,7 @@ def create_api(
     policies = installed_policies()
     decisions, rejections = PostgresDecisions(reads, policies), PostgresRejections(reads)
     heatmaps = HeatmapReading(PostgresLoads(reads))
+    slo = PostgresSlo(reads)
     kubernetes = KubernetesCluster(settings.kubeconfig)
     plans = Plans(PostgresPlans(control), PostgresEvidence(reads), cluster or kubernetes, policies, lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
@@ -165,6 +169,7 @@ def create_api(
         access_routes(guard, access, clock),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
         pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock),
+        slo_routes(guard, slo, SloReading(slo), clock),
         ring_routes(guard, PostgresRings(reads), policies),
         predictor_routes(guard, PostgresPredictors(reads, policies)),
         rollout_routes(guard, cluster or kubernetes),
@@ -214,6 +219,7 @@ def keep(retention: Retention) -> Keep:
         partitioned={
             "load_samples": retention.load_samples_days,
             "arrivals": retention.load_samples_days,
+            "slo_samples": retention.load_samples_days,
             "decisions": retention.decisions_days,
             "rejections": retention.rejections_days,
             "recorded_requests": retention.traffic_days,

@@ -35,7 +35,7 @@ from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
-from fairlead_client.resources.slo import SloVersion
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
 
 Answer = TypeVar("Answer")
 Query = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
@@ -138,6 +138,37 @@ class ControlApi:
 
     async def slo_versions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[SloVersion]:
         return await self._call("GET", f"/v1/pools/{_path(pool)}/slo", Page[SloVersion], query={"cursor": cursor, "limit": limit})
+
+    async def slo_attainment(
+        self,
+        pool: PoolKey,
+        *,
+        start: str | None = None,
+        end: str | None = None,
+        version: int | None = None,
+        priority_class: str | None = None,
+    ) -> SloAttainment:
+        """How the objectives were kept from `start` to `end` (`now-6h`, RFC 3339), in the past day unless given."""
+        query: Query = {"from": start, "to": end, "version": version, "priority_class": priority_class}
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/slo/attainment", SloAttainment, query=query)
+
+    async def slo_burn(self, pool: PoolKey) -> SloBurn:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/slo/burn", SloBurn)
+
+    async def slo_what_if(
+        self,
+        pool: PoolKey,
+        *,
+        ttft: str | None = None,
+        tpot: str | None = None,
+        percentile: float | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        priority_class: str | None = None,
+    ) -> SloWhatIf:
+        """What requests of the range, the past day unless given, would have met under other targets, such as `5s`."""
+        query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
         """The arguments ask what a change would move: so many instances more, those that leave, other anchors."""

@@ -1,4 +1,4 @@
-"""Pools, their instances, revisions, events, SLO versions and heatmaps."""
+"""Pools, their instances, revisions, events and heatmaps."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -19,7 +19,6 @@ from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
-from fairlead_client.resources.slo import SloVersion
 
 
 class PoolReader(Protocol):
@@ -40,8 +39,6 @@ class PoolHistoryReader(Protocol):
     async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]: ...
 
     async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]: ...
-
-    async def slo_versions(self, pool: PoolKey, span: Span, now: datetime) -> Page[SloVersion]: ...
 
 
 def pool_routes(
@@ -64,14 +61,10 @@ def pool_routes(
     def events(namespace: str, name: str) -> Fetch:
         return lambda span: history.events(PoolKey(namespace=namespace, name=name), span)
 
-    def slo_versions(namespace: str, name: str) -> Fetch:
-        return lambda span: history.slo_versions(PoolKey(namespace=namespace, name=name), span, clock())
-
     listing(routes, "/pools", PoolSummary, viewer, all_pools)
     listing(routes, "/pools/{namespace}/{name}/instances", InstanceSummary, viewer, instances)
     listing(routes, "/pools/{namespace}/{name}/revisions", PoolRevision, viewer, revisions)
     listing(routes, "/pools/{namespace}/{name}/events", PoolEventItem, viewer, events)
-    listing(routes, "/pools/{namespace}/{name}/slo", SloVersion, viewer, slo_versions)
 
     @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
     async def get_pool(namespace: str, name: str, caller: Viewer) -> Any:

@@ -1,11 +1,30 @@
-"""Service level objectives of pools, version by version."""
+"""Service level objectives of pools: their versions, how each was kept, and what is left of the error budget.
 
-from dataclasses import dataclass
+Requests are *judged* when they were finished and their first token was seen: in time when TTFT and TPOT were below the
+targets that applied then. Refused and failed requests are told beside them.
+"""
+
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SloClass:
+    """A priority class that the pool declared."""
+
+    name: str
+    priority: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SloVersion:
+    """One version of a pool's objectives; it never changes but for the end of its time.
+
+    `revision` is the revision of the pool's spec that was in force when it began, made by `changed_by`; a window of a
+    schedule changes the objectives within one revision. None for versions of before that was kept.
+    """
+
     version: int
     pool: str
     ttft_seconds: float
@@ -15,3 +34,144 @@ class SloVersion:
     active_until: datetime | None
     attainment: float | None
     requests: int
+    classes: list[SloClass] = field(default_factory=list)
+    revision: int | None = None
+    changed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloShare:
+    """Requests of one version and priority class; of all versions or classes where that is None.
+
+    `attainment` is the share of `requests`, the judged ones, that was in time; `ttft_attainment` and `tpot_attainment`
+    look at one target each. `served_in_time` is the share in time of all that were asked for: judged, refused and
+    failed. Shares are None where there is nothing to share.
+    """
+
+    version: int | None
+    priority_class: str | None
+    requests: int
+    in_time: int
+    attainment: float | None
+    ttft_attainment: float | None
+    tpot_attainment: float | None
+    refused: int
+    failed: int
+    served_in_time: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloPoint:
+    """Requests of one priority class in one step of time."""
+
+    at: datetime
+    priority_class: str
+    requests: int
+    in_time: int
+    refused: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloAttainment:
+    """How a pool's objectives were kept from `start` to `end`, the range asked for in whole minutes or hours.
+
+    `whole` is everything, `shares` each version and class apart, the newest version first; `points` are the steps in
+    which requests ended.
+    """
+
+    pool: str
+    start: datetime
+    end: datetime
+    whole: SloShare
+    shares: list[SloShare]
+    step_seconds: int
+    points: list[SloPoint]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurnWindow:
+    """What the requests of the last `seconds` took of the error budget; of one priority class, or of all if None.
+
+    Each version of the objectives allows a share of its requests to be late: 100 % less its percentile. `allowed` is
+    the sum of that, `late` the requests that were. `burn` is late ÷ allowed: at 1 a budget lasts exactly its period. In
+    `burn_of_all` refused and failed requests count as asked for and as late. None without requests, or without a budget
+    (percentile 100).
+    """
+
+    window: str
+    seconds: int
+    priority_class: str | None
+    requests: int
+    late: int
+    allowed: float
+    burn: float | None
+    refused: int
+    failed: int
+    burn_of_all: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurnAlert:
+    """Whether the budget burns faster than `threshold` over both a long and a short window; None without requests."""
+
+    name: str
+    long: str
+    short: str
+    threshold: float
+    burning: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloBurn:
+    """How fast a pool uses up its error budget now. `budget_left` is of the last 30 days, of what they allowed: 1 when
+    nothing was late, below 0 when more was late than allowed.
+    """
+
+    pool: str
+    at: datetime
+    version: int | None
+    percentile: float
+    budget_left: float | None
+    windows: list[BurnWindow]
+    alerts: list[BurnAlert]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfShare:
+    """Recorded requests of one priority class (of all if None) against other targets.
+
+    `in_time_least` to `in_time_most` of `requests` had a TTFT and a TPOT below them: one number where the answer is
+    exact. `attainment` is what they had under the targets that applied. `met` compares with the percentile; None
+    where the answer is not exact enough to tell, or there is nothing to tell.
+    """
+
+    priority_class: str | None
+    requests: int
+    in_time_least: int
+    in_time_most: int
+    attainment_least: float | None
+    attainment_most: float | None
+    attainment: float | None
+    refused: int
+    failed: int
+    met: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloWhatIf:
+    """What recorded requests would have met under other targets, served as they were: under these targets routers would
+    have queued and refused otherwise.
+
+    `exact` says that both targets are steps of the recorded latencies, so that least and most are one.
+    """
+
+    pool: str
+    start: datetime
+    end: datetime
+    ttft_seconds: float
+    tpot_seconds: float
+    percentile: float
+    exact: bool
+    whole: WhatIfShare
+    classes: list[WhatIfShare]

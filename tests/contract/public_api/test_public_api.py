@@ -35,7 +35,7 @@ from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
-from fairlead_client.resources.slo import SloVersion
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
 from fairlead_testing.builders.wire_examples import differences
 from fairlead_testing.fakes.public_api.paths import public_paths
 from fairlead_testing.running.public_doors import Door
@@ -93,6 +93,9 @@ READS: dict[str, tuple[Read, Any]] = {
     "predictor": (lambda door: door.viewer.predictor(door.pool), Predictor),
     "events": (lambda door: door.viewer.events(door.pool), Page[PoolEventItem]),
     "slo": (lambda door: door.viewer.slo_versions(door.pool), Page[SloVersion]),
+    "slo attainment": (lambda door: door.viewer.slo_attainment(door.pool), SloAttainment),
+    "slo burn": (lambda door: door.viewer.slo_burn(door.pool), SloBurn),
+    "slo what-if": (lambda door: door.viewer.slo_what_if(door.pool, ttft="2s"), SloWhatIf),
     "sessions": (lambda door: door.viewer.sessions(), Page[SessionSummary]),
     "session": (session, SessionDetail),
     "migrations": (lambda door: door.viewer.migrations(RANGE), Page[Migration]),

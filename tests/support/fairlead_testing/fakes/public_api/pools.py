@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fairlead.durations import parse_duration
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, Role
 from fairlead.reports.engines import Quantity
@@ -23,6 +24,7 @@ from fairlead_client.resources.schedules import BoundsAt, InForceAt
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes
+from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.predictors import learnt_models
 from fairlead_testing.fakes.public_data.world import World
@@ -57,6 +59,9 @@ class Pools:
             Route(f"{POOL}/heatmap", guard(self._heatmap)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             Route(f"{POOL}/ring", guard(self._ring)),
+            Route(f"{POOL}/slo/attainment", guard(self._slo_attainment)),
+            Route(f"{POOL}/slo/burn", guard(self._slo_burn)),
+            Route(f"{POOL}/slo/what-if", guard(self._slo_what_if)),
             Route(f"{POOL}/bounds", guard(self._bounds)),
             Route(f"{POOL}/predictor", guard(self._predictor)),
             Route(f"{POOL}/rollout", guard(self._rollout)),
@@ -118,6 +123,20 @@ class Pools:
             return as_json(ring_of(made, 160, {one.id: one.bound_sessions for one in instances}, BUILT_IN, question))
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field, str(error.value)) from error
+
+    async def _slo_attainment(self, request: Request) -> Response:
+        return as_json(objectives.attainment(self._clock(), pool_named(request)))
+
+    async def _slo_burn(self, request: Request) -> Response:
+        return as_json(objectives.burn(self._clock(), pool_named(request)))
+
+    async def _slo_what_if(self, request: Request) -> Response:
+        query, pool = request.query_params, pool_named(request)
+        try:
+            ttft, tpot = (parse_duration(query.get(name, usual), name) for name, usual in (("ttft", "5s"), ("tpot", "100ms")))
+        except InvalidInput as error:
+            raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field, str(error.value)) from error
+        return as_json(objectives.other(self._clock(), pool, ttft, tpot, float(query.get("percentile", objectives.GOAL))))
 
     async def _predictor(self, request: Request) -> Response:
         """The first pool learns; the others' policies do not."""

@@ -1,4 +1,4 @@
-"""A made-up pool's revisions, conditions, events and objectives, and the states its instances went through."""
+"""A made-up pool's revisions, conditions and events, and the states its instances went through."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +9,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports.engines import Quantity
 from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition, LearntOfEngines
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
-from fairlead_client.resources.slo import SloVersion
-from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 
 
 def revisions(now: datetime, pool: str, spec_of: Callable[[int], dict[str, Any]]) -> list[PoolRevision]:
@@ -72,23 +71,6 @@ def events(now: datetime, pool: str) -> list[PoolEventItem]:
         PoolEventItem(at=now - timedelta(minutes=3), reason="DrainStarted", message="Scaling from 8 to 7.", instance=names[-1]),
         PoolEventItem(at=now - timedelta(minutes=9), reason="InstanceAdded", message="Replaces a failed pod.", instance=names[2]),
         PoolEventItem(at=now - timedelta(hours=2), reason="PolicyChanged", message="ear → dualmap, taken without restart.", instance=None),
-    ]
-
-
-def slo(now: datetime, pool: str, attainment: float | None) -> list[SloVersion]:
-    return [
-        SloVersion(
-            version=version,
-            pool=pool,
-            ttft_seconds=SLO_TTFT[pool] + (2 - version),
-            tpot_seconds=0.1,
-            percentile=90.0,
-            active_from=now - timedelta(hours=40 if version == 1 else 6),
-            active_until=now - timedelta(hours=6) if version == 1 else None,
-            attainment=0.973 if version == 1 else attainment,
-            requests=812_004 if version == 1 else 64_311,
-        )
-        for version in (2, 1)
     ]
 
 

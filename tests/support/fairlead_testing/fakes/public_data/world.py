@@ -24,7 +24,7 @@ from fairlead_client.resources.rejections import RejectionGroup
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_client.resources.slo import SloVersion
-from fairlead_testing.fakes.public_data import decisions, moves, pools, records, scaling, sessions
+from fairlead_testing.fakes.public_data import decisions, moves, objectives, pools, records, scaling, sessions
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_TTFT, cell, heatmap_of
 
 
@@ -205,7 +205,7 @@ class World:
         return pools.events(self.now, pool)
 
     def slo(self, pool: str) -> list[SloVersion]:
-        return pools.slo(self.now, pool, self.attainment[pool])
+        return objectives.versions(self.now, pool, self.attainment[pool])
 
     def caches(self) -> list[CacheKnowledge]:
         return pools.caches()

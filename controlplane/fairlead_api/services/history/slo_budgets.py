@@ -1,0 +1,165 @@
+"""Attainment, error budgets and other targets, from counts of requests. Pure.
+
+The windows and thresholds of the alerts are those of Google's SRE workbook ("Alerting on SLOs", its sixth way) for a
+budget of 30 days: 2 % of it within an hour, 5 % within six, 10 % within three days. A goal of 90 % cannot burn faster
+than 10 times, so that a threshold of 14.4 would never be reached: none is above 80 % (fast) or 40 % (slow) of what is
+possible.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from fairlead.latency_cells import added, in_time
+from fairlead_client.resources.slo import BurnAlert, BurnWindow, SloShare, WhatIfShare
+
+WINDOWS: Mapping[str, int] = {"5m": 300, "30m": 1800, "1h": 3600, "6h": 21_600, "1d": 86_400, "3d": 259_200, "30d": 2_592_000}
+"""Seconds by name, ascending."""
+
+PERIOD = "30d"
+"""The period of an error budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """Burns faster than `threshold`, but than no more than `part` of the fastest burn there can be."""
+
+    name: str
+    long: str
+    short: str
+    threshold: float
+    part: float
+
+
+ALERTS = (
+    Alert(name="fast", long="1h", short="5m", threshold=14.4, part=0.8),
+    Alert(name="slow", long="6h", short="30m", threshold=6.0, part=0.4),
+    Alert(name="lasting", long="3d", short="6h", threshold=1.0, part=0.1),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Requests that ended, by what became of them."""
+
+    judged: int = 0
+    within_slo: int = 0
+    ttft_within_slo: int = 0
+    tpot_within_slo: int = 0
+    tpot_total: int = 0
+    refused: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What one version of the SLO and one priority class had, in a step of time that begins at `at` if that matters."""
+
+    version: int
+    priority_class: str
+    counts: Counts
+    at: datetime | None = None
+
+
+def total(kept: Iterable[Kept]) -> Counts:
+    """All of them as one."""
+    found = list(kept)
+    return Counts(**{one.name: sum(getattr(each.counts, one.name) for each in found) for one in fields(Counts)})
+
+
+def share_of(version: int | None, priority_class: str | None, counts: Counts) -> SloShare:
+    """The shares that the counts make."""
+    return SloShare(
+        version=version,
+        priority_class=priority_class,
+        requests=counts.judged,
+        in_time=counts.within_slo,
+        attainment=_share(counts.within_slo, counts.judged),
+        ttft_attainment=_share(counts.ttft_within_slo, counts.judged),
+        tpot_attainment=_share(counts.tpot_within_slo, counts.tpot_total),
+        refused=counts.refused,
+        failed=counts.failed,
+        served_in_time=_share(counts.within_slo, counts.judged + counts.refused + counts.failed),
+    )
+
+
+def burn_window(window: str, priority_class: str | None, kept: Sequence[Kept], percentiles: Mapping[int, float]) -> BurnWindow:
+    """What the window's requests took of the budget; `percentiles` by version, of those that are known."""
+    known = [one for one in kept if one.version in percentiles]
+    counts = total(known)
+    late = counts.judged - counts.within_slo
+    lost = counts.refused + counts.failed
+    allowed = sum(one.counts.judged * budget_share(percentiles[one.version]) for one in known)
+    allowed_of_all = sum(
+        (one.counts.judged + one.counts.refused + one.counts.failed) * budget_share(percentiles[one.version]) for one in known
+    )
+    return BurnWindow(
+        window=window,
+        seconds=WINDOWS[window],
+        priority_class=priority_class,
+        requests=counts.judged,
+        late=late,
+        allowed=allowed,
+        burn=_share(late, allowed),
+        refused=counts.refused,
+        failed=counts.failed,
+        burn_of_all=_share(late + lost, allowed_of_all),
+    )
+
+
+def budget_share(percentile: float) -> float:
+    """The share of requests that may be late."""
+    return 1 - percentile / 100
+
+
+def alerts(windows: Iterable[BurnWindow], percentile: float) -> list[BurnAlert]:
+    """The alerts over the windows of all classes, for a pool with this goal now."""
+    burns = {one.window: one.burn for one in windows if one.priority_class is None}
+    fastest = 1 / budget_share(percentile) if percentile < 100 else None
+    found = []
+    for alert in ALERTS:
+        threshold = alert.threshold if fastest is None else max(1.0, min(alert.threshold, alert.part * fastest))
+        long, short = burns.get(alert.long), burns.get(alert.short)
+        burning = None if long is None else long > threshold and short is not None and short > threshold
+        found.append(BurnAlert(name=alert.name, long=alert.long, short=alert.short, threshold=threshold, burning=burning))
+    return found
+
+
+def what_if(
+    cells: Mapping[str, Mapping[int, int]], counts: Mapping[str, Counts], ttft_seconds: float, tpot_seconds: float, percentile: float
+) -> tuple[WhatIfShare, list[WhatIfShare]]:
+    """All classes together and each: latencies by cell and counts, by priority class, against other targets."""
+    names = sorted({*cells, *counts})
+    each = [_against(name, cells.get(name, {}), counts.get(name, Counts()), ttft_seconds, tpot_seconds, percentile) for name in names]
+    everything = total(Kept(version=0, priority_class=name, counts=counts[name]) for name in counts)
+    return _against(None, added(cells.values()), everything, ttft_seconds, tpot_seconds, percentile), each
+
+
+def _against(
+    priority_class: str | None, cells: Mapping[int, int], counts: Counts, ttft_seconds: float, tpot_seconds: float, percentile: float
+) -> WhatIfShare:
+    found = in_time(cells, ttft_seconds, tpot_seconds)
+    least, most = _share(found.least, found.requests), _share(found.most, found.requests)
+    met: bool | None = None
+    if least is not None and most is not None:
+        met = True if _meets(least, percentile) else None if _meets(most, percentile) else False
+    return WhatIfShare(
+        priority_class=priority_class,
+        requests=found.requests,
+        in_time_least=found.least,
+        in_time_most=found.most,
+        attainment_least=least,
+        attainment_most=most,
+        attainment=_share(counts.within_slo, counts.judged),
+        refused=counts.refused,
+        failed=counts.failed,
+        met=met,
+    )
+
+
+def _meets(share: float, percentile: float) -> bool:
+    return share * 100 + 1e-9 >= percentile
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 1e-12 else None

@@ -1,0 +1,97 @@
+"""A made-up pool's objectives: versions, how they were kept by two priority classes, budgets and other targets."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from fairlead.latency_cells import cell_of, is_edge
+from fairlead_api.services.history.slo_budgets import WINDOWS, Counts, Kept, alerts, burn_window, share_of, total, what_if
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloClass, SloPoint, SloVersion, SloWhatIf
+from fairlead_testing.fakes.public_data.loads import SLO_TTFT
+
+GOAL = 90.0
+CELLS: Mapping[str, Mapping[int, int]] = {
+    "default": {cell_of(0.8, 0.03): 800, cell_of(2.6, 0.04): 150, cell_of(7.2, 0.05): 50},
+    "batch": {cell_of(3.1, 0.03): 300, cell_of(12.0, None): 100},
+}
+"""Requests of an hour by the cell of their latencies, by class."""
+COUNTS = {
+    "default": Counts(judged=1000, within_slo=950, ttft_within_slo=950, tpot_within_slo=1000, tpot_total=1000, failed=3),
+    "batch": Counts(judged=400, within_slo=300, ttft_within_slo=300, tpot_within_slo=300, tpot_total=300, refused=37),
+}
+
+
+def versions(now: datetime, pool: str, attainment: float | None) -> list[SloVersion]:
+    """Newest first; the second came with a class."""
+    return [
+        SloVersion(
+            version=version,
+            pool=pool,
+            ttft_seconds=SLO_TTFT[pool] + (2 - version),
+            tpot_seconds=0.1,
+            percentile=GOAL,
+            active_from=now - timedelta(hours=40 if version == 1 else 6),
+            active_until=now - timedelta(hours=6) if version == 1 else None,
+            attainment=0.973 if version == 1 else attainment,
+            requests=812_004 if version == 1 else 64_311,
+            classes=[SloClass(name="batch", priority=-10, share=0.6)] if version == 2 else [],
+            revision=version,
+            changed_by="ada" if version == 2 else "kubectl-client-side-apply",
+        )
+        for version in (2, 1)
+    ]
+
+
+def _kept() -> list[Kept]:
+    return [Kept(version=2, priority_class=name, counts=counts) for name, counts in COUNTS.items()]
+
+
+def attainment(now: datetime, pool: str) -> SloAttainment:
+    """An hour in four steps; nothing ended in the third."""
+    start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    points = [
+        SloPoint(
+            at=start + timedelta(minutes=15 * step),
+            priority_class=name,
+            requests=counts.judged // 3,
+            in_time=counts.within_slo // 3 - 10 * step,
+            refused=counts.refused // 3,
+            failed=counts.failed // 3,
+        )
+        for step in (0, 1, 3)
+        for name, counts in COUNTS.items()
+    ]
+    return SloAttainment(
+        pool=pool,
+        start=start,
+        end=start + timedelta(hours=1),
+        whole=share_of(None, None, total(_kept())),
+        shares=[share_of(one.version, one.priority_class, one.counts) for one in _kept()],
+        step_seconds=900,
+        points=points,
+    )
+
+
+def burn(now: datetime, pool: str) -> SloBurn:
+    """The same in every window."""
+    windows = []
+    for name in WINDOWS:
+        windows.append(burn_window(name, None, _kept(), {2: GOAL}))
+        windows += [burn_window(name, one.priority_class, [one], {2: GOAL}) for one in _kept()]
+    left = 1 - (windows[0].burn or 0)
+    return SloBurn(pool=pool, at=now, version=2, percentile=GOAL, budget_left=left, windows=windows, alerts=alerts(windows, GOAL))
+
+
+def other(now: datetime, pool: str, ttft_seconds: float, tpot_seconds: float, percentile: float) -> SloWhatIf:
+    """The hour's requests against other targets."""
+    whole, classes = what_if(CELLS, COUNTS, ttft_seconds, tpot_seconds, percentile)
+    return SloWhatIf(
+        pool=pool,
+        start=now - timedelta(hours=1),
+        end=now,
+        ttft_seconds=ttft_seconds,
+        tpot_seconds=tpot_seconds,
+        percentile=percentile,
+        exact=is_edge(ttft_seconds) and is_edge(tpot_seconds),
+        whole=whole,
+        classes=classes,
+    )

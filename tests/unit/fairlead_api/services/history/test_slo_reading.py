@@ -1,0 +1,33 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fairlead_api.services.history.slo_reading import Stretch, stretch_of
+
+NOW = datetime(2026, 11, 23, 10, 20, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def at(hour: int, minute: int = 0, day: int = 23) -> datetime:
+    return datetime(2026, 11, day, hour, minute, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("reaches_back", "start", "hours_from", "hours_until", "end"),
+    [
+        (timedelta(minutes=5), at(10, 15), at(10, 21), at(10, 21), at(10, 21)),
+        (6 * HOUR, at(4, 20), at(10, 21), at(10, 21), at(10, 21)),
+        (24 * HOUR, at(10, 20, 22), at(11, 0, 22), at(10), at(10, 21)),
+        (72 * HOUR, at(10, 0, 20), at(10, 0, 20), at(11), at(11)),
+    ],
+)
+def test_a_range_is_read_by_minutes_at_its_ends_and_by_hours_where_those_are_gone(
+    reaches_back: timedelta, start: datetime, hours_from: datetime, hours_until: datetime, end: datetime
+) -> None:
+    found = stretch_of(NOW - reaches_back, NOW, NOW)
+    assert found == Stretch(start=start, end=end, hours_from=hours_from, hours_until=hours_until)
+
+
+def test_a_short_range_of_long_ago_is_one_hour() -> None:
+    found = stretch_of(NOW - timedelta(days=9), NOW - timedelta(days=9) + timedelta(minutes=5), NOW)
+    assert (found.end - found.start, found.hours_until - found.hours_from) == (HOUR, HOUR)
