@@ -1,16 +1,13 @@
 """`fairlead keys` lists, makes and revokes API keys of the gateway's clients, and tells what one was used for."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
-import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.printing import print_json, print_table
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyTotals, GatewayKeyUsage
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyTotals
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -28,7 +25,7 @@ def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """List all keys, newest first, without secrets, with what each was used for in the last 24 hours."""
     found = ask(url, token, _all)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     if not found:
         click.echo("There is no key. Make one with `fairlead keys create NAME`.")
@@ -37,7 +34,7 @@ def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     columns = ("id", "name", "begins", "opens", "limits a minute", "class", "state", "last used", "last 24 hours")
     rows = [(key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), key.priority_class or "default") for key in found]
     used = [(_state(key, now), _last_used(key), _last_day(key.last_day)) for key in found]
-    _print_table(columns, [(*row, *more) for row, more in zip(rows, used, strict=True)])
+    print_table(columns, [(*row, *more) for row, more in zip(rows, used, strict=True)])
 
 
 @keys.command()
@@ -53,14 +50,14 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
     """
     found = ask(url, token, lambda api: api.gateway_key_usage(key_id, {"from": start, "to": end}))
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     if not found.points:
         click.echo(f"The key {key_id} was not used from {_minute(found.start)} to {_minute(found.end)}.")
         return
     rows = [(_minute(point.at), *_counts(point)) for point in found.points]
     columns = ("from", "requests", "prompt tokens", "output tokens", "refused")
-    _print_table(columns, [*rows, ("total", *_counts(found.total))])
+    print_table(columns, [*rows, ("total", *_counts(found.total))])
 
 
 @keys.command()
@@ -98,7 +95,7 @@ def create(
     )
     made = ask(url, token, lambda api: api.create_gateway_key(request))
     if as_json:
-        _print_json(made)
+        print_json(made)
         return
     click.echo(made.secret)
     click.echo(
@@ -129,17 +126,6 @@ async def _all(api: ControlApi) -> list[GatewayKey]:
         cursor = page.next_cursor
         if cursor is None:
             return found
-
-
-def _print_json(found: list[GatewayKey] | GatewayKey | GatewayKeyUsage) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*row)
-    Console(soft_wrap=True, highlight=False, markup=False, width=240).print(table)
 
 
 def _scope(key: GatewayKey) -> str:

@@ -91,6 +91,12 @@ def _pools() -> click.Command:
     return pools
 
 
+def _slo() -> click.Command:
+    from fairlead_cli.slo import slo
+
+    return slo
+
+
 def _keys() -> click.Command:
     from fairlead_cli.keys import keys
 
@@ -134,6 +140,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
     "kv-events": Subcommand(help="Check an engine's KV events against its own count.", load=_kv_events, extra="router"),
     "pools": Subcommand(help="Look at a pool's revisions, go back to one, pause or resume a rollout.", load=_pools, extra="web"),
+    "slo": Subcommand(
+        help="How a pool's objectives were kept, its error budget, and what other targets would have met.", load=_slo, extra="web"
+    ),
     "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients; what one was used for.", load=_keys, extra="web"),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),

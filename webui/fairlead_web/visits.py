@@ -87,7 +87,10 @@ class Visit:
 
         The page's links keep that range.
         """
-        start = lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now)
+        return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
+
+    def over(self, start: str) -> "Visit":
+        """This visit with the range from `start` to now, unless the URL chose one. The page's links keep that range."""
         if "from" in self.here.params or start == DEFAULT_START:
             return self
         here = replace(self.here, params={**self.here.params, "from": start, "to": "now"})

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fairlead.instances import InstanceState, Role
+from fairlead.latency_cells import cell_of
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
+from fairlead.reports.objectives import SloSample
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, TokenRequest
 from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
-from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 
 
 @pytest.fixture
@@ -150,17 +152,15 @@ async def test_a_role_is_scaled_where_its_number_is_declared(api: ApiInstance, c
 
 
 async def test_new_targets_and_refusals_are_replayed_over_what_was_recorded(api: ApiInstance, cluster: FakeClusterGateway) -> None:
-    second = int(api.clock().timestamp()) - 5
-    loads = (
-        a_load("a", second, ttft_seconds=(0.5, 1.0, 2.5, 4.0), ttft_total=4, ttft_within_slo=4, requests=4),
-        a_load("b", second, ttft_seconds=(0.5, 0.5), ttft_total=12, ttft_within_slo=12, requests=12),
-        a_load("c", second, ttft_total=0),
-    )
+    second = int(api.clock().timestamp()) - 60
+    counts = {cell_of(0.5, 0.02): 14, cell_of(2.5, 0.02): 2}
+    kept = SloSample(pool=CHAT, second=second, judged=16, within_slo=16, cells=tuple(counts), counts=tuple(counts.values()))
     decisions = tuple(a_decision(f"d{number}", second, predicted, rate) for number, predicted, rate in ((1, 1.0, 0.5), (2, 9.0, 1.0)))
-    await api.router.post_report(a_report("r2", loads=loads, decisions=decisions))
+    await api.router.post_report(a_report("r2", slo_samples=(kept,), decisions=decisions))
+    await api.app.state.upkeep.roll_up(api.clock())
     slo = (await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.SLO, fields={"ttft": "2s"}))).effect
-    assert slo.predicted_attainment == pytest.approx((2 + 12) / 16), "a second of twelve counts twelve times"
-    assert slo.prediction_basis == "from 16 first tokens of the last 30 minutes, served as they were"
+    assert slo.predicted_attainment == pytest.approx(14 / 16)
+    assert slo.prediction_basis == "from 16 requests of the past day, served as they were"
     refusing = PlanRequest(kind=PlanKind.EARLY_REJECTION, fields={"mode": "Load", "headroom": 1})
     refused = (await api.admin.create_plan(CHAT, refusing)).effect
     assert refused.predicted_refusals == pytest.approx(1 / 3), "a decision sampled at one half stands for two"

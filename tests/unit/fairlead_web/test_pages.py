@@ -39,6 +39,8 @@ PAGES = (
     "/schedules",
     "/schedules/default/chat/night",
     "/slo",
+    "/pools/default/chat/slo",
+    "/pools/default/chat/slo?ttft=2s&tpot=100ms&percentile=95",
     "/audit",
     "/audit/56",
     "/audit/57",

@@ -134,8 +134,8 @@ class Effects:
             case PlanKind.RING:
                 return ring_effect(use, facts, self._policies)
             case PlanKind.SLO:
-                in_time = await self._evidence.in_time(pool, facts.slo.ttft_seconds, now)
-                return slo_effect(use, facts.slo, in_time, await self._refused(pool, facts, now))
+                latencies = await self._evidence.latencies(pool, now)
+                return slo_effect(use, facts.slo, latencies, await self._refused(pool, facts, now))
             case PlanKind.SCALING:
                 return scaling_effect(question.after)
             case PlanKind.RATIO:

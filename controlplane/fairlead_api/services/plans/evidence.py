@@ -3,7 +3,7 @@
 Effects are estimated from it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -71,8 +71,8 @@ class EvidenceReader(Protocol):
     async def use(self, pool: PoolKey, now: datetime) -> PoolUse:
         """Present instances, sessions, and the traffic of the last five minutes."""
 
-    async def in_time(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
-        """First tokens that came within so many seconds; None when there were none."""
+    async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:
+        """The requests of the past day by the cell of their latencies (`fairlead.latency_cells`), by priority class."""
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
         """Decisions for which every candidate's predicted TTFT was over so many seconds; None when none was sampled."""

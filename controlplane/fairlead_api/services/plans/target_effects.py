@@ -1,24 +1,36 @@
 """Estimates the effect of other latency targets and of early rejection, by replaying what was recorded. Pure."""
 
+from collections.abc import Mapping
+
 from fairlead.pools import TableFacts
 from fairlead.tables import EarlyRejectionFacts, SloFacts
+from fairlead_api.services.history.slo_budgets import what_if
 from fairlead_api.services.plans.evidence import PoolUse, Replay
 from fairlead_client.resources.plans import PlanEffect
 
 
-def slo_effect(pool: PoolUse, after: SloFacts, in_time: Replay | None, refused: Replay | None) -> PlanEffect:
-    """The attainment that recorded first tokens would have had; where requests are refused early, also their share."""
-    if in_time is None:
+def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[int, int]], refused: Replay | None) -> PlanEffect:
+    """The attainment that the requests of the past day would have had; where requests are refused early, also their
+    share. `latencies` are counts by cell, by priority class.
+    """
+    whole, classes = what_if(latencies, {}, after.ttft_seconds, after.tpot_seconds, after.percentile)
+    least, most = whole.attainment_least, whole.attainment_most
+    if least is None or most is None:
         return PlanEffect(warnings=_refusing(refused))
-    goal, warnings, notes = after.percentile / 100, _refusing(refused), []
-    if in_time.share < goal:
-        warnings.insert(0, f"The goal of {goal:.0%} in time would have been missed: {in_time.share:.1%} were.")
-    elif pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
+    warnings, notes = _refusing(refused), []
+    if whole.met is False:
+        warnings.insert(0, f"The goal of {after.percentile:g}% in time would have been missed: {most:.1%} were.")
+    elif whole.met and pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
         notes.append("The targets become easy enough to be met; requests are served no faster for it.")
+    if most > least:
+        notes.append(f"Latencies are recorded in steps, and a target lies within one: {least:.1%} to {most:.1%} would have been in time.")
+    if len(classes) > 1:
+        each = ", ".join(f"{one.priority_class} {one.attainment_least or 0:.1%} of {one.requests:,}" for one in classes)
+        notes.append(f"By priority class: {each}.")
     return PlanEffect(
-        predicted_attainment=in_time.share,
+        predicted_attainment=least,
         predicted_refusals=refused.share if refused else None,
-        prediction_basis=f"from {in_time.requests:,} first tokens of the last {_minutes(in_time)}, served as they were",
+        prediction_basis=f"from {whole.requests:,} requests of the past day, served as they were",
         notes=notes,
         warnings=warnings,
     )

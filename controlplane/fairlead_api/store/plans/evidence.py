@@ -1,19 +1,20 @@
 """What plans' effects are estimated from: instances, sessions, and the traffic of the last minutes."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
+from fairlead_api.services.history.slo_reading import stretch_of
 from fairlead_api.services.plans.evidence import InstanceUse, PoolUse, Replay
 from fairlead_api.store.database import Database
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import pool_row
+from fairlead_api.store.pools.slo import PostgresSlo
 from fairlead_api.store.records import read
 
 _USES = """
@@ -26,11 +27,6 @@ SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_to
 sum(prompt_tokens - hit_tokens) AS misses, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
 FROM load_rollups_10s WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes'
 """
-_IN_TIME = """
-SELECT sum(l.ttft_total * w.within) / sum(l.ttft_total) AS share, sum(l.ttft_total) AS requests
-FROM load_samples l, LATERAL (SELECT avg(CAST(t <= :limit AS int)) AS within FROM unnest(l.ttft_seconds) AS t) w
-WHERE l.pool_id = :pool AND l.second > :since AND l.ttft_total > 0 AND w.within IS NOT NULL
-"""
 _OVER_LIMIT = """
 SELECT sum(CAST(best > :limit AS int) / rate) / sum(1 / rate) AS share, count(*) AS requests
 FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_seconds' AS float8)) FROM jsonb_array_elements(candidates) AS one) AS best
@@ -38,7 +34,7 @@ FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_secon
 WHERE best IS NOT NULL
 """
 REPLAYED = timedelta(minutes=30)
-"""How far back first tokens and decisions are replayed."""
+"""How far back decisions are replayed."""
 
 
 class PostgresEvidence:
@@ -46,6 +42,7 @@ class PostgresEvidence:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._slo = PostgresSlo(database)
 
     async def use(self, pool: PoolKey, now: datetime) -> PoolUse:
         async with self._database.reading() as connection:
@@ -64,18 +61,13 @@ class PostgresEvidence:
             miss_tokens_per_second=float(traffic.misses) / float(traffic.seconds) if flowing else None,
         )
 
-    async def in_time(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
-        async with self._database.reading() as connection:
-            return await _replay(connection, _IN_TIME, pool, ttft_seconds, now)
+    async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:
+        return await self._slo.cells(pool, stretch_of(now - timedelta(days=1), now, now))
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
         async with self._database.reading() as connection:
-            return await _replay(connection, _OVER_LIMIT, pool, ttft_seconds, now)
-
-
-async def _replay(connection: AsyncConnection, query: str, pool: PoolKey, limit: float, now: datetime) -> Replay | None:
-    values: dict[str, Any] = {"pool": (await pool_row(connection, pool)).id, "limit": limit, "since": now - REPLAYED}
-    found = (await connection.execute(text(query), values)).one()
-    if not found.requests:
-        return None
-    return Replay(share=float(found.share), requests=int(found.requests), seconds=REPLAYED.total_seconds())
+            values = {"pool": (await pool_row(connection, pool)).id, "limit": ttft_seconds, "since": now - REPLAYED}
+            found = (await connection.execute(text(_OVER_LIMIT), values)).one()
+        if not found.requests:
+            return None
+        return Replay(share=float(found.share), requests=int(found.requests), seconds=REPLAYED.total_seconds())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fairlead.instances import InstanceState, Role
+from fairlead.latency_cells import cell_of
 from fairlead.pools import TableFacts, parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import EarlyRejectionFacts, SloFacts
@@ -103,13 +104,22 @@ def test_anchors_move_keys_and_only_sessions_of_a_policy_that_follows_them() -> 
     assert ring_effect(pool, facts(), BUILT_IN).key_share_moved == 0
 
 
-def test_targets_are_held_against_recorded_first_tokens() -> None:
+def test_targets_are_held_against_recorded_latencies() -> None:
     pool = a_use(("a", "Serving", 10, 500))
-    strict = slo_effect(pool, SloFacts(ttft_seconds=0.5), Replay(share=0.62, requests=1200, seconds=1800), None)
+    cells = {"default": {cell_of(0.4, 0.02): 744, cell_of(0.6, 0.02): 356, cell_of(0.4, 0.3): 100}}
+    strict = slo_effect(pool, SloFacts(ttft_seconds=0.5), cells, None)
     assert strict.predicted_attainment == 0.62
-    assert strict.prediction_basis == "from 1,200 first tokens of the last 30 minutes, served as they were"
-    assert "62.0% were" in strict.warnings[0]
-    assert slo_effect(pool, SloFacts(), None, None).predicted_attainment is None
+    assert strict.prediction_basis == "from 1,200 requests of the past day, served as they were"
+    assert (strict.warnings, strict.notes) == (["The goal of 90% in time would have been missed: 62.0% were."], [])
+    assert slo_effect(pool, SloFacts(), {}, None).predicted_attainment is None
+
+
+def test_a_target_between_two_steps_is_told_as_such_and_each_class_apart() -> None:
+    cells = {"high": {cell_of(0.4, None): 90}, "low": {cell_of(0.6, None): 10}}
+    effect = slo_effect(a_use(("a", "Serving", 10, 500)), SloFacts(ttft_seconds=0.62), cells, None)
+    assert (effect.predicted_attainment, effect.warnings) == (0.9, [])
+    assert "90.0% to 100.0% would have been in time" in effect.notes[0]
+    assert effect.notes[1] == "By priority class: high 100.0% of 90, low 0.0% of 10."
 
 
 def test_refusals_are_estimated_from_predicted_first_tokens() -> None:

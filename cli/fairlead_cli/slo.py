@@ -1,0 +1,219 @@
+"""`fairlead slo` tells how a pool's objectives were kept and what others would have met, and changes them by plan."""
+
+from typing import Any
+
+import click
+
+from fairlead.errors import InvalidInput
+from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, time_words, yes_option
+from fairlead_cli.printing import print_json, print_table
+from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_from = click.option("--from", "start", default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
+_to = click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
+_class = click.option("--class", "priority_class", help="Requests of this priority class only.")
+_ttft = click.option("--ttft", help="Time to first token, such as 5s; without, as it is.")
+_tpot = click.option("--tpot", help="Time per output token, such as 80ms; without, as it is.")
+_percentile = click.option("--percentile", type=float, help="Goal, in percent of requests; without, as it is.")
+
+
+@click.group()
+def slo() -> None:
+    """A pool's objectives: versions, how they were kept, the error budget, and what other targets would have met."""
+
+
+@slo.command()
+@name_argument
+@_json
+@url_option
+@token_option
+def versions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """List the newest versions of a pool's objectives, with what was kept of each."""
+    found = ask(url, token, lambda api: api.slo_versions(pool_named(name), limit=50))
+    if as_json:
+        print_json(found.items)
+        return
+    columns = ("version", "TTFT", "TPOT", "goal", "in time", "requests", "classes", "from", "until", "by")
+    print_table(columns, [_version(one) for one in found.items])
+
+
+@slo.command()
+@name_argument
+@_from
+@_to
+@click.option("--version", type=click.IntRange(0), help="This version of the objectives only.")
+@_class
+@_json
+@url_option
+@token_option
+def attainment(
+    name: str,
+    start: str,
+    end: str,
+    version: int | None,
+    priority_class: str | None,
+    as_json: bool,
+    url: tuple[str, ...],
+    token: str | None,
+) -> None:
+    """Show how the objectives were kept, by version and priority class."""
+    found = ask(
+        url,
+        token,
+        lambda api: api.slo_attainment(pool_named(name), start=start, end=end, version=version, priority_class=priority_class),
+    )
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{found.pool} from {time_words(found.start)} to {time_words(found.end)}")
+    if not found.shares:
+        click.echo("No request ended in this time.")
+        return
+    columns = ("version", "class", "requests", "in time", "TTFT in time", "TPOT in time", "refused", "failed", "in time of all")
+    print_table(columns, [_share(one) for one in (*found.shares, found.whole)])
+
+
+@slo.command()
+@name_argument
+@_json
+@url_option
+@token_option
+def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Show how fast the error budget is used up: at 1 a budget of 30 days lasts 30 days."""
+    found = ask(url, token, lambda api: api.slo_burn(pool_named(name)))
+    if as_json:
+        print_json(found)
+        return
+    left = "no requests" if found.budget_left is None else f"{found.budget_left:.1%} left"
+    click.echo(f"{found.pool}: goal {found.percentile:g}%; error budget of 30 days: {left}")
+    columns = ("last", "class", "requests", "late", "allowed", "burn", "refused", "failed", "burn of all")
+    rows = [
+        (
+            one.window,
+            one.priority_class or "all",
+            f"{one.requests:,}",
+            f"{one.late:,}",
+            f"{one.allowed:,.1f}",
+            _times(one.burn),
+            f"{one.refused:,}",
+            f"{one.failed:,}",
+            _times(one.burn_of_all),
+        )
+        for one in found.windows
+    ]
+    print_table(columns, rows)
+    for alert in found.alerts:
+        state = "no requests" if alert.burning is None else "burning" if alert.burning else "no"
+        click.echo(f"{alert.name}: {state} (above {alert.threshold:g} over {alert.long} and {alert.short})")
+
+
+@slo.command("what-if")
+@name_argument
+@_ttft
+@_tpot
+@_percentile
+@_from
+@_to
+@_class
+@_json
+@url_option
+@token_option
+def what_if(
+    name: str,
+    ttft: str | None,
+    tpot: str | None,
+    percentile: float | None,
+    start: str,
+    end: str,
+    priority_class: str | None,
+    as_json: bool,
+    url: tuple[str, ...],
+    token: str | None,
+) -> None:
+    """Show what the requests of the past day would have met under other targets, served as they were."""
+    targets: dict[str, Any] = {"ttft": ttft, "tpot": tpot, "percentile": percentile}
+    found = ask(
+        url,
+        token,
+        lambda api: api.slo_what_if(pool_named(name), **targets, start=start, end=end, priority_class=priority_class),
+    )
+    if as_json:
+        print_json(found)
+        return
+    click.echo(
+        f"{found.pool} from {time_words(found.start)} to {time_words(found.end)}, with TTFT {found.ttft_seconds:g} s, "
+        f"TPOT {found.tpot_seconds * 1000:g} ms, goal {found.percentile:g}%"
+    )
+    columns = ("class", "requests", "in time then", "would have been in time", "goal", "refused", "failed")
+    print_table(columns, [_other(one) for one in (*found.classes, found.whole)])
+    if not found.exact:
+        click.echo("Latencies are recorded in steps, and a target lies within one; round numbers are answered exactly.")
+
+
+@slo.command("set")
+@name_argument
+@_ttft
+@_tpot
+@_percentile
+@reason_option
+@yes_option
+@url_option
+@token_option
+def change(
+    name: str,
+    ttft: str | None,
+    tpot: str | None,
+    percentile: float | None,
+    reason: str | None,
+    yes: bool,
+    url: tuple[str, ...],
+    token: str | None,
+) -> None:
+    """Change the targets in the pool's spec, which makes a new version.
+
+    Shows the plan with what the past day would have met first. The token needs the role admin.
+    """
+    given = {"ttft": ttft, "tpot": tpot, "percentile": percentile}
+    fields = {target: value for target, value in given.items() if value is not None}
+    if not fields:
+        raise InvalidInput("targets", None, "give at least one of --ttft, --tpot and --percentile")
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.SLO, fields=fields), reason, yes, url, token)
+
+
+def _version(one: SloVersion) -> tuple[str, ...]:
+    classes = ", ".join(f"{each.name} ({each.priority})" for each in one.classes)
+    targets = (f"{one.ttft_seconds:g} s", f"{one.tpot_seconds * 1000:g} ms", f"{one.percentile:g}%")
+    until = "in force" if one.active_until is None else time_words(one.active_until)
+    kept = (_percent(one.attainment), f"{one.requests:,}")
+    return (str(one.version), *targets, *kept, classes, time_words(one.active_from), until, one.changed_by or "")
+
+
+def _share(one: SloShare) -> tuple[str, ...]:
+    shares = (_percent(one.attainment), _percent(one.ttft_attainment), _percent(one.tpot_attainment))
+    named = ("all" if one.version is None else str(one.version), one.priority_class or "all")
+    return (*named, f"{one.requests:,}", *shares, f"{one.refused:,}", f"{one.failed:,}", _percent(one.served_in_time))
+
+
+def _other(one: WhatIfShare) -> tuple[str, ...]:
+    least, most = _percent(one.attainment_least), _percent(one.attainment_most)
+    met = {True: "met", False: "missed", None: "not known"}[one.met]
+    return (
+        one.priority_class or "all",
+        f"{one.requests:,}",
+        _percent(one.attainment),
+        least if least == most else f"{least} to {most}",
+        met,
+        f"{one.refused:,}",
+        f"{one.failed:,}",
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def _times(burn: float | None) -> str:
+    return "–" if burn is None else f"{burn:.2f}"

@@ -1,0 +1,141 @@
+"""`…/slo`: how one pool's objectives were kept by version and priority class, its error budget, and what other targets
+would have met, with the button that plans them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from starlette.responses import Response
+
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
+from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloVersion, SloWhatIf
+from fairlead_web import formats
+from fairlead_web.attainment_charts import AttainmentChart, attainment_chart
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.visits import Visit
+
+DAY = "now-24h"
+"""The range that nobody chose."""
+TARGETS = ("ttft", "tpot", "percentile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """A version, and in words what it changed of the one before."""
+
+    version: SloVersion
+    changes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSloPage(Context):
+    """`targets` are the other targets as they were typed, or else those of the spec; `asked` says that some were typed.
+    `windows` have a cell for all requests and then one per class of `classes`.
+    """
+
+    template: ClassVar[str] = "pages/pool_slo.html"
+    shell: Shell
+    attainment: SloAttainment
+    burn: SloBurn
+    chart: AttainmentChart
+    classes: list[str]
+    windows: list[tuple[str, list[BurnWindow | None]]]
+    versions: list[VersionRow]
+    targets: dict[str, str]
+    asked: bool
+    other: SloWhatIf | None
+    problem: str | None
+    needed: str
+
+
+async def show(visit: Visit) -> Response:
+    visit = visit.over(DAY)
+    key = visit.pool_key()
+    name = str(key)
+    chosen = visit.filters(ranged=True)
+    start, end = str(chosen["from"]), str(chosen["to"])
+    detail, attainment, burn, page = await asyncio.gather(
+        visit.api.pool(key),
+        visit.api.slo_attainment(key, start=start, end=end),
+        visit.api.slo_burn(key),
+        visit.attempt("versions", visit.api.slo_versions(key, limit=50)),
+    )
+    versions = sorted(page.items, key=lambda one: -one.version) if page else []
+    typed = {target: visit.param(target) or "" for target in TARGETS}
+    asked = any(typed.values())
+    declared = detail.spec.get("slo") or {}
+    other, problem = await _other(visit, start, end, typed) if asked else (None, None)
+    shell = await visit.shell(
+        f"Objectives of {name}", "slo", crumbs=crumbs_below(name, Crumb(words="SLO")), pool=name, tab="slo", ranged=True
+    )
+    classes = sorted({one.priority_class for one in burn.windows if one.priority_class is not None})
+    return visit.page(
+        PoolSloPage(
+            shell=shell,
+            attainment=attainment,
+            burn=burn,
+            chart=attainment_chart(attainment.points, attainment.start, attainment.end, attainment.step_seconds, burn.percentile),
+            classes=classes,
+            windows=windows(burn, classes),
+            versions=[
+                VersionRow(version=one, changes=changes(before, one)) for one, before in zip(versions, [*versions[1:], None], strict=False)
+            ],
+            targets={target: typed[target] or str(declared.get(target, "")) for target in TARGETS},
+            asked=asked,
+            other=other,
+            problem=problem,
+            needed=NEEDED_ROLE[PlanKind.SLO].value,
+        ),
+        status=422 if problem else 200,
+    )
+
+
+async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> tuple[SloWhatIf | None, str | None]:
+    """What other targets would have met, or why that cannot be told."""
+    try:
+        percentile = float(typed["percentile"]) if typed["percentile"] else None
+    except ValueError:
+        return None, f"percentile: {typed['percentile']!r} is not a number; write one such as 95."
+    try:
+        return await visit.api.slo_what_if(
+            visit.pool_key(), ttft=typed["ttft"] or None, tpot=typed["tpot"] or None, percentile=percentile, start=start, end=end
+        ), None
+    except ApiProblem as error:
+        if error.problem.status != 422:
+            raise
+        return None, formats.told(error.problem.detail, error.problem.remedy)
+
+
+def windows(burn: SloBurn, classes: Sequence[str]) -> list[tuple[str, list[BurnWindow | None]]]:
+    """A row per window: all requests, then each class."""
+    found = {(one.window, one.priority_class): one for one in burn.windows}
+    names = dict.fromkeys(one.window for one in burn.windows)
+    return [(name, [found.get((name, each)) for each in (None, *classes)]) for name in names]
+
+
+def changes(before: SloVersion | None, after: SloVersion) -> str:
+    """What a version changed, in words; empty for the first."""
+    if before is None:
+        return ""
+    told = []
+    for words, old, new in (
+        ("TTFT", formats.seconds(before.ttft_seconds), formats.seconds(after.ttft_seconds)),
+        ("TPOT", formats.seconds(before.tpot_seconds), formats.seconds(after.tpot_seconds)),
+        ("goal", f"{formats.percentile(before.percentile)} %", f"{formats.percentile(after.percentile)} %"),
+        ("classes", _classes(before), _classes(after)),
+    ):
+        if old != new:
+            told.append(f"{words} {old} → {new}")
+    return ", ".join(told)
+
+
+def _classes(version: SloVersion) -> str:
+    return ", ".join(f"{one.name} ({one.priority}, {formats.share(one.share)})" for one in version.classes) or "none"
+
+
+ROUTES = Routes(pages={f"{POOL}/slo": show}, exports={f"{POOL}/slo": Export(name="slo", of_pool=True)})
