@@ -126,6 +126,10 @@ class Exchange:
             return self._hear_response(message)
         return self._hear_request(message)
 
+    def damaged(self) -> Sequence[Action]:
+        """What came is no message of the protocol."""
+        return self._violated("not a ProcessingRequest")
+
     def half_closed(self) -> Sequence[Action]:
         """The proxy says no more."""
         return self._close(0, "")

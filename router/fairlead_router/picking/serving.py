@@ -47,7 +47,7 @@ class PickerServer:
 
     async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: ssl.SSLContext | None = None) -> None:
         """Serve at a bound socket, until `close`."""
-        opener = self._open_health if health_only else self._open
+        opener = self.open_health_check if health_only else self.open
         largest = self._picker.most_bytes + FRAMING_BYTES
 
         def connection() -> GrpcConnection:
@@ -57,15 +57,17 @@ class PickerServer:
 
         self._servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener, backlog=BACKLOG, ssl=tls))
 
-    def _open(self, stream: GrpcStream) -> Listener | None:
+    def open(self, stream: GrpcStream) -> Listener | None:
+        """Who handles a stream of this path; None when nobody does."""
         if stream.path == PROCESS:
             made = PickerStream(stream, self._picker, self._leave)
             self._streams.add(made)
             self._idle.clear()
             return made
-        return self._open_health(stream)
+        return self.open_health_check(stream)
 
-    def _open_health(self, stream: GrpcStream) -> Listener | None:
+    def open_health_check(self, stream: GrpcStream) -> Listener | None:
+        """Who handles a health check; None for any other path."""
         if stream.path not in (HEALTH_CHECK, HEALTH_WATCH):
             return None
         made = HealthStream(stream, self._ready, self._health.discard, watching=stream.path == HEALTH_WATCH)

@@ -59,8 +59,7 @@ class PickerStream:
         try:
             came = wire.decode(payload)
         except wire.DecodeError:
-            self._do(self._exchange.gone()[:1])
-            self._finish(INVALID_ARGUMENT, "not a ProcessingRequest")
+            self._guarded(self._exchange.damaged)
             return
         self._guarded(lambda: self._exchange.hear(came))
 

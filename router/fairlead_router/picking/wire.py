@@ -162,9 +162,17 @@ def encode(message: Outgoing) -> bytes:
 
 def _mutation(number: int, changed: Any, removed: Any = ()) -> bytes:
     """HeaderMutation. What is set replaces what is there (append_action OVERWRITE_IF_EXISTS_OR_ADD)."""
-    fields = b"".join(_bytes(1, _bytes(1, _bytes(1, name) + _bytes(3, value)) + b"\x18\x02") for name, value in changed)
-    fields += b"".join(_bytes(2, name) for name in removed)
-    return _bytes(number, fields) if fields else b""
+    fields = [_option(name, value) for name, value in changed]
+    fields += [_bytes(2, name) for name in removed]
+    return _bytes(number, b"".join(fields)) if fields else b""
+
+
+def _option(name: bytes, value: bytes) -> bytes:
+    """HeaderValueOption, as a field of HeaderMutation."""
+    size = len(name) + len(value)
+    if size < 120:  # every length is one byte; nearly always
+        return b"\n%c\n%c\n%c%s\x1a%c%s\x18\x02" % (size + 8, size + 4, len(name), name, len(value), value)
+    return _bytes(1, _bytes(1, _bytes(1, name) + _bytes(3, value)) + b"\x18\x02")
 
 
 def _destination(endpoints: bytes) -> bytes:

@@ -1,0 +1,288 @@
+"""HTTP/2 and gRPC of the picker's port, byte by byte."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import hpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_router.picking import http2
+from fairlead_router.picking.grpc_connection import MOST_WAITING, GrpcConnection, GrpcStream
+
+LARGEST = 1000
+
+
+class Transport:
+    """Takes what is written, unless it is full."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.is_closed = False
+        self.reads = True
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+
+class Echo:
+    """Says each message back, and keeps what it heard."""
+
+    def __init__(self, stream: GrpcStream) -> None:
+        self.stream = stream
+        self.heard: list[bytes | str] = []
+
+    def message(self, payload: bytes) -> None:
+        self.heard.append(payload)
+        self.stream.send(payload)
+
+    def half_closed(self) -> None:
+        self.heard.append("half-closed")
+        self.stream.finish(0)
+
+    def gone(self) -> None:
+        self.heard.append("gone")
+
+
+class Client:
+    """The bytes of a client, and what came back as frames."""
+
+    def __init__(self) -> None:
+        self.echoes: list[Echo] = []
+        self.transport = cast(Any, Transport())
+        self.encoder = hpack.Encoder()
+        self.connection = GrpcConnection(self._open, LARGEST, lambda _: None)
+        self.connection.connection_made(self.transport)
+
+    def _open(self, stream: GrpcStream) -> Echo | None:
+        if stream.path != b"/echo":
+            return None
+        self.echoes.append(Echo(stream))
+        return self.echoes[-1]
+
+    def begin(self, number: int = 1, path: str = "/echo", content_type: str = "application/grpc", *, ended: bool = False) -> bytes:
+        block = self.encoder.encode([(":method", "POST"), (":path", path), (":scheme", "http"), ("content-type", content_type)])
+        return http2.frame(http2.HEADERS, http2.END_HEADERS | (http2.END_STREAM if ended else 0), number, block)
+
+    def feed(self, *data: bytes) -> None:
+        self.connection.data_received(b"".join(data))
+
+    def frames(self) -> list[tuple[int, int, int, bytes]]:
+        found, start, data = [], 0, bytes(self.transport.written)
+        while start < len(data):
+            high, low, kind, flags, number = http2.HEAD.unpack_from(data, start)
+            stop = start + 9 + ((high << 8) | low)
+            found.append((kind, flags, number, data[start + 9 : stop]))
+            start = stop
+        return found
+
+    def data(self, number: int = 1) -> bytes:
+        return b"".join(payload for kind, _, stream, payload in self.frames() if kind == http2.DATA and stream == number)
+
+    def trailers(self, number: int = 1) -> dict[str, str] | None:
+        decoder, found = hpack.Decoder(), None
+        for kind, flags, stream, payload in self.frames():
+            if kind == http2.HEADERS:
+                fields = {name.decode(): value.decode() for name, value in decoder.decode(payload, raw=True)}
+                if stream == number and flags & http2.END_STREAM:
+                    found = fields
+        return found
+
+    def goaway(self) -> int | None:
+        return next((int.from_bytes(payload[4:8], "big") for kind, _, _, payload in self.frames() if kind == http2.GOAWAY), None)
+
+
+def grpc_message(payload: bytes) -> bytes:
+    return b"\x00" + len(payload).to_bytes(4, "big") + payload
+
+
+def data(payload: bytes, number: int = 1, *, ended: bool = False) -> bytes:
+    return http2.frame(http2.DATA, http2.END_STREAM if ended else 0, number, payload)
+
+
+def within_a_loop(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]  # pytest's own loop does not run inside hypothesis
+
+
+HELLO = http2.PREFACE + http2.settings({})
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+async def test_messages_come_whole_however_they_are_cut(step: int) -> None:
+    client = Client()
+    sent = (
+        HELLO + client.begin() + data(grpc_message(b"one")[:4]) + data(grpc_message(b"one")[4:] + grpc_message(b"")) + data(b"", ended=True)
+    )
+    for start in range(0, len(sent), step):
+        client.feed(sent[start : start + step])
+    assert client.echoes[0].heard == [b"one", b"", "half-closed"]
+    assert client.data() == grpc_message(b"one") + grpc_message(b"")
+    assert (client.trailers() or {})["grpc-status"] == "0"
+
+
+async def test_padded_frames_and_headers_in_several_frames_are_read() -> None:
+    client = Client()
+    whole = client.begin()
+    block = whole[9:]
+    first = http2.frame(http2.HEADERS, http2.PADDED | http2.HAS_PRIORITY, 1, b"\x02" + b"\x00" * 5 + block[:3] + b"\x00\x00")
+    rest = http2.frame(http2.CONTINUATION, 0, 1, block[3:6]) + http2.frame(http2.CONTINUATION, http2.END_HEADERS, 1, block[6:])
+    client.feed(HELLO, first, rest, http2.frame(http2.DATA, http2.PADDED, 1, b"\x03" + grpc_message(b"x") + b"\x00" * 3))
+    assert client.echoes[0].heard == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "message", "status"),
+    [
+        ("/other", "application/grpc", b"", "12"),
+        ("/echo", "text/plain", b"", "3"),
+        ("/echo", "application/grpc", b"\x01\x00\x00\x00\x01x", "12"),
+        ("/echo", "application/grpc", b"\x00\x00\x01\x00\x00", "8"),
+    ],
+)
+async def test_a_call_that_cannot_be_served_ends_with_a_status_and_the_connection_goes_on(
+    path: str, content_type: str, message: bytes, status: str
+) -> None:
+    client = Client()
+    client.feed(HELLO, client.begin(1, path, content_type), data(message), client.begin(3), data(grpc_message(b"y"), 3))
+    assert (client.trailers() or {})["grpc-status"] == status
+    assert client.echoes[-1].heard == [b"y"]
+
+
+async def test_a_stream_that_ends_in_the_middle_of_a_message_is_refused() -> None:
+    client = Client()
+    client.feed(HELLO, client.begin(), data(b"\x00\x00", ended=True))
+    assert (client.trailers() or {})["grpc-status"] == "3"
+    assert client.echoes[0].heard == ["gone"]
+
+
+async def test_answers_wait_for_the_peers_windows_and_come_whole() -> None:
+    client = Client()
+    client.connection = GrpcConnection(client._open, 1 << 20, lambda _: None)
+    client.transport = full = cast(Any, Transport())
+    client.connection.connection_made(full)
+    payload = bytes(range(256)) * 1000
+    client.feed(HELLO, http2.settings({http2.SETTING_WINDOW: 100_000}), client.begin(), data(grpc_message(payload)[:200_000]))
+    client.feed(data(grpc_message(payload)[200_000:], ended=True))
+    assert len(client.data()) == 65_535  # the connection's window
+    assert client.trailers() is None
+    client.feed(http2.window_update(0, 1_000_000))
+    assert len(client.data()) == 100_000  # the stream's
+    client.feed(http2.settings({http2.SETTING_WINDOW: 150_000}))
+    assert len(client.data()) == 150_000
+    client.feed(http2.window_update(1, 1_000_000))
+    assert client.data() == grpc_message(payload)
+    assert client.trailers() is not None
+
+
+async def test_a_peer_that_takes_no_answers_gets_no_leave_to_send_more() -> None:
+    client = Client()
+    client.feed(HELLO, http2.settings({http2.SETTING_WINDOW: 0}), client.begin())
+    piece = grpc_message(b"x" * LARGEST)
+    for _ in range(3 * MOST_WAITING // len(piece)):
+        client.feed(data(piece))
+    leave = sum(
+        int.from_bytes(payload, "big") for kind, _, number, payload in client.frames() if kind == http2.WINDOW_UPDATE and number == 1
+    )
+    assert leave < 2 * MOST_WAITING
+    client.feed(http2.window_update(1, 1 << 24), http2.window_update(0, 1 << 24))
+    assert len(client.data()) == 3 * MOST_WAITING // len(piece) * len(piece)
+
+
+async def test_a_full_socket_is_not_read_from_until_it_drains() -> None:
+    client = Client()
+    client.feed(HELLO, client.begin())
+    client.connection.pause_writing()
+    assert not client.transport.reads
+    client.echoes[0].stream.send(b"later")
+    await asyncio.sleep(0)
+    assert client.data() == b""
+    client.connection.resume_writing()
+    await asyncio.sleep(0)
+    assert client.transport.reads
+    assert client.data() == grpc_message(b"later")
+
+
+async def test_a_reset_and_a_lost_connection_end_streams_once() -> None:
+    client = Client()
+    client.feed(HELLO, client.begin(1), client.begin(3), http2.rst_stream(1, http2.CANCEL), data(grpc_message(b"late")))
+    client.echoes[0].stream.send(b"nobody hears")
+    client.connection.connection_lost(None)
+    assert [echo.heard for echo in client.echoes] == [["gone"], ["gone"]]
+
+
+async def test_a_connection_that_leaves_refuses_streams_and_closes_after_the_last() -> None:
+    client = Client()
+    client.feed(HELLO, client.begin(1))
+    client.connection.leave()
+    client.feed(client.begin(3), data(grpc_message(b"z")), data(b"", ended=True))
+    await asyncio.sleep(0)
+    assert client.goaway() == http2.NO_ERROR
+    assert (http2.RST_STREAM, 0, 3, http2.REFUSED_STREAM.to_bytes(4, "big")) in client.frames()
+    assert client.data() == grpc_message(b"z")
+    assert client.transport.is_closed
+
+
+async def test_pings_and_settings_are_acknowledged() -> None:
+    client = Client()
+    client.feed(HELLO, http2.frame(http2.PING, 0, 0, b"12345678"))
+    assert (http2.PING, http2.ACK, 0, b"12345678") in client.frames()
+    assert (http2.SETTINGS, http2.ACK, 0, b"") in client.frames()
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"GET / HTTP/1.1\r\n", http2.PROTOCOL_ERROR),
+        (HELLO + data(b"", 5), http2.PROTOCOL_ERROR),
+        (HELLO + http2.frame(http2.CONTINUATION, 0, 1, b""), http2.PROTOCOL_ERROR),
+        (HELLO + http2.frame(http2.PUSH_PROMISE, 0, 1, b""), http2.PROTOCOL_ERROR),
+        (HELLO + http2.window_update(0, 0), http2.FLOW_CONTROL_ERROR),
+        (HELLO + http2.frame(http2.SETTINGS, 0, 0, b"x"), http2.FRAME_SIZE_ERROR),
+        (HELLO + http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff\xff\xff\xff\xff"), http2.COMPRESSION_ERROR),
+        (HELLO + http2.HEAD.pack(0xFFFF, 0xFF, http2.DATA, 0, 1), http2.FRAME_SIZE_ERROR),
+    ],
+)
+async def test_what_is_not_http2_ends_the_connection_with_its_code(sent: bytes, code: int) -> None:
+    client = Client()
+    client.feed(sent)
+    assert client.goaway() == code
+    assert client.transport.is_closed
+
+
+_FRAMES = st.builds(http2.frame, st.integers(0, 11), st.integers(0, 255), st.sampled_from([0, 1, 1, 3, 5, 2]), st.binary(max_size=40))
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(_FRAMES, st.binary(max_size=30), st.just(data(grpc_message(b"x")))), max_size=15), st.integers(1, 60))
+def test_no_bytes_crash_a_connection_and_each_stream_ends_once(parts: list[bytes], step: int) -> None:
+    async def test() -> None:
+        client = Client()
+        sent = HELLO + client.begin() + b"".join(parts)
+        for start in range(0, len(sent), step):
+            if client.transport.is_closed:
+                break
+            client.feed(sent[start : start + step])
+        client.connection.connection_lost(None)
+        for echo in client.echoes:
+            assert sum(word in ("gone", "half-closed") for word in echo.heard if isinstance(word, str)) == 1
+
+    within_a_loop(test)
