@@ -7,9 +7,13 @@ for tests, these by the subset that the protocol has for that.
 
 import asyncio
 import json
+import os
+import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import grpc
 import pytest
@@ -18,6 +22,8 @@ from fairlead.instances import Role
 from fairlead.tables import EarlyRejectionFacts, Outlook
 from fairlead_process.starting import bind
 from fairlead_router.settings import Timeouts
+from fairlead_sandbox.kubernetes_api.serving.certificates import ensure_certificates
+from fairlead_testing.fakes.system_api import ROUTER_TOKEN
 from fairlead_testing.running.ext_proc_proxy import (
     Proxy,
     request_body,
@@ -25,6 +31,8 @@ from fairlead_testing.running.ext_proc_proxy import (
     response_body,
     response_headers,
 )
+from fairlead_testing.running.ports import free_port
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
@@ -357,3 +365,46 @@ async def test_a_router_that_drains_lets_streams_end_and_takes_no_more(world: Wo
     assert await stream.hear() is None
     await draining
     assert running.pool.counters.served == 1
+
+
+async def test_a_router_process_picks_over_tls_tells_health_without_and_drains_on_a_signal(world: World, tmp_path: Path) -> None:
+    await world.start_engines(1)
+    world.api.state.set_table(world.table())
+    made = ensure_certificates(tmp_path / "tls", "127.0.0.1")
+    picker, health = free_port(), free_port()
+    environment = {
+        **os.environ,
+        "FAIRLEAD_API_URL": world.api.url,
+        "FAIRLEAD_API_TOKEN": ROUTER_TOKEN,
+        "FAIRLEAD_ROUTER_ID": "router-0",
+        "FAIRLEAD_SPOOL_DIR": str(tmp_path / "spool"),
+        "FAIRLEAD_PICKER_PORT": str(picker),
+        "FAIRLEAD_PICKER_HEALTH_PORT": str(health),
+        "FAIRLEAD_PICKER_TLS_CERT_FILE": str(made.certificate),
+        "FAIRLEAD_PICKER_TLS_KEY_FILE": str(made.key),
+    }
+    command = (sys.executable, "-m", "fairlead_router.main", "--port", str(free_port()), "--admin-port", "0")
+    process = await asyncio.create_subprocess_exec(*command, env=environment)
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{health}") as channel:
+            check, ready = channel.unary_unary("/grpc.health.v1.Health/Check"), b""
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while ready != b"\x08\x01":
+                    ready = await check(b"\n\treadiness", wait_for_ready=True)
+        async with Proxy(f"127.0.0.1:{picker}", root_certificate=made.authority.read_bytes()) as proxy:
+            assert (await proxy.request(_chat())).served == world.engines[0].address
+            stream = proxy.open()
+            await stream.say(request_headers(), request_body(_chat(), ended=True))
+            assert (await stream.hear()).WhichOneof("response") == "request_headers"
+            process.send_signal(signal.SIGTERM)
+            await stream.hear()
+            await stream.say(response_headers(200, {}, ended=True))
+            assert (await stream.hear()).WhichOneof("response") == "response_headers"
+            await stream.call.done_writing()
+            assert await stream.hear() is None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
