@@ -1,7 +1,7 @@
 """Prefills: what computing a request takes on each instance, with the longest prefix fetched where that is worth it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -13,30 +13,31 @@ from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
 from fairlead.tables import EngineFacts
+from fairlead.values import value
 
 COPY_COST = 0.1
 """What a second of prefill saved by fetching counts for, against a second of prefill (docs/experiments.md, "Where")."""
 
 
-class Prefills(NamedTuple):
+Tokens = TypeVar("Tokens", IntVector, list[int])
+Seconds = TypeVar("Seconds", FloatVector, list[float])
+
+
+@value
+class Prefills(Generic[Tokens, Seconds]):
     """What the prefill of a request takes on each instance."""
 
-    hits: IntVector
+    hits: Tokens
     """Tokens seen to be held."""
-    known: IntVector
+    known: Tokens
     """The same, with what the session's home is taken to hold."""
     most: int
     """The longest hit."""
-    alone: FloatVector
+    alone: Seconds
     """Seconds if nothing is fetched."""
-    seconds: FloatVector
+    seconds: Seconds
     holder: int
     """Index of the instance to fetch from."""
-
-    @property
-    def saved(self) -> FloatVector:
-        """Seconds that fetching is taken to save."""
-        return self.alone - self.seconds
 
     def source_for(self, index: int) -> int | None:
         """Index of the instance from which that one should fetch; None when it should compute."""
@@ -54,7 +55,9 @@ class Prefills(NamedTuple):
         return DecisionReason.PREFIX_AFFINITY if hit >= self.most else DecisionReason.PREFIX_OUTWEIGHED
 
 
-def prefills_of(request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool) -> Prefills:
+def prefills_of(
+    request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
+) -> Prefills[IntVector, FloatVector]:
     """What the prefill takes on each instance, with the longest prefix fetched where engines can, `fetch` allows it and
     it is worth it.
     """
@@ -68,7 +71,20 @@ def prefills_of(request: RoutingRequest, home: Binding | None, view: PoolView, v
         if loads[holder].transfers_out:
             holder = least_busy_holder(hits, most, vectors)
         seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
-    return Prefills(hits, known, most, alone, seconds, holder)
+    return Prefills(hits=hits, known=known, most=most, alone=alone, seconds=seconds, holder=holder)
+
+
+def prefills_one_by_one(
+    request: RoutingRequest, home: Binding | None, view: PoolView, loads: Sequence[InstanceLoad]
+) -> Prefills[list[int], list[float]]:
+    """The same for a few instances, where nothing can be fetched."""
+    held = view.hit_tokens_everywhere(request)
+    hits = [held.get(load.entry.id, 0) for load in loads]
+    most = max(hits)
+    known = hits if home is None else with_home(request, home, loads, hits, most)
+    by_hit = {hit: view.prefill_seconds(request, hit) for hit in set(known)}
+    seconds = [by_hit[hit] for hit in known]
+    return Prefills(hits=hits, known=known, most=most, alone=seconds, seconds=seconds, holder=hits.index(most))
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
@@ -84,7 +100,7 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
     return seconds
 
 
-def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: IntVector, most: int) -> IntVector:
+def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
     """The hits (`most` is the largest), with the session's home taken to hold the session's context when nobody is
     seen to hold half as much.
 
@@ -95,7 +111,7 @@ def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLo
         return hits
     for index, load in enumerate(loads):
         if load.entry.id == home.instance:
-            known = np.array(hits)
+            known = hits.copy()
             known[index] = context
             return known
     return hits

@@ -82,6 +82,9 @@ class PoolView(Protocol):
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
+    def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
+        """Predicted seconds of the prefill alone on an instance that held so many tokens of the prompt."""
+
     def binding(self, session: str) -> Binding | None: ...
 
 

@@ -173,7 +173,7 @@ class PrefillTimes:
             return configured
         c = self._fit.coefficients
         x, s = tokens / 1000, prompt_tokens / 1000
-        fitted = c[0] + c[1] * x if self.form == "linear" else c[0] + c[1] * x + c[2] * s + c[3] * x * s
+        fitted = c[0] + c[1] * x if self.form == "linear" else c[0] + c[1] * x + c[2] * s + c[3] * (x * s)
         bounded: FloatVector = np.clip(fitted, configured / FURTHEST, configured * FURTHEST + 1.0)
         return bounded
 

@@ -192,6 +192,9 @@ class LiveView:
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         return self.prefill_times.seconds_vector(request.prompt_tokens, hits)
 
+    def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
+        return self.prefill_times.seconds(request.prompt_tokens, hit_tokens)
+
     def binding(self, session: str) -> Binding | None:
         return self._bindings.get(session)
 

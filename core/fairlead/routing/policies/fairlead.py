@@ -11,25 +11,37 @@ prefill makes others wait, as long as the pool takes for it in the mean. With `l
 `wait + rest + prefill` while it errs less.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairlead.predictors.learners import LearnerSettings
-from fairlead.reports.bindings import BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
-from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.candidates import ordered_decision
 from fairlead.routing.choosing.experience import BETTER
 from fairlead.routing.choosing.instance_features import FEATURES, instance_features
-from fairlead.routing.choosing.learnt_ttfts import LearnsTtfts, LearntTtfts
-from fairlead.routing.choosing.prefills import prefills_of
+from fairlead.routing.choosing.learnt_ttfts import Expectation, LearnsTtfts, LearntTtfts
+from fairlead.routing.choosing.placement_costs import (
+    FEW,
+    Circumstances,
+    Costs,
+    CostsOfFew,
+    costs_one_by_one,
+    costs_over_vectors,
+    in_time_first,
+    in_time_first_of_few,
+    slownesses,
+)
+from fairlead.routing.choosing.prefills import Prefills, prefills_of, prefills_one_by_one
 from fairlead.routing.choosing.terms import DECODE_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.routing.knowledge.pool_load import FULL, affinity
 from fairlead.schemas.shapes import number, text, truth
@@ -69,8 +81,6 @@ class FairleadParameters(QueueParameters):
 
 IN_TIME = 0.9
 """An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
-CHANCE = 0.25
-"""By so much the paces of equal instances may differ."""
 
 STALE_SAMPLES = 10_000
 """Samples without another model above which the trainer is taken to have fallen silent."""
@@ -92,61 +102,97 @@ class Fairlead:
         self._model = model
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
-        given = self._parameters
-        vectors = view.vectors()
+        given, vectors = self._parameters, view.vectors()
         home = None if request.session is None else view.binding(request.session)
-        prefills = prefills_of(request, home, view, vectors, fetch=given.fetch)
-        slowness = slownesses(vectors.lasting_pace)
-        prefill = prefills.seconds if slowness is None else prefills.seconds * slowness
-        ahead = vectors.ahead_seconds(now)
-        overtaken = view.overtaken_seconds(request)
-        if overtaken is not None:
-            ahead -= overtaken
-        wait, rest = waits(prefill, ahead, slowness, vectors, now)
         load = view.pool_load()
         worth = affinity(load, given.most_affinity)
-        weighted = worth * prefills.seconds
-        if slowness is not None:  # a slow instance takes longer for it, but as much fewer requests wait there
-            weighted += prefill - prefills.seconds
-        costs = weighted + wait
-        costs += rest
-        costs += given.kv_seconds * vectors.kv_usage
         limit = IN_TIME * view.table.slo.ttft_seconds
-        # While there is time, rests give way to deadlines.
-        formula = prefill + (wait + rest if load >= FULL else ahead if slowness is None else ahead * slowness)
-        ttft = formula
+        circumstances = Circumstances(
+            now=now,
+            slowness=slownesses(vectors.lasting_pace),
+            overtaken=view.overtaken_seconds(request),
+            worth=worth,
+            rests_count=load >= FULL,  # while there is time, rests give way to deadlines
+            kv_seconds=given.kv_seconds,
+        )
+        can_fetch = given.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0
+        if self._model is None and not can_fetch and len(vectors.loads) <= FEW:
+            prefills = prefills_one_by_one(request, home, view, vectors.loads)
+            costs = costs_one_by_one(prefills.seconds, vectors, circumstances)
+            order, cheapest = in_time_first_of_few(costs, vectors, limit)
+            return self._decision(request, view, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit)
+        return self._choose_over_vectors(request, view, now, home, circumstances, limit)
+
+    def _choose_over_vectors(
+        self, request: RoutingRequest, view: PoolView, now: float, home: Binding | None, given: Circumstances, limit: float
+    ) -> Decision:
+        vectors = view.vectors()
+        prefills = prefills_of(request, home, view, vectors, fetch=self._parameters.fetch)
+        costs = costs_over_vectors(prefills.seconds, vectors, given)
+        formula = costs.ttft
         expected = None if self._model is None else self._model.expect(instance_features(request, view, prefills.known))
         obeyed = None if expected is None else expected.obeyed
         if obeyed is not None:
-            ttft = np.maximum(0.0, obeyed - (prefills.saved if slowness is None else prefills.saved * slowness))
-            costs += ttft - (wait + rest + prefill)
-        order, cheapest = in_time_first(costs, ttft, vectors.decode_tokens, vectors.sessions, limit)
+            saved = prefills.alone - prefills.seconds
+            ttft = np.maximum(0.0, obeyed - (saved if given.slowness is None else saved * given.slowness))
+            total = costs.total + (ttft - (costs.wait + costs.rest + costs.prefill))
+            costs = costs._replace(total=total, ttft=ttft)
+        order, cheapest = in_time_first(costs, vectors, limit)
+        decision = self._decision(request, view, now, home, prefills, costs, order, cheapest, expected, worth=given.worth, limit=limit)
+        if self._model is None or expected is None:
+            return decision
+        self._model.chose(expected.distrust)
+        if decision.transfer_from is not None:
+            return decision  # a prefill with a fetched prefix tells nothing of others
+        instance, best = decision.instance, order[0]
+        learn = self._model.lesson(expected, best, float(formula[best]), now)
+        return replace(decision, learn=lambda where, first_token_at: learn(first_token_at) if where == instance else None)
+
+    def _decision(
+        self,
+        request: RoutingRequest,
+        view: PoolView,
+        now: float,
+        home: Binding | None,
+        prefills: Prefills[IntVector, FloatVector] | Prefills[list[int], list[float]],
+        costs: Costs | CostsOfFew,
+        order: Sequence[int],
+        cheapest: int,
+        expected: Expectation | None = None,
+        *,
+        worth: float,
+        limit: float,
+    ) -> Decision:
+        given, vectors = self._parameters, view.vectors()
+        obeyed = None if expected is None else expected.obeyed
+        total, ttft = costs.total, costs.ttft
         best = order[0]
         instance = vectors.loads[best].entry.id
         source = prefills.source_for(best)
 
         def terms(index: int) -> dict[str, float]:
+            prefill, wait, rest, weighted = costs.parts(index)
             found = {
-                "wait_seconds": float(wait[index]),
-                "rest_seconds": float(rest[index]),
-                "weighted_prefill_seconds": float(weighted[index]),
+                "wait_seconds": wait,
+                "rest_seconds": rest,
+                "weighted_prefill_seconds": weighted,
                 "kv_seconds": given.kv_seconds * float(vectors.kv_usage[index]),
-                "prefill_seconds": float(prefill[index]),
+                "prefill_seconds": prefill,
                 "decode_tokens": float(vectors.decode_tokens[index]),
             }
             learned = None if expected is None else expected.of(index)
             if obeyed is not None:
-                found["learned_seconds"] = float(ttft[index] - (wait[index] + rest[index] + prefill[index]))
+                found["learned_seconds"] = float(ttft[index]) - (wait + rest + prefill)
             elif learned is not None:
                 found["learned_ttft_seconds"] = learned
             return found
 
-        decision = ordered_decision(
+        return ordered_decision(
             request,
             view,
             order,
             prefills.known,
-            costs,
+            total,
             DecisionReason.PREFIX_REPLICATED if source is not None else prefills.reason(best),
             ("" if obeyed is None else LEARNED) + ("lowest-cost" if best == cheapest else "in-time-first"),
             None if request.session is None else binding_reason(home, instance, BindingReason.SLO, view, now),
@@ -157,13 +203,6 @@ class Fairlead:
             transfer_from=None if source is None else vectors.loads[source].entry.id,
             ttft_seconds=float(ttft[best]),
         )
-        if self._model is None or expected is None:
-            return decision
-        self._model.chose(expected.distrust)
-        if source is not None:
-            return decision  # a prefill with a fetched prefix tells nothing of others
-        learn = self._model.lesson(expected, best, float(formula[best]), now)
-        return replace(decision, learn=lambda where, first_token_at: learn(first_token_at) if where == instance else None)
 
 
 def _errors(model: LearntTtfts) -> dict[str, float]:
@@ -181,55 +220,6 @@ class LearningFairlead(LearnsTtfts, Fairlead):
         model = LearntTtfts(LearnerSettings(feature_names=FEATURES), STALE_SAMPLES, BETTER)
         LearnsTtfts.__init__(self, model)
         Fairlead.__init__(self, parameters, model)
-
-
-def slownesses(paces: FloatVector) -> FloatVector | None:
-    """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance, and None where
-    it may be for all.
-    """
-    told = paces.tolist()
-    if max(told) <= (1 + CHANCE) * min(told):  # then each is as near to the mean
-        return None
-    mean = float(np.add.reduce(paces)) / len(paces)
-    if float(np.maximum.reduce(paces)) / mean - 1 <= CHANCE and 1 - float(np.minimum.reduce(paces)) / mean <= CHANCE:
-        return None
-    relative = paces / mean
-    return np.where(np.abs(relative - 1) > CHANCE, relative, 1.0)
-
-
-def waits(
-    prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
-) -> tuple[FloatVector, FloatVector]:
-    """Seconds until all that is ahead (by the pool's speed) is computed, with the rests between, and then until the
-    engine has rested for a prefill of so long. An instance of slowness 2 takes twice as long as the mean of the pool.
-    """
-    resting = vectors.resting
-    wait = ahead * resting
-    wait += ahead
-    if slowness is not None:
-        wait *= slowness
-    rest = prefill * resting
-    np.subtract(rest, now - vectors.rested_since, out=rest, where=ahead <= 0)
-    return wait, np.maximum(rest, 0.0, out=rest)
-
-
-def in_time_first(
-    costs: FloatVector, ttft: FloatVector, decode_tokens: IntVector, sessions: IntVector, limit_seconds: float
-) -> tuple[list[int], int]:
-    """Indexes by cost, those whose predicted TTFT is in time before all others when there are any; and the index
-    of the lowest cost of all.
-
-    Ties go to the fewest tokens that decode, then to the most sessions. Where much is idle, new sessions then gather on
-    few instances, and those that a scale-in takes, which have the fewest, hold little that others lack.
-    """
-    ties = (decode_tokens, -sessions)
-    order = lowest(costs, FALLBACKS + 1, *ties)
-    cheapest = order[0]
-    if ttft[cheapest] > limit_seconds:
-        late = ttft > limit_seconds
-        if not late.all():
-            order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, *ties)
-    return order, cheapest
 
 
 LEARNED = "learned-"

@@ -156,6 +156,9 @@ class ScriptedView:
     def prefill_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
         return misses(asked.prompt_tokens, hits) / self.table.engine.prefill_tokens_per_second
 
+    def prefill_seconds(self, asked: RoutingRequest, hit_tokens: int) -> float:
+        return max(1, asked.prompt_tokens - hit_tokens) / self.table.engine.prefill_tokens_per_second
+
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.table.engine.modelled.decode_seconds(context_tokens, requests)
 

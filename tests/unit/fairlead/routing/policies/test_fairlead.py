@@ -15,12 +15,13 @@ from fairlead.predictors.reports import HeuristicReason
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.choosing.instance_features import FEATURES
+from fairlead.routing.choosing.placement_costs import waits
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.vectors import PoolVectors
 from fairlead.routing.knowledge.pool_load import affinity
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters, LearningFairlead, waits
+from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters, LearningFairlead
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, RoutingFacts
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over

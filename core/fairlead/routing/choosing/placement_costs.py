@@ -1,0 +1,163 @@
+"""What a request costs on each instance, as the policy `fairlead` compares it, and the order that follows.
+
+There are two ways to the same figures. An operation on a vector takes about as long for eight entries as for a hundred,
+so up to `FEW` instances are cheaper one by one. Both do the same arithmetic in the same order; a property test holds
+them to equal decisions, to the last bit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.routing.choosing.candidates import FALLBACKS
+from fairlead.routing.contracts.vectors import FloatVector, PoolVectors, lowest
+
+FEW = 16
+
+CHANCE = 0.25
+"""By so much the paces of equal instances may differ."""
+
+Parts = tuple[float, float, float, float]
+"""Of one instance: prefill, wait, rest and weighted prefill."""
+
+
+class Costs(NamedTuple):
+    """Seconds on each instance; `total` is compared, `ttft` is when the first token is predicted."""
+
+    prefill: FloatVector
+    wait: FloatVector
+    rest: FloatVector
+    weighted: FloatVector
+    total: FloatVector
+    ttft: FloatVector
+
+    def parts(self, index: int) -> Parts:
+        return float(self.prefill[index]), float(self.wait[index]), float(self.rest[index]), float(self.weighted[index])
+
+
+class CostsOfFew(NamedTuple):
+    """The same for a few instances."""
+
+    each: list[Parts]
+    total: list[float]
+    ttft: list[float]
+
+    def parts(self, index: int) -> Parts:
+        return self.each[index]
+
+
+@dataclass(slots=True, kw_only=True)
+class Circumstances:
+    """What a request's costs depend on besides its prefills. `slowness` as told by `slownesses`; `overtaken` are
+    seconds of what is ahead that would be sent after it; `worth` is that of a second of prefill; `rests_count` whether
+    a first token waits for rests too; `kv_seconds` is what a full KV cache counts for.
+    """
+
+    now: float
+    slowness: FloatVector | None
+    overtaken: FloatVector | None
+    worth: float
+    rests_count: bool
+    kv_seconds: float
+
+
+def slownesses(paces: FloatVector) -> FloatVector | None:
+    """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance, and None where
+    it may be for all.
+    """
+    told = paces.tolist()
+    if max(told) <= (1 + CHANCE) * min(told):  # then each is as near to the mean
+        return None
+    mean = float(np.add.reduce(paces)) / len(paces)
+    if float(np.maximum.reduce(paces)) / mean - 1 <= CHANCE and 1 - float(np.minimum.reduce(paces)) / mean <= CHANCE:
+        return None
+    relative = paces / mean
+    return np.where(np.abs(relative - 1) > CHANCE, relative, 1.0)
+
+
+def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumstances) -> Costs:
+    """The costs of prefills that take `alone` seconds by the pool's speed."""
+    slowness = given.slowness
+    prefill = alone if slowness is None else alone * slowness
+    ahead = vectors.ahead_seconds(given.now)
+    if given.overtaken is not None:
+        ahead -= given.overtaken
+    wait, rest = waits(prefill, ahead, slowness, vectors, given.now)
+    weighted = given.worth * alone
+    if slowness is not None:  # a slow instance takes longer for it, but as much fewer requests wait there
+        weighted += prefill - alone
+    total = weighted + wait
+    total += rest
+    total += given.kv_seconds * vectors.kv_usage
+    ttft = prefill + (wait + rest if given.rests_count else ahead if slowness is None else ahead * slowness)
+    return Costs(prefill, wait, rest, weighted, total, ttft)
+
+
+def waits(
+    prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
+) -> tuple[FloatVector, FloatVector]:
+    """Seconds until all that is ahead (by the pool's speed) is computed, with the rests between, and then until the
+    engine has rested for a prefill of so long. An instance of slowness 2 takes twice as long as the mean of the pool.
+    """
+    resting = vectors.resting
+    wait = ahead * resting
+    wait += ahead
+    if slowness is not None:
+        wait *= slowness
+    rest = prefill * resting
+    np.subtract(rest, now - vectors.rested_since, out=rest, where=ahead <= 0)
+    return wait, np.maximum(rest, 0.0, out=rest)
+
+
+def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
+    """The same for a few instances. Where nobody is slow, factors are 1, which changes no bit."""
+    slownesses = [1.0] * len(alone) if given.slowness is None else given.slowness.tolist()
+    overtaken = [0.0] * len(alone) if given.overtaken is None else given.overtaken.tolist()
+    now, worth, kv_seconds, rests_count = given.now, given.worth, given.kv_seconds, given.rests_count
+    wait_seconds, kv_usages, _, _, begun, under_way_seconds, _, restings, rested = vectors.measures
+    each: list[Parts] = []
+    total: list[float] = []
+    ttft: list[float] = []
+    rows = zip(alone, slownesses, overtaken, wait_seconds, begun, under_way_seconds, restings, rested, kv_usages, strict=True)
+    for seconds, slowness, passed, waiting, since, under_way, resting, rested_since, kv_usage in rows:
+        prefill = seconds * slowness
+        done = now - since
+        ahead = waiting - (0.0 if done <= 0.0 else done if done < under_way else under_way) - passed
+        wait = (ahead * resting + ahead) * slowness
+        rest = prefill * resting if ahead > 0 else prefill * resting - (now - rested_since)
+        if rest < 0.0:
+            rest = 0.0
+        weighted = worth * seconds + (prefill - seconds)
+        each.append((prefill, wait, rest, weighted))
+        total.append(weighted + wait + rest + kv_seconds * kv_usage)
+        ttft.append(prefill + (wait + rest if rests_count else ahead * slowness))
+    return CostsOfFew(each, total, ttft)
+
+
+def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float) -> tuple[Sequence[int], int]:
+    """Indexes by cost, those whose predicted TTFT is in time before all others when there are any; and the index
+    of the lowest cost of all.
+
+    Ties go to the fewest tokens that decode, then to the most sessions. Where much is idle, new sessions then gather on
+    few instances, and those that a scale-in takes, which have the fewest, hold little that others lack.
+    """
+    ties = (vectors.decode_tokens, -vectors.sessions)
+    order = lowest(costs.total, FALLBACKS + 1, *ties)
+    cheapest = order[0]
+    if costs.ttft[cheapest] > limit_seconds:
+        late = costs.ttft > limit_seconds
+        if not late.all():
+            order = lowest(late.astype(np.int64), FALLBACKS + 1, costs.total, *ties)
+    return order, cheapest
+
+
+def in_time_first_of_few(costs: CostsOfFew, vectors: PoolVectors, limit_seconds: float) -> tuple[Sequence[int], int]:
+    """The same for a few instances."""
+    loads, total = vectors.loads, costs.total
+    order = sorted(range(len(total)), key=lambda index: (total[index], loads[index].decode_tokens, -loads[index].sessions))
+    cheapest = order[0]
+    if costs.ttft[cheapest] > limit_seconds:
+        order.sort(key=lambda index: costs.ttft[index] > limit_seconds)
+    return order[: FALLBACKS + 1], cheapest
