@@ -115,6 +115,8 @@ class GatewayKeys:
         With `counted` the request counts against the key's limits. Header names must be lower case. Raises BadRequest:
         401 without a valid key where one is required, 429 over a limit, 503 while the keys are not known yet.
         """
+        if not self._by_digest and not self.required:
+            return None  # what a client shows is no key of this gateway's, so its digest need not be computed
         shown = False
         expired: GatewayKey | None = None
         for name, value in headers:

@@ -210,8 +210,10 @@ class DeadlineQueue:
         if not self._able:
             return [], []
         requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(self._able.values())]
-        requests.sort(key=attrgetter("due"))
         at = now + self._ahead_seconds(now)
+        if len(requests) == 1:  # as in any pool that keeps up
+            return ([], requests) if at + requests[0].seconds > requests[0].due else (requests, [])
+        requests.sort(key=attrgetter("due"))
         longest: list[tuple[float, int]] = []
         left_out: set[int] = set()
         for one in requests:
