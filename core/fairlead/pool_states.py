@@ -13,7 +13,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.schedules.windows import Window
-from fairlead.tables import EarlyRejectionFacts, Outlook, PoolKey, SloFacts
+from fairlead.tables import EarlyRejectionFacts, Outlook, PoolKey, PriorityClass, SloFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,8 @@ class PoolState:
     opens_at: float | None = None
     """As in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
+    objectives: tuple[PriorityClass, ...] = ()
+    """Classes of requests besides those of the spec, of InferenceObjectives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from fairlead.instances import ACCEPTING, REACHABLE
 from fairlead.pool_states import InstanceReport, SchedulesInForce
 from fairlead.pools import PoolSpec, TableFacts
 from fairlead.scaling.specs import RatioMode, ScalingMode
-from fairlead.tables import InstanceEntry, Outlook, PoolKey, RoutingTable
+from fairlead.tables import InstanceEntry, Outlook, PoolKey, PriorityClass, RoutingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,12 @@ def table_of(
     outlook: Outlook = Outlook.UNKNOWN,
     opens_at: float | None = None,
     slo_version: int | None = None,
+    objectives: Iterable[PriorityClass] = (),
 ) -> RoutingTable:
-    """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go."""
+    """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go.
+
+    `objectives` are classes of requests besides the spec's.
+    """
     entries = tuple(
         InstanceEntry(
             id=instance.id,
@@ -70,7 +74,7 @@ def table_of(
         slo_version=slo_version,
         early_rejection=facts.early_rejection,
         holding=facts.holding,
-        priority_classes=facts.priority_classes,
+        priority_classes=(*facts.priority_classes, *objectives),
         outlook=outlook,
         opens_at=opens_at,
         instances=entries,

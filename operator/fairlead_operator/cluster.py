@@ -31,6 +31,8 @@ class Resource(Enum):
     LEADER_WORKER_SETS = ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets")
     AUTOSCALERS = ("/apis/autoscaling/v2", "horizontalpodautoscalers")
     GATEWAY_POOLS = (f"/apis/{GATEWAY_GROUP}/{GATEWAY_VERSION}", GATEWAY_PLURAL)
+    OBJECTIVES = ("/apis/llm-d.ai/v1alpha2", "inferenceobjectives")
+    FORMER_OBJECTIVES = ("/apis/inference.networking.x-k8s.io/v1alpha2", "inferenceobjectives")
     ENDPOINT_SLICES = ("/apis/discovery.k8s.io/v1", "endpointslices")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:

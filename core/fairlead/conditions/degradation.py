@@ -28,6 +28,9 @@ def degraded(facts: PoolFacts) -> Condition:
     below = [words for role, instances in facts.by_role if (words := below_minimum(role, instances)) is not None]
     if below:
         return Condition(type=kind, status="True", reason="BelowMinimum", message="; ".join(below))
+    if facts.unused_objectives:
+        message = f"InferenceObjectives without effect: {'; '.join(facts.unused_objectives)}"
+        return Condition(type=kind, status="True", reason="ObjectiveNotUsed", message=message)
     if facts.strangers:
         message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
         return Condition(type=kind, status="True", reason="StrangePods", message=message)

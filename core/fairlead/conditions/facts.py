@@ -172,6 +172,8 @@ class PoolFacts:
     scale_problems: tuple[ScaleProblem, ...] = ()
     gateway: GatewayFacts | None = None
     """None where the spec asks for no gateway."""
+    unused_objectives: tuple[str, ...] = ()
+    """InferenceObjectives that name a class no request can have, with why."""
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

@@ -1,4 +1,4 @@
-"""Looks for what gateways say of pools, and wakes the pools of which it changed.
+"""Looks for what gateways say of pools and for their objectives, and wakes the pools of which something changed.
 
 This asks every two seconds instead of watching: kopf ends its process when it may not watch a kind, and a cluster may
 have no such kind until gateways are installed. It asks for nothing while no pool wants gateways.
@@ -9,24 +9,19 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from fairlead.tables import PoolKey
-from fairlead_operator.cluster import ClusterError, ClusterRefused, Resource
+from fairlead_operator.cluster import ClusterError, Resource
+from fairlead_operator.gateways.finding import FindsObjects, find_known, find_objectives
 from fairlead_operator.gateways.manifests import SERVICE_LABEL
+from fairlead_operator.gateways.objectives import is_of
 from fairlead_operator.manifests import POOL_LABEL
 from fairlead_operator.settings import ServiceName
 
 logger = logging.getLogger(__name__)
 
 _NO_SUCH_KIND = "no such kind"
-
-
-class FindsObjects(Protocol):
-    """The call that is needed here."""
-
-    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """All objects with these labels. Raises ClusterError."""
 
 
 class GatewayNews:
@@ -49,9 +44,11 @@ class GatewayNews:
             by_namespace[pool.namespace].append(pool)
         addresses = await _addresses(cluster, routers) if routers is not None and by_namespace.keys() - {routers.namespace} else ""
         for namespace, pools in by_namespace.items():
-            found = await _found(cluster, namespace)
+            found, objectives = await _found(cluster, namespace), await find_objectives(cluster, namespace)
             for pool in pools:
-                essence = json.dumps([addresses, _NO_SUCH_KIND if found is None else found.get(pool.name)], sort_keys=True)
+                shown = _NO_SUCH_KIND if found is None else found.get(pool.name)
+                asked = [[one["metadata"]["name"], one["spec"]] for one in objectives if is_of(one, pool.name)]
+                essence = json.dumps([addresses, shown, asked], sort_keys=True)
                 if pool in self._seen and self._seen[pool] != essence:
                     self._seen[pool] = essence
                     wake(pool)
@@ -75,13 +72,8 @@ async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:
 
 async def _found(cluster: FindsObjects, namespace: str) -> Mapping[str, object] | None:
     """The GAIE InferencePools of pools by name, as far as they matter; None when the cluster knows no such kind."""
-    try:
-        documents = await cluster.find(Resource.GATEWAY_POOLS, namespace, POOL_LABEL)
-    except ClusterRefused as refused:
-        if refused.status == 404:
-            return None
-        raise
-    return {one["metadata"]["name"]: _essence(one) for one in documents}
+    documents = await find_known(cluster, Resource.GATEWAY_POOLS, namespace, POOL_LABEL)
+    return None if documents is None else {one["metadata"]["name"]: _essence(one) for one in documents}
 
 
 def _essence(document: Mapping[str, Any]) -> object:

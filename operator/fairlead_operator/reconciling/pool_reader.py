@@ -11,6 +11,8 @@ from fairlead.tables import PoolKey
 from fairlead_operator.applying.ownership import strange_pods
 from fairlead_operator.applying.workloads import SCALABLE
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
+from fairlead_operator.gateways.finding import find_objectives
+from fairlead_operator.gateways.objectives import NO_OBJECTIVES, Objectives, read_objectives
 from fairlead_operator.manifests import SELECTED_HASH, PoolIdentity
 from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.observing.workloads import WorkloadReading, read_workload
@@ -35,6 +37,7 @@ class PoolReading:
     objects: dict[Role, RoleObject]
     declared: tuple[WantedReplicas, ...]
     workloads: tuple[WorkloadReading, ...] = ()
+    objectives: Objectives = NO_OBJECTIVES
 
     @property
     def status(self) -> dict[str, Any]:
@@ -51,9 +54,10 @@ class PoolReading:
 class PoolReader:
     """Reads one pool; every call raises ClusterError."""
 
-    def __init__(self, key: PoolKey, cluster: Cluster) -> None:
+    def __init__(self, key: PoolKey, cluster: Cluster, *, serves_gateways: bool) -> None:
         self._key = key
         self._cluster = cluster
+        self._serves_gateways = serves_gateways
 
     async def pool(self) -> dict[str, Any] | None:
         """The pool's object; None when there is none."""
@@ -82,6 +86,7 @@ class PoolReader:
             strangers=strange_pods(pods, identity),
             objects=objects,
             workloads=tuple([one async for one in self._workloads(identity, in_force.spec, pods, found)]),
+            objectives=await self._objectives(identity, in_force.spec),
             declared=wanted_replicas(in_force.spec, pool, objects, tuple(pod.instance for pod in found)),
         )
 
@@ -103,6 +108,13 @@ class PoolReader:
                 scale = await self._cluster.get(SCALABLE[target.kind], identity.namespace, target.name, subresource="scale")
                 theirs = [document for document in documents if role_of.get(document["metadata"]["name"]) is role.name]
                 yield read_workload(role.name, target, scale, theirs, autoscalers)
+
+    async def _objectives(self, identity: PoolIdentity, spec: PoolSpec | None) -> Objectives:
+        """The objectives of a pool that asks for gateways."""
+        if spec is None or spec.gateway is None or not self._serves_gateways:
+            return NO_OBJECTIVES
+        found = await find_objectives(self._cluster, identity.namespace)
+        return read_objectives(found, identity.name, spec.priority_classes)
 
     async def _role_objects(self, identity: PoolIdentity, spec: PoolSpec | None) -> dict[Role, RoleObject]:
         if spec is None or spec.adopts or all(role.name is Role.BOTH for role in spec.roles):

@@ -49,7 +49,7 @@ class PoolReconciler:
         self._retries = ActionRetries(self._recorder, dependencies.clock, pace.longest_retry)
         self._state_exchange = StateExchange(key, dependencies.control_plane, pace, dependencies.clock)
         self._revisions = Revisions(dependencies.cluster, self._retries)
-        self._reader = PoolReader(key, dependencies.cluster)
+        self._reader = PoolReader(key, dependencies.cluster, serves_gateways=dependencies.settings.picker.service is not None)
         self._writer = PoolWriter(dependencies, self._recorder, self._retries, self._revisions)
         self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
@@ -179,7 +179,9 @@ class PoolReconciler:
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
         warming = weights(desired_pool(ratio, desired_roles(spec, reading.declared)), instances, now)
         expected = present_outlook(spec, reading.pool, reading.declared, reading.pods, now)
-        state = pool_state(reading.pool, reading.pods, reading.in_force, warming, told, known_decisions(old, now), expected)
+        state = pool_state(
+            reading.pool, reading.pods, reading.in_force, warming, told, known_decisions(old, now), expected, reading.objectives.classes
+        )
         answer = await self._state_exchange.exchange(state)
         scaling = scaled(spec, reading.pool, reading.declared, answer.trusted, schedules, now)
         desired = desired_roles(spec, scaling.wanted, {one.role: one.workload for one in reading.workloads})

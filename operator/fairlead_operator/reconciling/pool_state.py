@@ -14,7 +14,7 @@ from fairlead.reconciling.backoff import replaced_at
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.scaling.decisions import ScalingDecisionRecord
-from fairlead.tables import InstanceEntry, Outlook
+from fairlead.tables import InstanceEntry, Outlook, PriorityClass
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.reconciling.roles import WantedReplicas
@@ -31,6 +31,7 @@ def pool_state(
     schedules: SchedulesInForce | None = None,
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = (),
     expected: tuple[Outlook, float | None] = (Outlook.UNKNOWN, None),
+    objectives: tuple[PriorityClass, ...] = (),
 ) -> PoolState:
     """The state that is sent to the control API.
 
@@ -56,6 +57,7 @@ def pool_state(
         scaling_decisions=scaling_decisions,
         outlook=expected[0],
         opens_at=expected[1],
+        objectives=objectives,
     )
 
 

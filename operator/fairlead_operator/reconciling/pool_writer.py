@@ -97,6 +97,7 @@ class PoolWriter:
             scale_problems=tuple(one.problem for one in round_.reading.workloads if one.problem is not None),
             selecting_nothing=selecting_nothing(round_.reading.in_force.spec, round_.reading.pods),
             gateway=gateway,
+            unused_objectives=round_.reading.objectives.unused,
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any]:

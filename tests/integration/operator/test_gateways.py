@@ -9,7 +9,7 @@ from fairlead_testing.running.chart import granted, is_there, rights_of
 from fairlead_testing.running.operator_process import DEFINITIONS, Stage, eventually
 from fairlead_testing.running.recording_proxy import RecordingProxy
 from fairlead_testing.worlds.chart_values import EXTERNAL, merged
-from fairlead_testing.worlds.gateway_definitions import GATEWAY_POOLS, POOL_DEFINITION, define, judge
+from fairlead_testing.worlds.gateway_definitions import GATEWAY_POOLS, OBJECTIVE_DEFINITION, OBJECTIVES, POOL_DEFINITION, define, judge
 
 SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -74,6 +74,13 @@ def test_gateways_find_the_pool_say_what_they_think_and_lose_it_again(proxied: t
     eventually(lambda: picker(stage, "shown")["failureMode"] == "FailOpen", "the change arrives")
     assert client.call("GET", f"{GATEWAY_POOLS}/shown")["status"]["parents"], "what gateways wrote stays"
 
+    define(client, OBJECTIVE_DEFINITION)
+    objective = {"apiVersion": "llm-d.ai/v1alpha2", "kind": "InferenceObjective", "metadata": {"name": "search"}}
+    client.call("POST", OBJECTIVES, {**objective, "spec": {"priority": 50, "poolRef": {"name": "shown"}}})
+    eventually(lambda: classes(stage, "shown") == {"search": 50}, "the objective is told to the control API")
+    client.call("DELETE", f"{OBJECTIVES}/search")
+    eventually(lambda: classes(stage, "shown") == {}, "it is told no more")
+
     theirs = {"selector": {"matchLabels": {"app": "theirs"}}, "targetPorts": [{"number": 80}]}
     body = {"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": {"name": "taken"}, "spec": theirs}
     before = client.call("POST", GATEWAY_POOLS, body)
@@ -100,3 +107,9 @@ def test_gateways_find_the_pool_say_what_they_think_and_lose_it_again(proxied: t
 def picker(stage: Stage, name: str) -> dict[str, Any]:
     found: dict[str, Any] = stage.client.call("GET", f"{GATEWAY_POOLS}/{name}")["spec"]["endpointPickerRef"]
     return found
+
+
+def classes(stage: Stage, name: str) -> dict[str, int]:
+    """Priorities of the classes that objectives declare, as the control API was told last."""
+    state = stage.told_state(f"default/{name}")
+    return {one.name: one.priority for one in state.objectives} if state is not None else {}

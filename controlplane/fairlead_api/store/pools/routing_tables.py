@@ -45,7 +45,9 @@ async def note_table(
     ahead = int((await connection.execute(NEWEST_ACKNOWLEDGED, {"pool": str(row.id)})).scalar_one() or 0)
     lost = ahead > row.table_version
     routing, instances = tables.routing_tables, tables.instances
-    table = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at, slo_version)
+    table = table_of(
+        pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at, slo_version, state.objectives
+    )
     content_hash = fingerprint(table)
     last = None
     if row.table_version:

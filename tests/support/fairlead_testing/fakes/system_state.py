@@ -148,7 +148,9 @@ class SystemState:
             del self.bindings[key]
 
     def _renew_table(self, pool: PoolKey, state: PoolState, facts: MirroredFacts) -> None:
-        content = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at)
+        content = table_of(
+            pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at, objectives=state.objectives
+        )
         before = self.tables.get(pool)
         if before is None or replace(before, version=0, generation=0) != replace(content, generation=0):
             version = self._versions.get(pool, 0) + 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
+OBJECTIVES = "/apis/llm-d.ai/v1alpha2/namespaces/default/inferenceobjectives"
 GATEWAY_POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -123,6 +124,23 @@ def _definition(group: str, kind: str, plural: str, version: str, spec: dict[str
     }
 
 
+_POOL_REF = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "group": {**_GROUP, "default": "inference.networking.k8s.io"},
+        "kind": {**_KIND, "default": "InferencePool"},
+        "name": _NAME,
+    },
+}
+_OBJECTIVE_SPEC = {
+    "type": "object",
+    "required": ["poolRef"],
+    "properties": {"poolRef": _POOL_REF, "priority": {"type": "integer", "format": "int32"}},
+}
+_OBJECTIVE_STATUS = {"type": "object", "properties": {"conditions": _CONDITIONS}}
+
+OBJECTIVE_DEFINITION = _definition("llm-d.ai", "InferenceObjective", "inferenceobjectives", "v1alpha2", _OBJECTIVE_SPEC, _OBJECTIVE_STATUS)
 POOL_DEFINITION = _definition("inference.networking.k8s.io", "InferencePool", "inferencepools", "v1", _POOL_SPEC, _POOL_STATUS)
 
 

@@ -1,0 +1,33 @@
+"""Finds objects of kinds that a cluster may not have."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from fairlead_operator.cluster import ClusterRefused, Resource
+
+_OBJECTIVES = (Resource.OBJECTIVES, Resource.FORMER_OBJECTIVES)
+
+
+class FindsObjects(Protocol):
+    """The call that is needed here."""
+
+    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """All objects with these labels. Raises ClusterError."""
+
+
+async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
+    """All objects with these labels; None when the cluster knows no such kind, or lets this operator see none of it.
+
+    What is optional must not keep a pool from being reconciled. Raises ClusterError.
+    """
+    try:
+        return await cluster.find(resource, namespace, selector)
+    except ClusterRefused as refused:
+        if refused.status in {403, 404}:
+            return None
+        raise
+
+
+async def find_objectives(cluster: FindsObjects, namespace: str) -> Sequence[dict[str, Any]]:
+    """The InferenceObjectives of a namespace, of both groups. Raises ClusterError."""
+    return [one for resource in _OBJECTIVES for one in await find_known(cluster, resource, namespace, "") or ()]

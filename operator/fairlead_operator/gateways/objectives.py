@@ -1,0 +1,59 @@
+"""Reads InferenceObjectives: classes of requests that teams declare beside a pool, with a priority each. Pure.
+
+They are GAIE's, and moved to llm-d's group with its version 1.6; both are read. A request names one as it names one of
+`spec.priorityClasses`, and routers know no difference.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.gateway_specs import GATEWAY_GROUP
+from fairlead.pools import GROUP, KIND
+from fairlead.tables import CLASS_NAME, DEFAULT_CLASS, MAX_PRIORITY_CLASSES, PriorityClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objectives:
+    """The classes that objectives of a pool declare, and a line for each objective that declares none, with why."""
+
+    classes: tuple[PriorityClass, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+NO_OBJECTIVES = Objectives()
+
+
+def is_of(document: Mapping[str, Any], pool: str) -> bool:
+    """Whether an objective is one of this pool: of its GAIE InferencePool, which has its name, or of itself."""
+    told = (document.get("spec") or {}).get("poolRef") or {}
+    group, kind = told.get("group", GATEWAY_GROUP), told.get("kind", KIND)
+    return bool(kind == KIND and group in {GATEWAY_GROUP, GROUP} and told.get("name") == pool)
+
+
+def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared: Iterable[PriorityClass]) -> Objectives:
+    """The classes of a pool that declares these itself; a name is used once, and the pool's own count first.
+
+    Of two objectives of one name and the same priority one is enough: they may stand in both groups while a cluster
+    moves from one to the other.
+    """
+    own = {one.name for one in declared}
+    found: dict[str, PriorityClass] = {}
+    unused = []
+    for document in sorted((one for one in documents if is_of(one, pool)), key=lambda one: str(one["metadata"]["name"])):
+        name = str(document["metadata"]["name"])
+        fresh = PriorityClass(name=name, priority=int(document["spec"].get("priority") or 0))
+        if name in own:
+            unused.append(f"{name}: spec.priorityClasses declares a class of this name, which counts; rename one")
+        elif name == DEFAULT_CLASS:
+            unused.append(f"{name}: is the class of requests that name none; rename the objective")
+        elif re.fullmatch(CLASS_NAME, name) is None:
+            unused.append(f"{name}: has a dot or more than 63 characters; rename the objective")
+        elif name in found and found[name] != fresh:
+            unused.append(f"{name}: another objective of this name has priority {found[name].priority}; remove one")
+        elif name not in found and len(own) + len(found) >= MAX_PRIORITY_CLASSES:
+            unused.append(f"{name}: a pool has at most {MAX_PRIORITY_CLASSES} classes; remove one")
+        else:
+            found.setdefault(name, fresh)
+    return Objectives(classes=tuple(found.values()), unused=tuple(unused))
