@@ -41,6 +41,7 @@ coverage: .venv/ready ## which lines and branches those tests reach; sorted, the
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
 	@scripts/ensure-helm.sh
+	@scripts/ensure-envoy.sh
 	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium

@@ -60,5 +60,9 @@ def test_the_envoy_asks_the_picker_and_sends_where_the_header_says() -> None:
     assert {processor["processing_mode"][f"{way}_body_mode"] for way in ("request", "response")} == {"FULL_DUPLEX_STREAMED"}
     (route,) = manager["route_config"]["virtual_hosts"][0]["routes"]
     sent = clusters[route["route"]["cluster"]]
-    assert sent["type"] == "ORIGINAL_DST"
-    assert sent["original_dst_lb_config"] == {"use_http_header": True, "http_header_name": "x-gateway-destination-endpoint"}
+    (policy,) = sent["load_balancing_policy"]["policies"]
+    assert policy["typed_extension_config"]["typed_config"]["override_host_sources"] == [{"header": "x-gateway-destination-endpoint"}]
+    (instances,) = sent["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    name, spec = pool()
+    address = instances["endpoint"]["address"]["socket_address"]
+    assert (address["address"], address["port_value"]) == (f"{name}.default.svc", spec.engine.port), "the pool's headless Service"
