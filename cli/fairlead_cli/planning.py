@@ -17,7 +17,11 @@ yes_option = click.option("--yes", is_flag=True, help="Apply without asking.")
 
 def plan_and_apply(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
     """Plan, tell, ask, apply. Raises ClickException for a pool that is owned elsewhere."""
-    plan = ask(url, token, lambda api: api.create_plan(pool, request))
+    tell_and_apply(pool, ask(url, token, lambda api: api.create_plan(pool, request)), reason, yes, url, token)
+
+
+def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Tell of a plan, ask, apply. Raises as `plan_and_apply`."""
     for line in _told(plan):
         click.echo(line)
     if plan.owner is not None:

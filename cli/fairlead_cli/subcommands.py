@@ -103,6 +103,12 @@ def _keys() -> click.Command:
     return keys
 
 
+def _what_if() -> click.Command:
+    from fairlead_cli.what_if import what_if
+
+    return what_if
+
+
 def _api() -> click.Command:
     from fairlead_host.__main__ import main
 
@@ -144,6 +150,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         help="How a pool's objectives were kept, its error budget, and what other targets would have met.", load=_slo, extra="web"
     ),
     "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients; what one was used for.", load=_keys, extra="web"),
+    "what-if": Subcommand(help="Try policies on what came to a pool, and apply the best.", load=_what_if, extra="web"),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),
     "operator": Subcommand(help="Run the Kubernetes operator.", load=_operator, extra="operator"),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -35,6 +35,7 @@ from fairlead_api.routes.rollouts import rollout_routes
 from fairlead_api.routes.scaling import scaling_routes
 from fairlead_api.routes.schedules import schedule_routes
 from fairlead_api.routes.sessions import session_routes
+from fairlead_api.routes.simulations import simulation_routes
 from fairlead_api.routes.slo import slo_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
 from fairlead_api.services.access.gateway_keys import GatewayKeys
@@ -45,6 +46,7 @@ from fairlead_api.services.plans.plans import Plans
 from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.reports.plausibility import Ages
+from fairlead_api.services.simulations.simulations import Simulations
 from fairlead_api.services.streams.live import Live
 from fairlead_api.services.streams.notices import CredentialsRevoked, Notice
 from fairlead_api.services.streams.sharing import Recent, Shared
@@ -52,6 +54,7 @@ from fairlead_api.services.streams.tables import TableStream
 from fairlead_api.services.streams.topics import topics
 from fairlead_api.services.upkeep import Keep, Upkeep
 from fairlead_api.settings import Retention, Settings
+from fairlead_api.simulating import Simulating
 from fairlead_api.stale import StaleReads
 from fairlead_api.store import tables
 from fairlead_api.store.access import PostgresAccess
@@ -79,6 +82,7 @@ from fairlead_api.store.pools.rings import PostgresRings
 from fairlead_api.store.pools.slo import PostgresSlo
 from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports.reports import PostgresReports
+from fairlead_api.store.simulations import PostgresSimulations
 from fairlead_api.store.streams import PostgresStream
 from fairlead_api.store.upgrading import upgrade
 from fairlead_api.store.upkeep.retention import SWEEPS
@@ -97,9 +101,11 @@ def create_api(
     clock: Callable[[], datetime] = utc_now,
     cluster: ClusterGateway | None = None,
     patience: float = 1.0,
+    simulator: Sequence[str] = (),
 ) -> FastAPI:
     """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`; the database may take `patience`
-    times as long as usual before it counts as busy or away.
+    times as long as usual before it counts as busy or away. `simulator` is the command of a process that simulates
+    jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated.
     """
     telemetry = Telemetry()
     pulse = Pulse(settings.database_url, patience)
@@ -128,6 +134,9 @@ def create_api(
     slo = PostgresSlo(reads)
     kubernetes = KubernetesCluster(settings.kubeconfig)
     plans = Plans(PostgresPlans(control), PostgresEvidence(reads), cluster or kubernetes, policies, lambda: secrets.token_hex(8))
+    simulates = settings.simulation_processes > 0 and bool(simulator)
+    simulations = Simulations(PostgresSimulations(control), plans, policies, lambda: secrets.token_hex(8), enabled=simulates)
+    simulating = Simulating(PostgresSimulations(background), secrets.token_hex(8), settings.simulation_processes, simulator)
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
     live = Live(topics(pool_reads, migrations, reroutes, decisions, rejections), clock)
     telemetry.live.set_function(lambda: live.streams)
@@ -160,6 +169,8 @@ def create_api(
             tasks.start("notices", partial(listen, settings.database_url, pulse, noticed, connected))
             with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
                 await asyncio.wait_for(listening.wait(), 3)
+            if simulates:
+                tasks.start("simulations", simulating.run)
             if settings.background:
                 await stack.enter_async_context(scheduled(upkeep, audit.head, telemetry, clock))
             yield
@@ -181,6 +192,7 @@ def create_api(
         rejection_routes(guard, rejections, clock),
         audit_routes(guard, PostgresAuditLog(reads), audit, clock),
         plan_routes(guard, plans, clock),
+        simulation_routes(guard, simulations, clock),
         live_routes(guard, live),
         internal_routes(guard, mirroring, ingestion, PostgresPredictors(reports, policies), stream, telemetry.count_report, clock),
     )

@@ -13,6 +13,7 @@ from fairlead.reports.predictors import TrainedModel
 from fairlead_api.identifying import OPEN_PATHS
 from fairlead_api.routes.bodies import with_definitions
 from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.simulations import SimulationRequest
 
 REFUSALS = {
     "400": "The request is malformed.",
@@ -38,7 +39,7 @@ DESCRIPTION = (
 
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The whole document. FastAPI builds and keeps it; completing it again changes nothing."""
-    document = with_definitions(app.openapi(), Report, TrainedModel)
+    document = with_definitions(app.openapi(), Report, TrainedModel, SimulationRequest)
     document["info"] |= {"description": DESCRIPTION}
     components = document["components"]
     components["securitySchemes"] = {

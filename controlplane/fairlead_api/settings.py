@@ -92,6 +92,7 @@ class Retention:
     )
     events_days: int = _days("EVENTS", 90, "changes of instances' states, pool events, scaling decisions, gone instances", "their past")
     plans_days: int = _days("PLANS", 365, "plans that expired or can no longer be undone", "the plan's page; its audit entries stay")
+    simulations_days: int = _days("SIMULATIONS", 90, "simulations and their results", "what was tried; plans made from it stay")
     credentials_days: int = _days("CREDENTIALS", 30, "web sessions and login links that ended", "nothing")
 
 
@@ -130,6 +131,15 @@ class Settings:
         default=True,
         metadata=variable(
             "FAIRLEAD_MIGRATE", Switch(), "bring the database's schema up to date at the start", "0 leaves that to `alembic upgrade head`"
+        ),
+    )
+    simulation_processes: int = field(
+        default=2,
+        metadata=variable(
+            "FAIRLEAD_SIMULATION_PROCESSES",
+            Whole("processes", 0, 64),
+            "processes of the simulator that `fairlead what-if` may have at once, at low priority beside this one",
+            "0 simulates nothing and refuses to; more end sooner and take more cores",
         ),
     )
     retention: Retention = field(default_factory=Retention, metadata=group(Retention))

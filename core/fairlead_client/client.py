@@ -35,6 +35,7 @@ from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+from fairlead_client.resources.simulations import Simulation, SimulationItem, SimulationPlanRequest, SimulationRequest
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
 
 Answer = TypeVar("Answer")
@@ -281,6 +282,24 @@ class ControlApi:
 
     async def undo_plan(self, plan_id: str) -> Plan:
         return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/undo", Plan)
+
+    # --- what-if
+
+    async def create_simulation(self, pool: PoolKey, request: SimulationRequest) -> Simulation:
+        return await self._call("POST", f"/v1/pools/{_path(pool)}/simulations", Simulation, body=request)
+
+    async def simulations(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[SimulationItem]:
+        query = {"cursor": cursor, "limit": limit}
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/simulations", Page[SimulationItem], query=query)
+
+    async def simulation(self, pool: PoolKey, simulation_id: str) -> Simulation:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/simulations/{_segment(simulation_id)}", Simulation)
+
+    async def cancel_simulation(self, pool: PoolKey, simulation_id: str) -> Simulation:
+        return await self._call("DELETE", f"/v1/pools/{_path(pool)}/simulations/{_segment(simulation_id)}", Simulation)
+
+    async def create_simulation_plan(self, pool: PoolKey, simulation_id: str, request: SimulationPlanRequest) -> Plan:
+        return await self._call("POST", f"/v1/pools/{_path(pool)}/simulations/{_segment(simulation_id)}/plan", Plan, body=request)
 
     # --- streams of text
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from fairlead_api.app import create_api
 from fairlead_api.serving import Place, serve, where_to_serve
 from fairlead_api.settings import Settings
-from fairlead_host.app import create_app
+from fairlead_host.app import SIMULATOR, create_app
 from fairlead_host.settings import read_settings
 from fairlead_process.starting import begin, one_line_errors
 
@@ -22,7 +22,7 @@ def main(place: Place) -> None:
         settings = begin(read_settings)
 
         def app(api: Settings, url: str) -> ASGIApp:
-            return create_app(api, settings.public_url or url) if settings.web else create_api(api)
+            return create_app(api, settings.public_url or url) if settings.web else create_api(api, simulator=SIMULATOR)
 
         serve(settings.api, place, app)
 

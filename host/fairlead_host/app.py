@@ -1,5 +1,7 @@
 """One ASGI app that joins the control API and the web UI, which calls the API without a socket."""
 
+import sys
+
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -7,6 +9,9 @@ from fairlead_api.app import create_api
 from fairlead_api.services.plans.objects import ClusterGateway
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
+
+SIMULATOR = (sys.executable, "-m", "fairlead_simulator.what_if")
+"""The command that simulates for the API, which must not know the simulator."""
 
 API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
 """Paths that the API answers; all others go to the web UI."""
@@ -18,7 +23,7 @@ def create_app(settings: Settings, public_url: str, cluster: ClusterGateway | No
 
     Raises InvalidInput for a `public_url` that nobody can open.
     """
-    api = create_api(settings, cluster=cluster)
+    api = create_api(settings, cluster=cluster, simulator=SIMULATOR)
     web = create_web_app(api_urls="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
     return BesideWeb(api, web)
 

@@ -23,6 +23,8 @@ class AuditAction(StrEnum):
     PLAN_CREATED = "plan.created"
     PLAN_APPLIED = "plan.applied"
     PLAN_UNDONE = "plan.undone"
+    SIMULATION_CREATED = "simulation.created"
+    SIMULATION_CANCELLED = "simulation.cancelled"
     POOL_CREATED = "pool.created"
     POOL_SPEC_CHANGED = "pool.spec-changed"
     POOL_DELETED = "pool.deleted"

@@ -81,6 +81,7 @@ LEFT_OUT = {
     "/v1/audit/verification": "walks the whole log, by chunks, because that is what it is for",
     "/v1/pools/{namespace}/{name}/heatmap": "bounded by its grid of columns and instances",
     "/v1/gateway-keys/{key_id}/usage": "bounded by the minutes of one key in the range, by the primary key",
+    "/v1/pools/{namespace}/{name}/simulations/{simulation_id}": "one row, by its primary key",
 }
 
 OF_LATELY = ("/v1/rejections", "/v1/pools/{namespace}/{name}/slo/attainment", "/v1/pools/{namespace}/{name}/slo/what-if")

@@ -53,6 +53,15 @@ class StoredPlan:
     applied_generation: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What is expected of a change that was tried: shares of requests in time and refused, and how that is known."""
+
+    attainment: float
+    refusals: float
+    basis: str
+
+
 class PlanStore(Protocol):
     """Plans in the database; each write appends its audit entry in the same transaction."""
 
@@ -93,8 +102,8 @@ class Plans:
         self._policies = policies
         self._new_id = new_id
 
-    async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime) -> Plan:
-        """Previews a change, after a dry run in which the API server accepted it.
+    async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
+        """Previews a change, after a dry run in which the API server accepted it, with what was `expected` elsewhere.
 
         Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
         """
@@ -124,7 +133,7 @@ class Plans:
             if engines_file(found.annotations) is not None:
                 target = replace(target, kind=TargetKind.ENGINE)
             change = annotation_patch(request.kind)
-        return await self._preview(pool, request.kind, target, found, change, caller, now)
+        return await self._preview(pool, request.kind, target, found, change, caller, now, expected=expected)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
         return await self._settled(await self._store.get(plan_id), now)
@@ -191,6 +200,7 @@ class Plans:
         now: datetime,
         *,
         undo_of: str | None = None,
+        expected: Expected | None = None,
     ) -> Plan:
         part = found.part(target.kind)
         question = question_of(kind, target, part, change, self._policies, found.status)
@@ -199,6 +209,11 @@ class Plans:
         changes = diff(part, after, "".join(f"/{name}" for name in target.kind.path))
         if not changes:
             raise InvalidInput(*_only(change, ".".join(target.kind.path)), "it is so already; write another value")
+        effect = await self._effects.of(question, pool, now)
+        if expected is not None:
+            effect = replace(
+                effect, predicted_attainment=expected.attainment, predicted_refusals=expected.refusals, prediction_basis=expected.basis
+            )
         plan = Plan(
             id=self._new_id(),
             pool=str(pool),
@@ -209,7 +224,7 @@ class Plans:
             expires_at=now + LIFE,
             state=PlanState.OPEN,
             diff=changes,
-            effect=await self._effects.of(question, pool, now),
+            effect=effect,
             owner=owner,
             patch=yaml.safe_dump(_shown(target, found, change, after), sort_keys=False, allow_unicode=True),
             undo_of=undo_of,

@@ -35,6 +35,7 @@ from fairlead_api.store.tables.sessions import bindings as bindings
 from fairlead_api.store.tables.sessions import lost_moves as lost_moves
 from fairlead_api.store.tables.sessions import session_names as session_names
 from fairlead_api.store.tables.sessions import sessions as sessions
+from fairlead_api.store.tables.simulations import simulations as simulations
 from fairlead_api.store.tables.slo import SLO_SUMS as SLO_SUMS
 from fairlead_api.store.tables.slo import slo_rollups_1h as slo_rollups_1h
 from fairlead_api.store.tables.slo import slo_rollups_1m as slo_rollups_1m

@@ -91,6 +91,7 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
             where="r.created_at < :before AND r.expires_at < :before AND coalesce(r.undo_until, r.created_at) < :before",
         ),
     ),
+    "simulations_days": (Sweep(table="simulations", where="r.created_at < :before AND r.state NOT IN ('queued', 'running')"),),
     "credentials_days": (
         Sweep(table="web_sessions", where="least(r.expires_at, r.revoked_at) < :before"),
         Sweep(table="login_links", where="r.expires_at < :before"),

@@ -77,6 +77,7 @@ def settings_for(database_url: str, **changes: Any) -> Settings:
     values: dict[str, Any] = {
         "migrate": False,
         "background": False,
+        "simulation_processes": 0,
         "heartbeat_seconds": 0.2,
         "share_seconds": 0.0,
         **changes,

@@ -1,0 +1,238 @@
+"""`fairlead what-if` tries policies on a pool's own traffic, in simulations that the control API runs."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.planning import name_argument, pool_named, reason_option, tell_and_apply, yes_option
+from fairlead_client.resources.simulations import (
+    EngineModel,
+    SimulatedPolicy,
+    Simulation,
+    SimulationItem,
+    SimulationPlanRequest,
+    SimulationRequest,
+    SimulationState,
+    TraceRequest,
+)
+
+AT_WORK = (SimulationState.QUEUED, SimulationState.RUNNING)
+LOOK_SECONDS = 0.5
+
+_id = click.argument("simulation_id", metavar="ID")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("what-if")
+def what_if() -> None:
+    """Try policies on what came to a pool: simulations of its own traffic, and plans made from them."""
+
+
+@what_if.command()
+@name_argument
+@click.option("--policy", "policies", multiple=True, required=True, help='A policy, or as name:{"key": value}; may be repeated.')
+@click.option("--rate", "rates", multiple=True, type=float, default=(1.0,), help="Multiple of the recorded rate [1]; may be repeated.")
+@click.option("--from", "start", default="now-1h", show_default=True, help="First recorded request: RFC 3339, or as now-2h.")
+@click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
+@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A trace in Mooncake's JSONL format instead.")
+@click.option("--replicas", type=int, help="Instances; without, as many as there are.")
+@click.option("--prefill-replicas", type=int, help="Of a pool of prefill and decode.")
+@click.option("--decode-replicas", type=int, help="Of a pool of prefill and decode.")
+@click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, run at the declared speed.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same one gives the same numbers.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the results.")
+@_json
+@url_option
+@token_option
+def run(name: str, url: tuple[str, ...], token: str | None, *, no_wait: bool, as_json: bool, **options: Any) -> None:
+    """Simulate a pool under other policies; the first is what the others are compared with.
+
+    The token needs the role operator.
+    """
+    pool = pool_named(name)
+    engine = options["engine"]
+    request = SimulationRequest(
+        policies=[_policy(text) for text in options["policies"]],
+        rates=list(options["rates"]),
+        start=options["start"],
+        end=options["end"],
+        trace=None if options["trace"] is None else _trace(options["trace"]),
+        replicas=options["replicas"],
+        prefill_replicas=options["prefill_replicas"],
+        decode_replicas=options["decode_replicas"],
+        engine=None if engine is None else EngineModel(engine),
+        seed=options["seed"],
+    )
+    found = ask(url, token, lambda api: api.create_simulation(pool, request))
+    if not no_wait:
+        found = _watched(name, found, url, token)
+    _print(found, as_json)
+
+
+@what_if.command()
+@name_argument
+@_id
+@click.option("--watch", is_flag=True, help="Wait for its end.")
+@_json
+@url_option
+@token_option
+def show(name: str, simulation_id: str, watch: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Show a simulation: its progress, or its results."""
+    found = ask(url, token, lambda api: api.simulation(pool_named(name), simulation_id))
+    _print(_watched(name, found, url, token) if watch else found, as_json)
+
+
+@what_if.command("list")
+@name_argument
+@_json
+@url_option
+@token_option
+def list_simulations(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """List a pool's newest simulations."""
+    found = ask(url, token, lambda api: api.simulations(pool_named(name))).items
+    if as_json:
+        _print_json(found)
+        return
+    rows = [(one.id, one.created_at.strftime("%Y-%m-%d %H:%M"), one.state.value, _share(one), _names(one), one.created_by) for one in found]
+    _print_table(("id", "asked (UTC)", "state", "done", "policies", "by"), rows)
+
+
+@what_if.command()
+@name_argument
+@_id
+@url_option
+@token_option
+def cancel(name: str, simulation_id: str, url: tuple[str, ...], token: str | None) -> None:
+    """Cancel a simulation. The token needs the role operator."""
+    found = ask(url, token, lambda api: api.cancel_simulation(pool_named(name), simulation_id))
+    click.echo(f"The simulation {found.id} is {found.state.value}.")
+
+
+@what_if.command()
+@name_argument
+@_id
+@click.option("--policy", type=int, help="Number of the policy in the results, from 1; without it the winner.")
+@reason_option
+@yes_option
+@url_option
+@token_option
+def apply(
+    name: str, simulation_id: str, policy: int | None, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
+) -> None:
+    """Give the pool the policy that won, through a plan, which is shown first. The token needs the role admin."""
+    pool = pool_named(name)
+    request = SimulationPlanRequest(policy=None if policy is None else policy - 1)
+    plan = ask(url, token, lambda api: api.create_simulation_plan(pool, simulation_id, request))
+    tell_and_apply(pool, plan, reason, yes, url, token)
+
+
+def _policy(text: str) -> SimulatedPolicy:
+    name, colon, rest = text.partition(":")
+    if not colon:
+        return SimulatedPolicy(policy=name)
+    try:
+        return SimulatedPolicy(policy=name, parameters=msgspec.json.decode(rest, type=dict[str, Any]))
+    except msgspec.DecodeError as error:
+        raise click.BadParameter(f'{text!r}: {error}; write as dualmap:{{"slo_fraction": 0.5}}', param_hint="--policy") from None
+
+
+def _trace(path: Path) -> list[TraceRequest]:
+    rows = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if line.strip():
+            try:
+                rows.append(msgspec.json.decode(line, type=TraceRequest))
+            except msgspec.DecodeError as error:
+                raise click.BadParameter(f"{path}:{number}: {error}", param_hint="--trace") from None
+    return rows
+
+
+def _watched(name: str, found: Simulation, url: tuple[str, ...], token: str | None) -> Simulation:
+    """The simulation at its end, with progress on standard error."""
+    pool, simulation_id = pool_named(name), found.id
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("requests", total=found.total)
+        while found.state in AT_WORK:
+            progress.update(task, completed=found.done)
+            time.sleep(LOOK_SECONDS)
+            found = ask(url, token, lambda api: api.simulation(pool, simulation_id))
+    return found
+
+
+def _print(found: Simulation, as_json: bool) -> None:
+    if as_json:
+        _print_json(found)
+    else:
+        for line in _heading(found):
+            click.echo(line)
+        if found.results:
+            columns = ("", "rate", "policy", "in time", "change", "refused", "TTFT p50", "p90", "p99", "TPOT p90", "hit rate")
+            _print_table(columns, [_row(found, number) for number in range(len(found.results))])
+            best = found.policies[found.winner or 0]
+            click.echo(f"Best: {_policy_text(best)}. Plan it: fairlead what-if apply {found.pool} {found.id}")
+        for note in found.notes:
+            click.echo(note)
+    if found.state is SimulationState.FAILED:
+        raise click.ClickException(f"the simulation failed: {found.error}")
+
+
+def _heading(found: Simulation) -> list[str]:
+    span = f"recorded from {found.start:%Y-%m-%d %H:%M} to {found.end:%H:%M} UTC" if found.start and found.end else "of a trace"
+    size = (
+        f"{found.replicas} instances"
+        if found.replicas
+        else f"{found.prefill_replicas} prefill and {found.decode_replicas} decode instances"
+    )
+    return [
+        f"Simulation {found.id} of {found.pool}: {found.state.value}, {_share(found)}.",
+        f"{found.requests or 0:,} requests {span}; {size}; seed {found.seed}.",
+    ]
+
+
+def _row(found: Simulation, number: int) -> tuple[str, ...]:
+    one = found.results[number]
+    place = number % len(found.policies)
+    latencies = (one.ttft_p50, one.ttft_p90, one.ttft_p99, one.tpot_p90)
+    return (
+        f"{place + 1}{'*' if place == found.winner else ''}",
+        f"{one.rate:g}x ({one.requests_per_second:.3g}/s)",
+        _policy_text(found.policies[place]),
+        f"{one.attainment:.1%}",
+        f"{100 * one.attainment_change:+.1f}" if place else "",
+        f"{one.refused_share:.1%}",
+        *("-" if value is None else f"{value:.3g} s" for value in latencies),
+        f"{one.hit_rate:.1%} of {one.ideal_hit_rate:.1%}",
+    )
+
+
+def _policy_text(one: SimulatedPolicy) -> str:
+    return one.policy + (f" {msgspec.json.encode(one.parameters).decode()}" if one.parameters else "")
+
+
+def _names(one: SimulationItem) -> str:
+    return ", ".join(policy.policy for policy in one.policies)
+
+
+def _share(one: SimulationItem) -> str:
+    return f"{one.done / one.total:.0%}" if one.total else "0%"
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    console = Console() if Console().is_terminal else Console(width=150)
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _print_json(found: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())

@@ -1,0 +1,152 @@
+"""Runs simulations that people asked for: claims one at a time and hands its runs to processes of the simulator.
+
+The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); its command is told by what joins the
+two. A process that dies is started once more with the runs it had left; when this process dies, its children end with
+it, and after a silence another API process, or this one started again, begins the simulation anew.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from fairlead_api.services.errors import StoreUnavailable
+from fairlead_api.services.simulations.results import results_of, runs_of, winner_of
+from fairlead_api.services.simulations.running import Claimed, RunningStore, Traffic
+from fairlead_client.resources.simulations import SimulationResult
+from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
+
+LOOK_SECONDS = 1.0
+"""How often the runner looks for a simulation to claim, and tells of the one it runs."""
+MOST_SECONDS = 600.0
+"""A simulation that takes longer fails."""
+NICENESS = 10
+_STARTS = 2
+_LONGEST_LINE = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class SimulationFailed(Exception):
+    """It cannot be simulated; `str(error)` is one line fit for a user."""
+
+
+class Simulating:
+    """Runs one simulation at a time in at most `processes` processes of `command`, under the name `runner`."""
+
+    def __init__(self, store: RunningStore, runner: str, processes: int, command: Sequence[str]) -> None:
+        self._command = command
+        self._store = store
+        self._runner = runner
+        self._processes = processes
+
+    async def run(self) -> None:
+        """For ever: claim and simulate. A database that is away is asked again."""
+        while True:
+            claimed = None
+            with suppress(StoreUnavailable):
+                claimed = await self._store.claim(self._runner)
+            if claimed is None:
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                await self._simulate(claimed)
+
+    async def _simulate(self, claimed: Claimed) -> None:
+        progress = _Progress()
+        work = asyncio.ensure_future(self._work(claimed, progress))
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                while not (await asyncio.wait({work}, timeout=LOOK_SECONDS))[0]:
+                    with suppress(StoreUnavailable):
+                        if not await self._store.go_on(claimed, self._runner, progress.done):
+                            return  # cancelled, or taken by another process
+            results, winner, notes = await work
+            await self._store.finish(claimed, self._runner, results, winner, notes, progress.done)
+        except SimulationFailed as error:
+            await self._store.fail(claimed, self._runner, str(error))
+        except TimeoutError:
+            why = f"it took longer than {MOST_SECONDS:g} s; ask for fewer policies or rates, or a shorter window"
+            await self._store.fail(claimed, self._runner, why)
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await work
+
+    async def _work(self, claimed: Claimed, progress: "_Progress") -> tuple[list[SimulationResult], int, list[str]]:
+        traffic = await self._store.traffic(claimed)
+        runs = runs_of(claimed.policies, claimed.rates)
+        parts = [part for number in range(self._processes) if (part := runs[number :: self._processes])]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in parts:
+                    group.create_task(self._part(claimed, traffic, part, progress))
+        except BaseExceptionGroup as group:
+            failed = group.subgroup(SimulationFailed)
+            if failed is None:
+                raise
+            raise failed.exceptions[0] from None
+        results = results_of(runs, progress.figures)
+        return results, winner_of(claimed.policies, results), [*traffic.notes, *progress.notes]
+
+    async def _part(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
+        """These runs in a process of their own."""
+        for start in range(1, _STARTS + 1):
+            left = [run for run in runs if run.number not in progress.figures]
+            job = SimulationJob(requests=traffic.requests, weight=traffic.weight, target=claimed.target, runs=left, seed=claimed.seed)
+            ended = await _process(self._command, encode_line(job), progress)
+            if all(run.number in progress.figures for run in runs):
+                return
+            _log.warning("a process of the simulator ended early", extra={"simulation": claimed.id, "status": ended, "start": start})
+        raise SimulationFailed(f"the simulator ended {_STARTS} times before its end ({ended}); see the log of the control API")
+
+
+class _Progress:
+    """What the processes of one simulation have told."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.figures: dict[int, RunFigures] = {}
+        self.notes: list[str] = []
+
+    def take(self, line: JobLine) -> None:
+        self.done += line.done
+        if line.figures is not None:
+            self.figures[line.figures.number] = line.figures
+        self.notes += [note for note in line.notes if note not in self.notes]
+
+
+async def _process(command: Sequence[str], job: bytes, progress: _Progress) -> str:
+    """Starts a process, gives it the job and takes its lines; how it ended, in words. Raises SimulationFailed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=_LONGEST_LINE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    begun = 0
+    try:
+        with suppress(ProcessLookupError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+        with suppress(ConnectionError):  # it died: the loop below sees that
+            process.stdin.write(job)
+            await process.stdin.drain()
+        async for text in process.stdout:
+            try:
+                line = decode_line(text)
+            except msgspec.DecodeError:
+                break  # it died in the middle of a line
+            if line.error is not None:
+                raise SimulationFailed(line.error)
+            begun = 0 if line.figures is not None else begun + line.done
+            progress.take(line)
+        progress.done -= begun  # what was begun and not ended is simulated anew
+        status = await process.wait()
+        return f"signal {-status}" if status < 0 else f"exit status {status}"
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

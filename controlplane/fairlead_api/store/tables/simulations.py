@@ -1,0 +1,38 @@
+"""Simulations that people asked for; those at work are claimed by one API process at a time."""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
+
+from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
+
+AT_WORK = "state IN ('queued', 'running')"
+
+simulations = Table(
+    "simulations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    pool_column(),
+    text_column("state"),
+    time_column("created_at"),
+    text_column("created_by"),
+    json_column("policies"),
+    json_column("rates"),
+    Column("seed", BigInteger, nullable=False),
+    json_column("target"),
+    time_column("start", null=True),
+    time_column("end", null=True),
+    Column("trace", LargeBinary),
+    Column("total", BigInteger, nullable=False),
+    count_column("done"),
+    count_column("attempts"),
+    text_column("runner", null=True),
+    time_column("heard_at", null=True),
+    time_column("started_at", null=True),
+    time_column("finished_at", null=True),
+    text_column("error", null=True),
+    json_column("results", null=True),
+    Column("winner", Integer),
+    json_column("notes", null=True),
+    Index(None, "pool_id", "created_at", "id"),
+    Index("uq_simulations_at_work", "pool_id", unique=True, postgresql_where=text(AT_WORK)),
+)
+"""`trace` is the uploaded one, as compressed JSON. `runner` is who claimed it, `heard_at` when that was heard last."""

@@ -1,0 +1,160 @@
+"""What-if: policies tried in simulation on what came to a pool, or on an uploaded trace."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+MOST_POLICIES = 8
+MOST_RATES = 6
+MOST_RUNS = 24
+"""Policies times rates."""
+MOST_REQUESTS = 60_000
+"""Requests of one run; of a window that holds more, the newest are taken."""
+MOST_SIMULATED = 720_000
+"""Requests of all runs together."""
+MOST_UPLOADED = 20_000
+"""Rows of an uploaded trace."""
+MOST_INSTANCES = 512
+
+
+class EngineModel(StrEnum):
+    """The engines that the simulator has a model of, by the hardware and the model that they were measured for."""
+
+    DUALMAP_7B = "dualmap-910b4-qwen7b"
+    DUALMAP_14B = "dualmap-910b3-qwen14b"
+    MOONCAKE_70B = "mooncake-a800-llama70b"
+    VLLM_8B = "vllm-h100-8b"
+
+
+class SimulationState(StrEnum):
+    """The life of a simulation; the last three are its ends."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedPolicy:
+    """A policy with its parameters, as in `spec.routing`."""
+
+    policy: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRequest:
+    """A request of an uploaded trace, in the fields of Mooncake's traces.
+
+    `timestamp` in milliseconds, `hash_ids` one for each 512 tokens of the prompt, the last one usually partial: equal
+    ids mean equal text up to and including that block. Requests without a `session_id` belong to the session that their
+    ids tell.
+    """
+
+    timestamp: float
+    input_length: int
+    output_length: int
+    hash_ids: list[int]
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRequest:
+    """What to try. The first policy is what the others are compared with.
+
+    Traffic is what was recorded from `start` to `end` (RFC 3339, or as now-1h), or `trace`. `rates` are multiples of
+    the rate at which it came. The pool is as it is now, but for `replicas` (or `prefill_replicas` and
+    `decode_replicas`); `engine` is the model of its engines, computing so many times as fast that prompts are computed
+    at the speed that the pool declares. The same request with the same `seed` gives the same numbers.
+    """
+
+    policies: list[SimulatedPolicy]
+    rates: list[float] = field(default_factory=lambda: [1.0])
+    start: str = "now-1h"
+    end: str = "now"
+    trace: list[TraceRequest] | None = None
+    replicas: int | None = None
+    prefill_replicas: int | None = None
+    decode_replicas: int | None = None
+    engine: EngineModel | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """One policy at one rate. Shares are of all requests, latencies in seconds over those served; None without any.
+
+    `attainment` is the share that was served within both targets of the pool's SLO, `attainment_change` how much more
+    that is than the first policy's at the same rate. `hit_rate` is the share of prompt tokens that was not computed,
+    `ideal_hit_rate` that of one endless cache.
+    """
+
+    policy: str
+    parameters: dict[str, Any]
+    rate: float
+    requests_per_second: float
+    requests: int
+    served: int
+    failed: int
+    attainment: float
+    attainment_change: float
+    refused_share: float
+    ttft_p50: float | None
+    ttft_p90: float | None
+    ttft_p99: float | None
+    tpot_p90: float | None
+    hit_rate: float
+    ideal_hit_rate: float
+    migrations: int
+    reroutes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationItem:
+    """A simulation as a list shows it. `done` of `total` requests are simulated, over all runs."""
+
+    id: str
+    pool: str
+    state: SimulationState
+    created_at: datetime
+    created_by: str
+    policies: list[SimulatedPolicy]
+    rates: list[float]
+    seed: int
+    done: int
+    total: int | None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    """Why it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation(SimulationItem):
+    """A simulation with its inputs and results.
+
+    `start` and `end` are the window of the recorded traffic, None for an uploaded trace. `winner` is the place among
+    `policies` of the one with the highest attainment, mean over the rates; of equal ones that with the lowest p90 of
+    TTFTs, then the one named first. `notes` say what was left out or assumed.
+    """
+
+    start: datetime | None = None
+    end: datetime | None = None
+    replicas: int | None = None
+    prefill_replicas: int | None = None
+    decode_replicas: int | None = None
+    engine: EngineModel | None = None
+    requests: int | None = None
+    results: list[SimulationResult] = field(default_factory=list)
+    winner: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationPlanRequest:
+    """Which of a simulation's policies to plan, by its place among them; None = the winner."""
+
+    policy: int | None = None

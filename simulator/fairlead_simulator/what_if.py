@@ -1,0 +1,183 @@
+"""`python -m fairlead_simulator.what_if`: simulates a job of the control API, which reads the lines it prints.
+
+The job comes on standard input (`fairlead_client.simulation_jobs`); when that closes, nobody waits for the figures and
+the process ends at once.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from fairlead.errors import FairleadError
+from fairlead_client.resources.simulations import TraceRequest
+from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulatedTarget, SimulationJob, decode_job, encode_line
+from fairlead_simulator.engine_model.presets import EnginePreset, preset
+from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
+
+TELL_SECONDS = 0.25
+PROMPT_TOKENS = 2_000
+"""The prompt by which an engine's speed is compared with the one that a pool declares."""
+LONGEST_SECONDS = 30 * 86_400.0
+_FULL = 0.98
+"""Share of an engine's KV memory that one request may need."""
+
+Tell = Callable[[JobLine], None]
+
+
+def run_job(job: SimulationJob, tell: Tell) -> None:
+    """Simulate every run of the job in order. Raises WorkloadImpossible, and InvalidInput for parameters."""
+    engine, speed = engine_of(job.target)
+    workload, notes = workload_of(job.requests, engine)
+    declared = job.target.prefill_tokens_per_second
+    notes.append(f"Engines: model {engine.name} at {speed:.3g} times its speed, as the pool declares {declared:g} prompt tokens/s.")
+    tell(JobLine(notes=notes, done=(len(job.requests) - len(workload.rows)) * len(job.runs)))
+    ideal, _ = ideal_hits(workload)
+    for run in job.runs:
+        tell(JobLine(figures=_simulated(workload, ideal, job, engine, run, tell)))
+
+
+def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, float]:
+    """The engine's model with the KV cache and the prefill speed that the pool declares, and how many times as fast as
+    the preset that is.
+    """
+    base = preset(target.engine.value)
+    speed = target.prefill_tokens_per_second * base.prefill.seconds(PROMPT_TOKENS, PROMPT_TOKENS) / PROMPT_TOKENS
+    sized = (
+        replace(base, kv_tokens=target.kv_cache_tokens) if base.dram_tokens is None else replace(base, dram_tokens=target.kv_cache_tokens)
+    )
+    return replace(sized.at_speed(speed), max_input_tokens=None), speed
+
+
+def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple[Workload, list[str]]:
+    """The requests that an engine can serve, and what was done to them, in words. Raises WorkloadImpossible."""
+    capacity = engine.capacity_blocks * engine.block_tokens * _FULL
+    fitting = [one for one in requests if one.input_length + one.output_length <= capacity]
+    notes = []
+    if len(fitting) < len(requests):
+        notes.append(
+            f"{len(requests) - len(fitting)} requests are left out: they need more than an engine's {engine.kv_tokens:,} KV tokens."
+        )
+    workload = load_workload((_row(number, one) for number, one in enumerate(fitting)), requests=None, max_input=None, infer_sessions=True)
+    if len(workload.rows) < 2 or workload.native_rate <= 0:
+        raise WorkloadImpossible("there must be two requests or more, at different times; choose a longer window or another trace")
+    return workload, notes
+
+
+def _row(number: int, one: TraceRequest) -> TraceRow:
+    """The request as a row. Blocks whose ids are missing are like no other's."""
+    missing = -(-one.input_length // BLOCK_TOKENS) - len(one.hash_ids)
+    own = tuple(-(number * 4096 + place + 1) for place in range(missing))
+    return TraceRow(
+        timestamp_ms=one.timestamp,
+        input_length=one.input_length,
+        output_length=one.output_length,
+        hash_ids=(*one.hash_ids, *own),
+        session=one.session_id,
+    )
+
+
+def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, engine: EnginePreset, run: JobRun, tell: Tell) -> RunFigures:
+    target = job.target
+    rate = workload.native_rate * job.weight * run.rate
+    if len(workload.rows) > rate * LONGEST_SECONDS:
+        raise WorkloadImpossible(f"{len(workload.rows):,} requests at {rate:.2g} a second take more than 30 days; choose a higher rate")
+    spec = SimulatedPool(
+        preset=engine,
+        instances=target.instances,
+        prefill_instances=target.prefill_instances,
+        decode_instances=target.decode_instances,
+        policy=run.policy,
+        parameters=run.parameters,
+        early_rejection=target.early_rejection,
+        headroom=target.headroom,
+        prefills_in_flight=target.prefills_in_flight,
+        anchors=target.anchors,
+        slo_ttft_seconds=target.slo_ttft_seconds,
+        slo_tpot_seconds=target.slo_tpot_seconds,
+        prefill_tokens_per_second=target.prefill_tokens_per_second,
+        session_ttl_seconds=target.session_ttl_seconds,
+        seed=job.seed,
+    )
+    targets = Targets(ttft_seconds=target.slo_ttft_seconds, tpot_seconds=target.slo_tpot_seconds)
+    cell = Cell(label=run.policy, spec=spec, plan=ArrivalPlan(rate=rate, seed=job.seed), targets=targets)
+    progress = _Progress(tell)
+    result, _ = simulate_cell(workload, ideal, cell, on_progress=progress.add)
+    progress.finish(len(workload.rows))
+    found = result.figures
+    return RunFigures(
+        number=run.number,
+        requests_per_second=rate,
+        requests=found.requests,
+        served=found.served,
+        failed=found.failed,
+        attainment=found.attainment,
+        refused_share=found.rejected_share,
+        ttft_p50=found.ttft_p50,
+        ttft_p90=found.ttft_p90,
+        ttft_p99=found.ttft_p99,
+        tpot_p90=found.tpot_p90,
+        hit_rate=found.hit_rate,
+        ideal_hit_rate=found.ideal_hit_rate,
+        migrations=found.migrations,
+        reroutes=found.reroutes,
+    )
+
+
+class _Progress:
+    """Tells of requests now and then."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._told = self._untold = 0
+        self._next = time.monotonic() + TELL_SECONDS
+
+    def add(self, count: int) -> None:
+        self._untold += count
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + TELL_SECONDS
+            self._give()
+
+    def finish(self, total: int) -> None:
+        self._untold = total - self._told
+        self._give()
+
+    def _give(self) -> None:
+        self._tell(JobLine(done=self._untold))
+        self._told += self._untold
+        self._untold = 0
+
+
+def main() -> None:
+    """Read the job, print its lines, and leave when nobody waits any more."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    threading.Thread(target=_leave_at_the_end, daemon=True).start()
+    out = sys.stdout.buffer
+
+    def tell(one: JobLine) -> None:
+        out.write(encode_line(one))
+        out.flush()
+
+    try:
+        run_job(decode_job(line), tell)
+    except (SimulatorError, FairleadError) as error:
+        tell(JobLine(error=str(error)))
+
+
+def _leave_at_the_end() -> None:
+    while os.read(sys.stdin.fileno(), 65536):  # unbuffered: a buffer's lock would be in the way of leaving in peace
+        pass
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    main()

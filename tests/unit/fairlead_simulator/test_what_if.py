@@ -1,0 +1,100 @@
+"""A job of the control API in the simulator: equal numbers for an equal job, on the pool's own engines."""
+
+from dataclasses import replace
+
+import pytest
+
+from fairlead_client.resources.simulations import EngineModel, TraceRequest
+from fairlead_client.simulation_jobs import JobLine, JobRun, SimulatedTarget, SimulationJob, decode_job, encode_line
+from fairlead_simulator.engine_model.presets import PRESETS
+from fairlead_simulator.errors import WorkloadImpossible
+from fairlead_simulator.what_if import engine_of, run_job, workload_of
+
+TARGET = SimulatedTarget(
+    engine=EngineModel.VLLM_8B,
+    instances=2,
+    prefill_tokens_per_second=20_000.0,
+    kv_cache_tokens=200_000,
+    prefills_in_flight=1,
+    anchors=160,
+    session_ttl_seconds=1800.0,
+    early_rejection="Disabled",
+    headroom=1.0,
+    slo_ttft_seconds=2.0,
+    slo_tpot_seconds=0.1,
+)
+
+
+def conversations(sessions: int = 21, turns: int = 4) -> list[TraceRequest]:
+    """Sessions that take turns, each turn with all that was said before."""
+    return [
+        TraceRequest(
+            timestamp=1000.0 * (turn * sessions + session),
+            input_length=1024 * (turn + 1),
+            output_length=40,
+            hash_ids=[session * 100 + block for block in range(2 * (turn + 1))],
+            session_id=f"s{session}",
+        )
+        for turn in range(turns)
+        for session in range(sessions)
+    ]
+
+
+def lines_of(job: SimulationJob) -> list[JobLine]:
+    lines: list[JobLine] = []
+    run_job(decode_job(encode_line(job)), lines.append)
+    return lines
+
+
+def a_job(*policies: str, seed: int = 7) -> SimulationJob:
+    runs = [JobRun(number=number, policy=policy, parameters={}, rate=2.0) for number, policy in enumerate(policies)]
+    return SimulationJob(requests=conversations(), weight=1.0, target=TARGET, runs=runs, seed=seed)
+
+
+def test_the_same_job_gives_the_same_numbers_also_when_its_runs_are_divided() -> None:
+    together = [line.figures for line in lines_of(a_job("round-robin", "fairlead")) if line.figures]
+    assert together == [line.figures for line in lines_of(a_job("round-robin", "fairlead")) if line.figures]
+    (alone,) = [line.figures for line in lines_of(a_job("fairlead")) if line.figures]
+    assert replace(alone, number=1) == together[1]
+    assert together[1].hit_rate > together[0].hit_rate, "sessions find their prefix where they were"
+    assert together[0].requests_per_second == pytest.approx(2.0, rel=0.02)
+
+
+def test_every_request_is_told_as_done_once() -> None:
+    job = a_job("round-robin", "fairlead")
+    assert sum(line.done for line in lines_of(job)) == len(job.requests) * len(job.runs)
+    too_long = replace(job.requests[-1], input_length=500_000, hash_ids=[])
+    job = replace(job, requests=[*job.requests[:-1], too_long])
+    lines = lines_of(job)
+    assert sum(line.done for line in lines) == len(job.requests) * len(job.runs)
+    assert lines[0].notes[0].startswith("1 requests are left out")
+
+
+def test_requests_that_stand_for_several_come_so_many_times_as_fast() -> None:
+    (figures,) = [line.figures for line in lines_of(replace(a_job("round-robin"), weight=4.0)) if line.figures]
+    assert figures.requests_per_second == pytest.approx(8.0, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", list(EngineModel))
+def test_an_engine_prefills_at_the_declared_speed_and_keeps_what_is_declared(engine: EngineModel) -> None:
+    found, speed = engine_of(replace(TARGET, engine=engine))
+    assert 2_000 / found.prefill.seconds(2_000, 2_000) == pytest.approx(20_000)
+    assert found.cache_tokens == 200_000
+    assert speed > 0
+
+
+def test_the_api_offers_the_engines_that_the_simulator_knows() -> None:
+    assert {engine.value for engine in EngineModel} == set(PRESETS)
+
+
+def test_blocks_without_an_id_are_like_no_others() -> None:
+    two = [TraceRequest(timestamp=at, input_length=1500, output_length=1, hash_ids=[1]) for at in (0.0, 9.0)]
+    workload, _ = workload_of(two, engine_of(TARGET)[0])
+    first, second = workload.rows
+    assert first.hash_ids[0] == second.hash_ids[0] == 1
+    assert not set(first.hash_ids[1:]) & set(second.hash_ids[1:])
+
+
+def test_requests_of_one_moment_have_no_rate() -> None:
+    with pytest.raises(WorkloadImpossible, match="at different times"):
+        workload_of([replace(conversations()[0], timestamp=5.0)] * 3, engine_of(TARGET)[0])
