@@ -271,6 +271,10 @@ class Outlook(StrEnum):
     """No instance is wanted, and no request changes that."""
 
 
+FAIR_TENANTS = "Tenants"
+FAIRNESS_MODES = ("None", FAIR_TENANTS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingFacts:
     """The fields of `spec.routing` that routers obey: the policy, its parameters and queueing.
@@ -290,6 +294,13 @@ class RoutingFacts:
         1,
         minimum=0,
         maximum=1024,
+    )
+    fairness: str = text(
+        "None: requests of a priority class wait in one order, whoever sent them. Tenants: who has had less of an instance's time goes before who "
+        "has had more, so that one who sends much makes nobody else wait or be refused. A tenant is an API key, or what a trusted client names in "
+        "x-llm-d-inference-fairness-id.",
+        "None",
+        enum=FAIRNESS_MODES,
     )
 
 

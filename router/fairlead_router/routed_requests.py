@@ -11,7 +11,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead_router.bodies import header_value
 from fairlead_router.calls import Calls
-from fairlead_router.claims import priority_class
+from fairlead_router.claims import priority_class, tenant
 from fairlead_router.dividing import is_divisible
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.paths import Endpoint
@@ -31,7 +31,7 @@ def opened_by(key: GatewayKey | None) -> Opens:
 
 class RoutedRequests:
     """Makes `RoutingRequest`s. `now` is the router's clock in Unix seconds; `trusted`: a client without a key may ask
-    for any priority class.
+    for any priority class and for any tenant.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class RoutedRequests:
             streamed=parsed.stream,
             divisible=not pool.divides or (endpoint.divides and is_divisible(parsed.document)),
             priority_class=priority_class(headers, key, pool, trusted=self._trusted),
+            tenant=tenant(headers, key, pool, trusted=self._trusted),
             body_bytes=body_bytes,
             engine_blocks=known.engine_blocks,
             within=within,

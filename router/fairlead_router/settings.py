@@ -186,8 +186,10 @@ class RouterSettings:
         metadata=variable(
             "FAIRLEAD_TRUST_PRIORITY_HEADERS",
             Switch(),
-            "whether a client that shows no API key may ask for any priority class of a pool (`x-llm-d-inference-objective`)",
-            "without, it gets the class `default` or a lower one; set it to 0 where clients reach the port themselves",
+            "whether a client that shows no API key may ask for any priority class of a pool (`x-llm-d-inference-objective`), and say for whom it "
+            "asks (`x-llm-d-inference-fairness-id`)",
+            "without, it gets the class `default` or a lower one, and all such clients are one tenant; set it to 0 where clients reach the port "
+            "themselves",
         ),
     )
     picker_port: int | None = field(

@@ -24,6 +24,9 @@ from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 
+LEAST_TOLD_SECONDS = 0.05
+"""Less is 0.0 s in a sentence."""
+
 DECODE_SECONDS = 20.0
 """How long a decode is taken to last where no forecast has learnt it."""
 
@@ -143,7 +146,8 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
         RejectionReason.PREDICTED_TTFT,
         retry_after_seconds=best - limit,
         message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}"
-        + _of_class(request, share),
+        + _of_class(request, share)
+        + _not_counted(request, view),
         predicted_ttft_seconds=best,
     )
 
@@ -189,6 +193,13 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
         retry_after_seconds=decode_seconds / 2,
         message=f"no decode instance of pool {view.table.pool} has room for {request.prompt_tokens} tokens",
     )
+
+
+def _not_counted(request: RoutingRequest, view: PoolView) -> str:
+    """What the prediction leaves out, since it is not the request's turn that it takes."""
+    overtaken = view.overtaken_seconds(request)
+    most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
+    return f"; not counting up to {most:.1f} s of prefills that wait there and go after it" if most >= LEAST_TOLD_SECONDS else ""
 
 
 def _of_class(request: RoutingRequest, share: float) -> str:

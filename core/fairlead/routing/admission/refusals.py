@@ -50,9 +50,11 @@ def unavailable(request: RoutingRequest, reason: RejectionReason, *, retry_after
     return Refusal(request=request, reason=reason, status=503, retry_after_seconds=whole_seconds(retry_after_seconds), message=message)
 
 
-def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float) -> Refusal:
-    """429: as many requests as allowed already wait wherever this one could go."""
-    message = f"{limit} requests already wait for each instance of pool {pool} that could take this one"
+def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
+    """429: as many requests as allowed already wait wherever this one could go; of those of other tenants, where they
+    wait `in_turn`, only what goes before it.
+    """
+    message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return contended(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
 
 

@@ -75,8 +75,8 @@ class PoolView(Protocol):
         """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
-        """Of `PoolVectors.wait_seconds`, what would be sent after the request as its class has a higher priority; None
-        where the pool has no classes.
+        """Of `PoolVectors.wait_seconds`, what would be sent after the request, as its class has a higher priority or
+        its tenant has had less; None where nothing is known to be.
         """
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:

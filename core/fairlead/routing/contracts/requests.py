@@ -1,5 +1,6 @@
 """Requests as routing sees them, and as they wait in a queue."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from fairlead.tables import DEFAULT_CLASS
@@ -33,6 +34,8 @@ class RoutingRequest:
     """Bytes of the text that `prompt_tokens` were counted from; 0 = they are the engine's own."""
     priority_class: str = DEFAULT_CLASS
     """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
+    tenant: str = ""
+    """Whose it is, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all of "" are one."""
     body_bytes: int = 0
     """Memory that it takes while it waits."""
     within: tuple[str, ...] | None = None
@@ -75,3 +78,7 @@ class Overtaken(NamedTuple):
     requests: int = 0
     microseconds: int = 0
     late_microseconds: int = 0
+
+
+Overtaking = Callable[[str], Overtaken]
+"""What waits for an instance and would be sent after a certain request."""

@@ -12,7 +12,7 @@ from fairlead.instances import Role
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
+from fairlead.routing.contracts.requests import Overtaking, RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
@@ -20,9 +20,6 @@ from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.slot_masks import SlotPlaces
 from fairlead.tables import RoutingTable
-
-Overtaking = Callable[[RoutingRequest, str], Overtaken]
-"""What waits for an instance and would be sent after a request."""
 
 
 class LiveView:
@@ -64,8 +61,10 @@ class LiveView:
         self.offered = OfferedPrefills()
         self.routers = 1
         """How many live routers send to these instances; each is taken to have as much under way as this one."""
-        self.overtaken: Overtaking | None = None
-        """None in a pool without priority classes, where nothing is known to be sent after a request."""
+        self.overtaking: Callable[[RoutingRequest], Overtaking | None] | None = None
+        """How to ask what a request would be sent before; None in a pool with neither priority classes nor fairness,
+        where nothing is known to be sent after a request.
+        """
         self.table = table
         self.now = 0.0
 
@@ -83,7 +82,7 @@ class LiveView:
             self._drained,
             instances,
         )
-        view.offered, view.routers, view.overtaken, view.now = self.offered, self.routers, self.overtaken, self.now
+        view.offered, view.routers, view.overtaking, view.now = self.offered, self.routers, self.overtaking, self.now
         return view
 
     def invalidate(self) -> None:
@@ -126,8 +125,9 @@ class LiveView:
         load = self._loads.get(instance)
         hit = self.hit_tokens(request, instance)
         done = 0.0 if load is None else load.done_seconds(self.now)
-        if self.overtaken is not None:
-            done += self.overtaken(request, instance).microseconds / 1e6
+        overtaking = self._overtaking(request)
+        if overtaking is not None:
+            done += overtaking(instance).microseconds / 1e6
         if self.prefill_times.fitted:
             ahead = 0.0 if load is None else load.pending_prefill_microseconds / 1e6
             return ahead + self.prefill_times.seconds(request.prompt_tokens, hit) - done
@@ -177,16 +177,18 @@ class LiveView:
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         vectors = self.vectors()
         done = vectors.done_seconds(self.now)
-        if self.overtaken is not None:
-            done += np.array([self.overtaken(request, instance).microseconds / 1e6 for instance in self._ids])
+        overtaking = self._overtaking(request)
+        if overtaking is not None:
+            done += np.array([overtaking(instance).microseconds / 1e6 for instance in self._ids])
         if self.prefill_times.fitted:
             return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits) - done
         return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second - done
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
-        if self.overtaken is None:
+        overtaking = self._overtaking(request)
+        if overtaking is None:
             return None
-        found = [self.overtaken(request, load.entry.id) for load in self.vectors().loads]
+        found = [overtaking(load.entry.id) for load in self.vectors().loads]
         return np.array([(one.microseconds - one.late_microseconds) / 1e6 for one in found])
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
@@ -197,6 +199,9 @@ class LiveView:
 
     def binding(self, session: str) -> Binding | None:
         return self._bindings.get(session)
+
+    def _overtaking(self, request: RoutingRequest) -> Overtaking | None:
+        return None if self.overtaking is None else self.overtaking(request)
 
     def _find_candidates(self) -> None:
         accepting = sorted((load for load in self._loads.values() if load.entry.accepting), key=lambda load: load.entry.id)

@@ -50,6 +50,8 @@ class TrackedRequest:
     miss_tokens: int = 0
     prefill_microseconds: int = 0
     """What it is predicted to take on that instance, once its turn comes."""
+    answer_microseconds: int = 0
+    """What its answer is expected to take of an instance's time; known only where tenants take turns."""
     late: bool = False
     """Queued, and unable to meet its TTFT target even if sent at once."""
     decode: str | None = None
@@ -84,6 +86,11 @@ class TrackedRequest:
     def decodes_on(self) -> str:
         """Where it decodes: `decode`, or where it was prefilled."""
         return self.instance if self.decode is None else self.decode
+
+    @property
+    def work_microseconds(self) -> int:
+        """What it costs its tenant's turn."""
+        return self.prefill_microseconds + self.answer_microseconds
 
     @property
     def queued_seconds(self) -> float | None:

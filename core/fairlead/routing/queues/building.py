@@ -12,6 +12,8 @@ from fairlead.routing.queues.classes import ClassQueues
 from fairlead.routing.queues.deadline import DeadlineQueue, DeadlineRules
 from fairlead.routing.queues.disciplines import InstanceQueue
 from fairlead.routing.queues.queueing import Queue
+from fairlead.routing.queues.tenants import TenantQueues
+from fairlead.routing.queues.turns import Tenants, Turns
 from fairlead.tables import RoutingTable
 
 
@@ -35,25 +37,42 @@ class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):
 
 
 def build_queue(
-    parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, rules: DeadlineRules, classes: PriorityClasses
+    parameters: QueueParameters,
+    table: RoutingTable,
+    load: InstanceLoad,
+    rules: DeadlineRules,
+    classes: PriorityClasses,
+    tenants: Tenants | None = None,
 ) -> Queue:
-    """An empty queue for the instance of `load`; the rules are for the `deadline` discipline."""
-    if not classes.are_declared:
-        return _of_discipline(parameters, table, load, rules)
+    """An empty queue for the instance of `load`; the rules are for the `deadline` discipline. With `tenants`, those of
+    a class take turns.
+    """
 
-    def build(lower_waits: Callable[[], bool], found_late: Callable[[TrackedRequest], None]) -> Queue:
+    def turns(rank: int) -> Turns | None:
+        return None if tenants is None else tenants.turns(load.entry.id, rank)
+
+    if not classes.are_declared:
+        return _of_discipline(parameters, table, load, rules, turns(0))
+
+    def build(rank: int, lower_waits: Callable[[], bool], found_late: Callable[[TrackedRequest], None]) -> Queue:
         def count_late(tracked: TrackedRequest) -> None:
             found_late(tracked)
             rules.found_late(tracked)
 
         within = replace(rules, late_may_go=lambda: lower_waits() or rules.late_may_go(), found_late=count_late)
-        return _of_discipline(parameters, table, load, within)
+        return _of_discipline(parameters, table, load, within, turns(rank))
 
     return ClassQueues(classes, build)
 
 
-def _of_discipline(parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, rules: DeadlineRules) -> Queue:
-    target = table.slo.ttft_seconds
-    if parameters.queue_discipline == "deadline":
-        return DeadlineQueue(load, target, table.engine.prefill_tokens_per_second, rules)
-    return InstanceQueue(parameters.queue_discipline, parameters.queue_age_bound_seconds, target)
+def _of_discipline(
+    parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, rules: DeadlineRules, turns: Turns | None
+) -> Queue:
+    target, discipline = table.slo.ttft_seconds, parameters.queue_discipline
+    if discipline == "deadline":
+        return DeadlineQueue(load, target, table.engine.prefill_tokens_per_second, rules, turns)
+
+    def build(places: Iterator[int] | None) -> InstanceQueue:
+        return InstanceQueue(discipline, parameters.queue_age_bound_seconds, target, places)
+
+    return build(None) if turns is None else TenantQueues(turns, build)

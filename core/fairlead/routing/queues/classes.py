@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from fairlead.priority_classes import PriorityClasses
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.queueing import Queue
+from fairlead.routing.queues.queueing import NOBODY, Queue
 
-Build = Callable[[Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
-"""Makes an empty queue, given whether something waits with lower priority, and what is to be told of late requests."""
+Build = Callable[[int, Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
+"""Makes an empty queue for a rank, given whether something waits with lower priority, and what is to be told of late
+requests.
+"""
 
 
 @dataclass(slots=True)
@@ -82,9 +84,10 @@ class ClassQueues:
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """What waits with lower priority than the request's."""
+        """What waits with lower priority than the request's, and of its own what its discipline says."""
         rank = self._classes.rank(request.priority_class)
-        requests = microseconds = late_microseconds = 0
+        own = self._bands.get(rank)
+        requests, microseconds, late_microseconds = NOBODY if own is None else own.queue.overtaken_by(request)
         for other, band in self._bands.items():
             if other > rank:
                 requests += band.requests
@@ -102,7 +105,7 @@ class ClassQueues:
         def found_late(tracked: TrackedRequest) -> None:
             self._bands[rank].late_microseconds += tracked.prefill_microseconds
 
-        band = _Band(self._build(lower_waits, found_late))
+        band = _Band(self._build(rank, lower_waits, found_late))
         self._bands = dict(sorted([*self._bands.items(), (rank, band)], key=lambda item: item[0]))
         return band
 

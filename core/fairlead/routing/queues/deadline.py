@@ -23,6 +23,12 @@ leaves a quarter of the target, for what comes after it. For example, with a tar
 after its request came at the latest. Beyond, rests are kept, as a prefill in place of one costs more answers their TPOT
 than it brings in time.
 
+Where tenants share the pool fairly (`turns`), those that are behind are planned first: of the time until the last
+deadline each may have what brings all equally far, and what is planned of that stays planned when the rest is planned
+around it. Their rests give way to deadlines also in a full pool: it is others that filled it. So a tenant that sends
+much gets the time that others leave, and all of that. A late request goes, at any load, once all that can be in time
+have had as much as its tenant would have had with it and its credit; so nobody waits for ever.
+
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by
 the pace seen on the instance.
 """
@@ -37,7 +43,10 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
 from fairlead.routing.knowledge.pool_load import rest_seconds
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.late_by_length import LateByLength, shortness
+from fairlead.routing.queues.plans import Planned, left_out, shortest_harmless, slack, within
 from fairlead.routing.queues.queueing import NOBODY
+from fairlead.routing.queues.turns import Turns
 
 STEP_SECONDS = 0.05
 """Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
@@ -68,30 +77,24 @@ class DeadlineRules:
     decode_share: Callable[[InstanceLoad], float]
 
 
-@dataclass(slots=True)
-class _Planned:
-    due: float
-    seconds: float
-    place: int
-    tracked: TrackedRequest
-
-
 class DeadlineQueue:
-    """Queued requests of one instance, whose counters are `load`; `speed` in tokens per second.
+    """Queued requests of one instance, whose counters are `load`; `speed` in tokens per second. Without `turns` all are
+    of one tenant.
 
     Taking is O(n log n) in those not late.
     """
 
-    def __init__(self, load: InstanceLoad, target_seconds: float, speed: float, rules: DeadlineRules) -> None:
+    def __init__(self, load: InstanceLoad, target_seconds: float, speed: float, rules: DeadlineRules, turns: Turns | None = None) -> None:
         self._load = load
         self._target = target_seconds * (1 - MARGIN)
         self._speed = speed
         self._rules = rules
+        self._turns = turns
         self._able: dict[str, TrackedRequest] = {}
         """Requests that can still be in time."""
-        self._late: dict[str, TrackedRequest] = {}
-        self._by_shortness: list[tuple[int, float, str]] = []
-        """Heap of the late, also of some that left."""
+        self._late = LateByLength()
+        self._first_late: TrackedRequest | None = None
+        """The late one to be sent next, once it was looked for since something changed."""
         self._earned = 0.0
         """Seconds that late requests may take from the others."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
@@ -110,14 +113,19 @@ class DeadlineQueue:
     def add(self, tracked: TrackedRequest) -> None:
         """Let a request wait; whether it is late is found out by the next look."""
         self._able[tracked.request.id] = tracked
+        if self._turns is not None:
+            self._turns.waits(tracked)
         self._nothing_until = -inf
         self._added += 1
         heappush(self._latest_starts, (self._latest_start(tracked), self._added, tracked))
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
-        if self._late.pop(request_id, None) is None:
-            self._able.pop(request_id, None)
+        late = self._late.pop(request_id)
+        self._first_late = None
+        tracked = self._able.pop(request_id, None) if late is None else late
+        if tracked is not None and self._turns is not None:
+            self._turns.leaves(tracked, late=late is not None)
         self._nothing_until = -inf
 
     def find_late(self, now: float) -> None:
@@ -139,8 +147,10 @@ class DeadlineQueue:
                 del self._able[tracked.request.id]
                 found.append((place, tracked))
         for _, tracked in sorted(found, key=itemgetter(0)):
-            self._late[tracked.request.id] = tracked
-            heappush(self._by_shortness, (*_shortness(tracked), tracked.request.id))
+            self._late.add(tracked)
+            self._first_late = None
+            if self._turns is not None:
+                self._turns.found_late(tracked)
             self._nothing_until = -inf
             self._rules.found_late(tracked)
 
@@ -153,11 +163,13 @@ class DeadlineQueue:
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
             return self._taken(late)
+        if late is not None and self._is_owed(late):
+            return self._taken(late)
         planned, _ = self._plan(now)
         if planned:
             return self._take_planned(planned, now)
         if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
-            late = min(self._able.values(), key=_shortness)
+            late = min(self._able.values(), key=shortness)
         if late is None or not self._rules.late_may_go():
             return None
         return self._taken(late) if now >= self._rested_at(self._seconds(late)) or self._rules.has_time() else None
@@ -173,26 +185,31 @@ class DeadlineQueue:
         those left out, the late.
         """
         planned, left_out = self._plan(now)
-        return [*(one.tracked for one in (*planned, *left_out)), *sorted(self._late.values(), key=_shortness)]
+        return [*(one.tracked for one in (*planned, *left_out)), *self._late.by_length()]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Nobody: in one class, each may go before any other."""
-        return NOBODY
+        """What of other tenants waits beyond the request's turn. Of one tenant each may go before any other."""
+        return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _shortest_late(self) -> TrackedRequest | None:
-        while self._by_shortness:
-            late = self._late.get(self._by_shortness[0][2])
-            if late is not None:
-                return late
-            heappop(self._by_shortness)
-        return None
+        """The shortest of the late, or of those of the tenant that has had the least."""
+        if self._first_late is None and self._late:
+            turns = self._turns
+            self._first_late = self._late.shortest(None if turns is None or not turns.are_shared else turns.least_served_of_late())
+        return self._first_late
 
-    def _take_planned(self, planned: list[_Planned], now: float) -> TrackedRequest | None:
-        chosen = _shortest_harmless(planned, now + self._ahead_seconds(now))
+    def _is_behind(self, tracked: TrackedRequest) -> bool:
+        return self._turns is not None and self._turns.is_behind(tracked)
+
+    def _is_owed(self, late: TrackedRequest) -> bool:
+        return self._turns is not None and self._turns.are_shared and bool(self._able) and self._turns.is_owed(late)
+
+    def _take_planned(self, planned: list[Planned], now: float) -> TrackedRequest | None:
+        chosen = shortest_harmless(planned, now + self._ahead_seconds(now))
         if not self._load.prefilling:
             rested_at = self._rested_at(chosen.seconds)
-            if now < rested_at and self._rules.has_time():
-                rested_at = min(rested_at, now + _slack(planned, now) - RESERVE * self._target - NEXT_LOOK_SECONDS)
+            if now < rested_at and (self._rules.has_time() or self._is_behind(chosen.tracked)):
+                rested_at = min(rested_at, now + slack(planned, now) - RESERVE * self._target - NEXT_LOOK_SECONDS)
             if now < rested_at:
                 self._nothing_until = rested_at
                 return None
@@ -205,30 +222,37 @@ class DeadlineQueue:
         last = self._load.last_first_token_at
         return -inf if last is None else last + rest_seconds(seconds, self._rules.decode_share(self._load))
 
-    def _plan(self, now: float) -> tuple[list[_Planned], list[_Planned]]:
-        """The largest set of requests that can all be in time, in order of deadline, and those left out."""
+    def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
+        """The largest set of requests that can all be in time, in order of deadline, and those left out. Where tenants
+        share, what each may have comes first.
+        """
         if not self._able:
             return [], []
-        requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(self._able.values())]
+        requests = [Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(self._able.values())]
         at = now + self._ahead_seconds(now)
         if len(requests) == 1:  # as in any pool that keeps up
             return ([], requests) if at + requests[0].seconds > requests[0].due else (requests, [])
         requests.sort(key=attrgetter("due"))
-        longest: list[tuple[float, int]] = []
-        left_out: set[int] = set()
-        for one in requests:
-            at += one.seconds
-            heappush(longest, (-one.seconds, one.place))
-            if at > one.due:
-                seconds, place = heappop(longest)
-                at += seconds
-                left_out.add(place)
-        if not left_out:
+        kept: set[int] = set()
+        if self._turns is not None and self._turns.are_shared:
+            room = max(0.0, requests[-1].due - at) / sum(one.seconds for one in requests)
+            first = within(requests, self._turns.budgets(room))
+            kept = {one.place for one in first} - left_out(first, at)
+        out = left_out(requests, at, kept)
+        if not out:
             return requests, []
-        return [one for one in requests if one.place not in left_out], [one for one in requests if one.place in left_out]
+        return [one for one in requests if one.place not in out], [one for one in requests if one.place in out]
 
     def _taken(self, tracked: TrackedRequest) -> TrackedRequest:
-        self.remove(tracked.request.id)
+        if self._turns is None:
+            self.remove(tracked.request.id)
+            return tracked
+        late = self._late.pop(tracked.request.id) is not None
+        self._first_late = None
+        if not late:
+            del self._able[tracked.request.id]
+        self._turns.sent(tracked, late=late)
+        self._nothing_until = -inf
         return tracked
 
     def _ahead_seconds(self, now: float) -> float:
@@ -263,28 +287,3 @@ def next_pace(pace: float, seconds: float, predicted_seconds: float, weight: flo
 
 def _seconds(tracked: TrackedRequest, pace: float) -> float:
     return tracked.prefill_microseconds / 1e6 * pace + STEP_SECONDS
-
-
-def _shortness(tracked: TrackedRequest) -> tuple[int, float]:
-    return (tracked.prefill_microseconds, tracked.request.arrived_at)
-
-
-def _slack(planned: list[_Planned], at: float) -> float:
-    """How long all can wait and still be in time."""
-    least = inf
-    for one in planned:
-        at += one.seconds
-        least = min(least, one.due - at)
-    return least
-
-
-def _shortest_harmless(planned: list[_Planned], at: float) -> _Planned:
-    """The shortest that leaves all others in time if it goes first; the first of them by deadline always does."""
-    best = planned[0]
-    slack = inf
-    for one in planned:
-        if one.seconds <= slack and one.seconds < best.seconds:
-            best = one
-        at += one.seconds
-        slack = min(slack, one.due - at)
-    return best

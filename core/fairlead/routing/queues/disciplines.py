@@ -6,18 +6,28 @@ others, oldest first. `slack` sends first what must start soonest to meet the TT
 meet it last, oldest first.
 """
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import count
 from math import inf
 
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
 
+Standing = tuple[int, float, int]
+"""How a request stands to those of other queues, the least first: whether it goes by rank, its rank, when it came."""
+
 
 class InstanceQueue:
-    """Queued requests of one instance. Adding and taking are O(log n); removing by id is O(1)."""
+    """Queued requests of one instance. Adding and taking are O(log n); removing by id is O(1).
 
-    def __init__(self, discipline: str, age_bound_seconds: float, ttft_target_seconds: float = inf) -> None:
+    Several queues of an instance take `places`, the numbers of arrival, from one count.
+    """
+
+    def __init__(
+        self, discipline: str, age_bound_seconds: float, ttft_target_seconds: float = inf, places: Iterator[int] | None = None
+    ) -> None:
         self._discipline = discipline
         self._age_bound = age_bound_seconds
         self._target = ttft_target_seconds
@@ -26,7 +36,7 @@ class InstanceQueue:
         self._heap: list[tuple[float, int, str]] = []
         self._late: list[tuple[int, str]] = []
         """Heap of requests of `slack` found too late to meet the target."""
-        self._sequence = 0
+        self._places = count(1) if places is None else places
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -36,11 +46,11 @@ class InstanceQueue:
 
     def add(self, tracked: TrackedRequest) -> None:
         """Put a request behind those of its rank."""
-        self._sequence += 1
+        place = next(self._places)
         request_id = tracked.request.id
-        self._entries[request_id] = (self._sequence, tracked)
+        self._entries[request_id] = (place, tracked)
         if self._discipline != "fifo":
-            heappush(self._heap, (self._rank(tracked), self._sequence, request_id))
+            heappush(self._heap, (self._rank(tracked), place, request_id))
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
@@ -53,14 +63,15 @@ class InstanceQueue:
         """Remove and return the request to send next."""
         if not self._entries:
             return None
-        tracked = self._first(now)
+        _, tracked = self.first(now)
         self.remove(tracked.request.id)
         return tracked
 
-    def _first(self, now: float) -> TrackedRequest:
-        _, oldest = next(iter(self._entries.values()))
+    def first(self, now: float) -> tuple[Standing, TrackedRequest]:
+        """The request to send next, which there must be, and how it stands to the first of other queues."""
+        place, oldest = next(iter(self._entries.values()))
         if self._discipline == "fifo" or (self._discipline == "longest_hit" and now - oldest.waiting_since >= self._age_bound):
-            return oldest
+            return (0, 0.0, place), oldest
         while self._heap:
             rank, sequence, request_id = self._heap[0]
             entry = self._entries.get(request_id)
@@ -70,12 +81,12 @@ class InstanceQueue:
                 heappop(self._heap)
                 heappush(self._late, (sequence, request_id))
             else:
-                return entry[1]
+                return (1, rank, sequence), entry[1]
         while True:
             sequence, request_id = self._late[0]
             entry = self._entries.get(request_id)
             if entry is not None and entry[0] == sequence:
-                return entry[1]
+                return (2, 0.0, sequence), entry[1]
             heappop(self._late)
 
     def find_late(self, now: float) -> None:

@@ -18,6 +18,8 @@ class HeldRequests:
         self._settings = settings
         self._requests: dict[str, TrackedRequest] = {}
         self._by_class: Counter[str] = Counter()
+        self._by_tenant: Counter[tuple[str, str]] = Counter()
+        """Of each priority class and tenant, how many."""
         self._body_bytes = 0
         self._prompt_tokens = 0
 
@@ -34,6 +36,18 @@ class HeldRequests:
         before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)
         return before < most and self._body_bytes + request.body_bytes <= share * self._settings.held_bytes
 
+    def gives_way(self, request: RoutingRequest) -> TrackedRequest | None:
+        """Where tenants share fairly, who leaves for a request that there is no room for: of its class, the newest of
+        the tenant that has the most held, if that is more than the request's tenant would have.
+        """
+        own = request.priority_class, request.tenant
+        of_class = [(count, key) for key, count in self._by_tenant.items() if key[0] == request.priority_class]
+        most, key = max(of_class, default=(0, own))
+        if most <= self._by_tenant[own] + 1:
+            return None
+        held = reversed(self._requests.values())
+        return next(tracked for tracked in held if (tracked.request.priority_class, tracked.request.tenant) == key)
+
     def by_priority(self, classes: PriorityClasses) -> list[TrackedRequest]:
         """The highest priority first, of each the one that is held longest first."""
         return sorted(self._requests.values(), key=lambda tracked: classes.rank(tracked.request.priority_class))
@@ -48,6 +62,7 @@ class HeldRequests:
             tracked.waiting_since = now
             self._requests[tracked.request.id] = tracked
             self._by_class[tracked.request.priority_class] += 1
+            self._by_tenant[tracked.request.priority_class, tracked.request.tenant] += 1
             self._body_bytes += tracked.request.body_bytes
             self._prompt_tokens += tracked.request.prompt_tokens
 
@@ -56,6 +71,10 @@ class HeldRequests:
         if self._requests.pop(tracked.request.id, None) is not None:
             tracked.held_seconds += max(0.0, now - tracked.waiting_since)
             self._by_class[tracked.request.priority_class] -= 1
+            key = tracked.request.priority_class, tracked.request.tenant
+            self._by_tenant[key] -= 1
+            if not self._by_tenant[key]:
+                del self._by_tenant[key]
             self._body_bytes -= tracked.request.body_bytes
             self._prompt_tokens -= tracked.request.prompt_tokens
 

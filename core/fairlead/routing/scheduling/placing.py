@@ -55,7 +55,8 @@ class Placing:
                 return refusal
         instance = self._with_room(request, decision)
         if instance is None:
-            return queue_full(request, state.table.pool, self._queue_limit(request), state.drain_seconds(decision.instance))
+            limit, seconds = self._queue_limit(request), state.drain_seconds(decision.instance)
+            return queue_full(request, state.table.pool, limit, seconds, in_turn=state.tenants is not None)
         state.held.remove(tracked, now)
         self._carry_out(tracked, decision, instance, now)
         if decision.overloaded:
@@ -139,7 +140,7 @@ class Placing:
         return None
 
     def _before(self, request: RoutingRequest, instance: str) -> int:
-        """How many requests wait for the instance, without those of lower priority."""
+        """How many requests wait for the instance, without those that would be sent after this one."""
         waiting = self._state.loads[instance].waiting
         return waiting - self._state.overtaken(request, instance).requests if waiting else 0
 

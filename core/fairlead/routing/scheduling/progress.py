@@ -98,6 +98,8 @@ class Progress:
         self._count_generated(tracked, decoded_on, now, output_tokens)
         self._outcomes.end(tracked, MoveOutcome.COMPLETED, now)
         learn_decode(state, tracked, decoded_on, now, output_tokens)
+        if state.tenants is not None:
+            state.answers.observe(tracked.request.tenant, output_tokens)
         ttft = None if tracked.first_token_at is None else tracked.first_token_at - tracked.request.arrived_at
         tpot = _tpot_seconds(tracked, now, output_tokens)
         if ttft is not None:

@@ -14,8 +14,9 @@ from fairlead.routing.choosing.binding_reasons import reason_to_leave
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
-from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
+from fairlead.routing.contracts.requests import Overtaken, Overtaking, RoutingRequest
 from fairlead.routing.contracts.sharing import Front
+from fairlead.routing.knowledge.answer_lengths import AnswerLengths
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
@@ -27,12 +28,13 @@ from fairlead.routing.queues.building import build_queue
 from fairlead.routing.queues.deadline import DeadlineRules
 from fairlead.routing.queues.late_requests import LateRequests
 from fairlead.routing.queues.queueing import NOBODY, Queue
+from fairlead.routing.queues.turns import CREDIT_TARGETS, Tenants
 from fairlead.routing.scheduling.expecting import Expecting
 from fairlead.routing.scheduling.held_requests import HeldRequests
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.settings import SchedulerSettings
-from fairlead.tables import RoutingTable
+from fairlead.tables import FAIR_TENANTS, RoutingTable
 
 
 class SchedulerState:
@@ -69,6 +71,8 @@ class SchedulerState:
         """Instances that left the table after they had drained, kept while a session's last home is there."""
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
+        self.answers = AnswerLengths()
+        """Kept only while tenants take turns."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.caches = EngineCaches()
         self.expecting = Expecting(self.caches, parameters.expected_seconds)
@@ -85,7 +89,7 @@ class SchedulerState:
             self.drained,
         )
         self.take_parameters(parameters)
-        self.take_classes(table)
+        self.take_order(table)
 
     def take_parameters(self, parameters: QueueParameters) -> None:
         """Go by these parameters; its queues are still to be built anew."""
@@ -99,15 +103,22 @@ class SchedulerState:
             decode_share=self._decode_share,
         )
 
-    def take_classes(self, table: RoutingTable) -> None:
-        """Go by the table's priority classes; its queues are still to be built anew."""
+    def take_order(self, table: RoutingTable) -> None:
+        """Go by the table's priority classes and fairness; its queues are still to be built anew."""
         self.classes = PriorityClasses(table.priority_classes)
-        self.view.overtaken = self.overtaken if self.classes.are_declared else None
+        self.tenants = Tenants(CREDIT_TARGETS * table.slo.ttft_seconds) if table.routing.fairness == FAIR_TENANTS else None
+        self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
+
+    def overtaking(self, request: RoutingRequest) -> Overtaking | None:
+        """How to ask what waits for an instance and would be sent after the request; None where nothing would be."""
+        if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
+            return lambda instance: NOBODY if (queue := self.queues.get(instance)) is None else queue.overtaken_by(request)
+        return None
 
     def overtaken(self, request: RoutingRequest, instance: str) -> Overtaken:
         """What waits for the instance and would be sent after the request."""
-        queue = self.queues.get(instance) if self.classes.are_declared else None
-        return NOBODY if queue is None else queue.overtaken_by(request)
+        overtaking = self.overtaking(request)
+        return NOBODY if overtaking is None else overtaking(instance)
 
     def share(self, request: RoutingRequest) -> float:
         """Of every limit, what the request's class may use (0-1]."""
@@ -121,6 +132,8 @@ class SchedulerState:
         queue = self.queues.get(instance)
         if queue is None:
             queue = self.queues[instance] = self.new_queue(instance)
+        if self.tenants is not None:
+            tracked.answer_microseconds = self._answer_microseconds(tracked.request)
         queue.add(tracked)
         self.touched.add(instance)
         self.waiting[tracked.request.id] = tracked
@@ -161,7 +174,7 @@ class SchedulerState:
 
     def new_queue(self, instance: str) -> Queue:
         """An empty queue of the discipline in force."""
-        return build_queue(self.parameters, self.table, self.loads[instance], self._rules, self.classes)
+        return build_queue(self.parameters, self.table, self.loads[instance], self._rules, self.classes, self.tenants)
 
     def drain_seconds(self, instance: str) -> float:
         """Time to compute all that is pending on an instance."""
@@ -189,6 +202,16 @@ class SchedulerState:
     def learns_decoding(self) -> bool:
         """Whether something asks how long decode steps take."""
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
+
+    def _answer_microseconds(self, request: RoutingRequest) -> int:
+        """What the answer is expected to add to the decode steps it is in; 0 while nothing is known of them."""
+        tokens = self.answers.expected(request.tenant)
+        if request.max_output_tokens:
+            tokens = min(tokens, request.max_output_tokens)
+        if not tokens or not self.decode_times.known:
+            return 0
+        step = self.decode_times.seconds(request.prompt_tokens + tokens / 2, 1) - self.decode_times.seconds(0, 0)
+        return max(0, int(1e6 * step * tokens))
 
     def _has_time(self) -> bool:
         return self.view.pool_load() < FULL

@@ -43,15 +43,19 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         _begin_forecast(state)
     _take_times(state, before, table, parameters)
     state.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
-    state.take_classes(table)
-    asked = (table.slo, table.early_rejection.mode, table.priority_classes)
-    if parameters != state.parameters or asked != (before.slo, before.early_rejection.mode, before.priority_classes):
+    if parameters != state.parameters or _order(table) != _order(before):
+        state.take_order(table)
         state.take_parameters(parameters)
         _rebuild_queues(state)
     _take_instances(state, table.instances)
     state.view.invalidate()
     if state.policy.follows_table is not None:
         state.policy.follows_table.table_changed(table)
+
+
+def _order(table: RoutingTable) -> tuple[object, ...]:
+    """What the queues' order follows, besides the policy's parameters."""
+    return table.slo, table.early_rejection.mode, table.priority_classes, table.routing.fairness
 
 
 def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
@@ -127,6 +131,8 @@ def forget_departed(state: SchedulerState) -> None:
             state.circuits.pop(instance, None)  # its last requests may have failed after it left
             state.prefill_times.forget(instance)  # or have been answered
             state.decode_times.forget(instance)
+            if state.tenants is not None:
+                state.tenants.forget(instance)
             del state.loads[instance]
     for instance in tuple(state.drained):
         if instance not in state.departed and not state.bindings.count(instance):

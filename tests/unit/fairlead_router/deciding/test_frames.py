@@ -38,7 +38,15 @@ from fairlead_router.deciding.frames import (
 )
 
 REQUEST = RoutingRequest(
-    id="r", arrived_at=1.5, prompt_tokens=9, blocks=(2**64 - 1, 0), first_bytes_hash=2**63, session="é", engine_blocks=(7,)
+    id="r",
+    arrived_at=1.5,
+    prompt_tokens=9,
+    blocks=(2**64 - 1, 0),
+    first_bytes_hash=2**63,
+    session="é",
+    priority_class="high",
+    tenant="named/0",
+    engine_blocks=(7,),
 )
 BODIES: list[Body] = [
     Hello(protocol=1, router="router-0", secret="s", now=2.0),

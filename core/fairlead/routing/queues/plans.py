@@ -1,0 +1,74 @@
+"""Plans of the `deadline` discipline: which waiting requests can all be in time on one instance, and which goes first.
+
+Moore and Hodgson's rule takes requests in order of deadline and leaves out the longest whenever one would be late,
+which leaves out as few as can be. Sidney's extension of it keeps some whatever comes (Operations Research 23, 1975).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+
+from fairlead.routing.queues.accounting import TrackedRequest
+
+
+@dataclass(slots=True)
+class Planned:
+    """A request that waits: when its prefill must be over, how long that takes, and its place among those that came."""
+
+    due: float
+    seconds: float
+    place: int
+    tracked: TrackedRequest
+
+
+def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ()) -> set[int]:
+    """Places of those that are not to be in time, so that all others are if the first of them begins `at`. Requests in
+    order of deadline; those at the places `kept` can be in time by themselves, and stay.
+    """
+    longest: list[tuple[float, int]] = []
+    out: set[int] = set()
+    for one in requests:
+        at += one.seconds
+        if one.place not in kept:
+            heappush(longest, (-one.seconds, one.place))
+        while at > one.due and longest:
+            seconds, place = heappop(longest)
+            at += seconds
+            out.add(place)
+            if not kept:  # one was enough: the longest took as long as this one, before which all were in time
+                break
+    return out
+
+
+def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Planned]:
+    """Of each tenant's requests the shortest that its budget of work is enough for, in order of deadline."""
+    left = dict(budgets)
+    chosen: set[int] = set()
+    for one in sorted(requests, key=lambda one: (one.seconds, one.place)):
+        tenant, work = one.tracked.request.tenant, one.tracked.work_microseconds
+        if work <= left[tenant]:
+            left[tenant] -= work
+            chosen.add(one.place)
+    return [one for one in requests if one.place in chosen]
+
+
+def slack(planned: Sequence[Planned], at: float) -> float:
+    """How long all can wait and still be in time."""
+    least = inf
+    for one in planned:
+        at += one.seconds
+        least = min(least, one.due - at)
+    return least
+
+
+def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
+    """The shortest that leaves all others in time if it goes first; the first of them by deadline always does."""
+    best = planned[0]
+    room = inf
+    for one in planned:
+        if one.seconds <= room and one.seconds < best.seconds:
+            best = one
+        at += one.seconds
+        room = min(room, one.due - at)
+    return best

@@ -1,0 +1,89 @@
+"""Tenants in the queue of an instance: one queue of the pool's discipline for each tenant, taken from in turn.
+
+The tenant that has had the least is served next; between equal ones the discipline decides, as if there were one queue.
+So tenants that always have something waiting never differ by more than one request, the largest. The `deadline`
+discipline plans requests of all tenants together and takes turns in its plan (`deadline.DeadlineQueue`).
+"""
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heapreplace
+from itertools import count
+
+from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.disciplines import InstanceQueue
+from fairlead.routing.queues.turns import Turns
+
+
+class TenantQueues:
+    """The requests that wait for one instance, by tenant. Taking is linear in the tenants that wait."""
+
+    def __init__(self, turns: Turns, build: Callable[[Iterator[int]], InstanceQueue]) -> None:
+        self._turns = turns
+        self._build = build
+        self._places = count(1)
+        self._queues: dict[str, InstanceQueue] = {}
+        self._waiting: dict[str, TrackedRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, tracked: TrackedRequest) -> None:
+        """Let a request wait with those of its tenant."""
+        tenant = tracked.request.tenant
+        queue = self._queues.get(tenant)
+        if queue is None:
+            queue = self._queues[tenant] = self._build(self._places)
+        queue.add(tracked)
+        self._waiting[tracked.request.id] = tracked
+        self._turns.waits(tracked)
+
+    def remove(self, request_id: str) -> None:
+        """Take a request out wherever it stands; unknown ids are ignored."""
+        tracked = self._waiting.get(request_id)
+        if tracked is not None:
+            self._turns.leaves(tracked, late=False)
+            self._take_out(tracked)
+
+    def find_late(self, now: float) -> None:
+        """Nothing: these disciplines send late requests too."""
+
+    def take(self, now: float) -> TrackedRequest | None:
+        """Remove and return what the tenant that has had the least sends next."""
+        if not self._waiting:
+            return None
+        _, tracked = min((self._queues[tenant].first(now) for tenant in self._turns.least_served()), key=lambda first: first[0])
+        self._turns.sent(tracked)
+        self._take_out(tracked)
+        return tracked
+
+    def take_in_time(self, now: float) -> TrackedRequest | None:
+        """As `take`."""
+        return self.take(now)
+
+    def in_order(self, now: float) -> list[TrackedRequest]:
+        """The requests in the order they would be sent if none came and time stood still, but for equal turns."""
+        orders = {tenant: iter(queue.in_order(now)) for tenant, queue in self._queues.items()}
+        heads = [(self._turns.served(tenant), place, tenant, next(order)) for place, (tenant, order) in enumerate(orders.items())]
+        heapify(heads)
+        found: list[TrackedRequest] = []
+        while heads:
+            served, place, tenant, tracked = heads[0]
+            found.append(tracked)
+            following = next(orders[tenant], None)
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (served + tracked.work_microseconds, place, tenant, following))
+        return found
+
+    def overtaken_by(self, request: RoutingRequest) -> Overtaken:
+        """What of other tenants waits beyond the request's turn. Of one tenant each may go before any other."""
+        return self._turns.overtaken_by(request.tenant)
+
+    def _take_out(self, tracked: TrackedRequest) -> None:
+        del self._waiting[tracked.request.id]
+        queue = self._queues[tracked.request.tenant]
+        queue.remove(tracked.request.id)
+        if not queue:
+            del self._queues[tracked.request.tenant]
