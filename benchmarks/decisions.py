@@ -3,12 +3,14 @@ does 50 times a second while requests wait.
 
 A decision hashes a prompt of 64 KB and chooses an instance.
 
-    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--queued 100] [--peer-python P]
+    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--queued 100] [--tenants 1 100]
+        [--peer-python P]
 
 Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. What
 else the machine runs meanwhile is left out as far as possible: other programs' time, and the requests in or right
 before which the thread was preempted, as they find its caches cold. The machine's own speed for the hash alone is
-printed first. Then come ticks and first tokens of `fairlead` with full queues, and last what the parts of NVIDIA
+printed first. Then come ticks, first tokens and submits of `fairlead` with full queues, also with so many tenants that
+share them fairly, and last what the parts of NVIDIA
 Dynamo's router cost that can be called from Python, given one that has them (see `decision_peer.py`). Other peers
 decide inside their proxies; `gateway.py` compares with those.
 """
@@ -38,6 +40,7 @@ from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import (
+    FAIR_TENANTS,
     EarlyRejectionFacts,
     EngineFacts,
     InstanceEntry,
@@ -180,17 +183,21 @@ def fill_index(scheduler: PoolScheduler, instances: int, source: random.Random) 
 NEVER_LATE_ONES = {"calm_load": 0.0, "late_load": 0.0, "late_share": 0.0}
 
 
-def measure_full_queues(instances: int, queued: int, ticks: int = 600) -> dict[str, list[int]]:
-    """Nanoseconds of each tick, and of each first token with what is sent because of it, while so many requests wait
-    for each instance. Its engines take 0.3 to 1.6 s for a prompt, and as many come as are sent. At last none come any
-    more, and those that wait are late and held back for the one that computes still: ticks then, with idle engines.
+def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: int = 600) -> dict[str, list[int]]:
+    """Nanoseconds of each tick, of each first token with what is sent because of it, and of each submit, while so many
+    requests wait for each instance, of so many tenants that take turns, or of none. Its engines take 0.3 to 1.6 s for a
+    prompt, and as many come as are sent. At last none come any more, and those that wait are late and held back for the
+    one that computes still: ticks then, with idle engines.
     """
     source = random.Random(11)
-    scheduler = PoolScheduler(table_of("fairlead", instances, 1, **NEVER_LATE_ONES), "router-0", 1, sample_rate=0.0)
+    table = table_of("fairlead", instances, 1, **NEVER_LATE_ONES)
+    if tenants:
+        table = replace(table, routing=replace(table.routing, fairness=FAIR_TENANTS))
+    scheduler = PoolScheduler(table, "router-0", 1, sample_rate=0.0)
     due: list[tuple[float, str]] = []
     """Heap of (when its first token comes, request) of those sent."""
     counted, now = 0, 0.0
-    durations: dict[str, list[int]] = {"tick": [], "first token": [], "tick, all late,": []}
+    durations: dict[str, list[int]] = {"tick": [], "first token": [], "submit": [], "tick, all late,": []}
 
     def see(outcomes: Sequence[Dispatch | Refusal]) -> None:
         for outcome in outcomes:
@@ -203,10 +210,21 @@ def measure_full_queues(instances: int, queued: int, ticks: int = 600) -> dict[s
             counted += 1
             blocks = tuple(source.getrandbits(64) for _ in range(4))
             tokens = source.randrange(2_000, 10_000)
-            asked = RoutingRequest(id=f"q{counted}", arrived_at=now, prompt_tokens=tokens, blocks=blocks, first_bytes_hash=blocks[0])
-            see(scheduler.submit(asked, now))
+            asked = RoutingRequest(
+                id=f"q{counted}",
+                arrived_at=now,
+                prompt_tokens=tokens,
+                blocks=blocks,
+                first_bytes_hash=blocks[0],
+                tenant=f"t{counted % tenants}" if tenants else "",
+            )
+            start = thread_time_ns()
+            outcomes = scheduler.submit(asked, now)
+            durations["submit"].append(thread_time_ns() - start)
+            see(outcomes)
 
     fill()
+    durations["submit"].clear()
     for number in range(ticks):
         now = number * 0.02
         while due and due[0][0] <= now:
@@ -238,6 +256,7 @@ def main() -> None:
     parser.add_argument("--instances", type=int, nargs="+", default=[64, 512])
     parser.add_argument("--requests", type=int, default=4000)
     parser.add_argument("--queued", type=int, default=100, help="requests that wait for each instance")
+    parser.add_argument("--tenants", type=int, nargs="+", default=[1, 100], help="that share full queues fairly, beside none that do")
     parser.add_argument("--policies", nargs="+", default=list(BUILT_IN.names), choices=BUILT_IN.names)
     parser.add_argument("--peer-python", help="a Python that has ai-dynamo-runtime")
     arguments = parser.parse_args()
@@ -253,9 +272,12 @@ def main() -> None:
             (decided_p50, decided_p99), (whole_p50, whole_p99) = percentiles(decisions), percentiles(whole)
             print(f"{policy:<24}{instances:>10}{decided_p50:>18.1f}{decided_p99:>9.1f}{whole_p50:>23.1f}{whole_p99:>9.1f}")
     for instances in arguments.instances:
-        for what, found in measure_full_queues(instances, arguments.queued).items():
-            p50, p99 = percentiles(found)
-            print(f"{what + ' with ' + str(arguments.queued) + ' queued':<34}{instances:>10}   p50 {p50:.1f} us, p99 {p99:.1f} us")
+        for tenants in (0, *arguments.tenants):
+            shared = f", {tenants} tenants" if tenants else ""
+            for what, found in measure_full_queues(instances, arguments.queued, tenants).items():
+                p50, p99 = percentiles(found)
+                told = f"{what} with {arguments.queued} queued{shared}"
+                print(f"{told:<46}{instances:>10}   p50 {p50:.1f} us, p99 {p99:.1f} us")
     if arguments.peer_python is None:
         print("peer not measured: give --peer-python, a Python that has ai-dynamo-runtime")
     else:

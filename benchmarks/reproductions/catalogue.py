@@ -12,6 +12,7 @@ from benchmarks.reproductions import (
     lodestar,
     mooncake,
     scaling,
+    sharing,
     staleness,
 )
 from benchmarks.reproductions.sections import Section
@@ -27,4 +28,5 @@ SECTIONS: Sequence[Section] = (
     lodestar.SECTION,
     staleness.SECTION,
     scaling.SECTION,
+    sharing.SECTION,
 )

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from fairlead.tables import DEFAULT_CLASS
 from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.traces.descriptions import IdealCache
@@ -33,6 +34,10 @@ class Workload:
     gaps: tuple[tuple[float, float], ...]
     """The stamp of each row, and the gap to the next stamp, in seconds."""
     sessions: tuple[str | None, ...]
+    tenants: tuple[str, ...] = ()
+    """Whose each row is; empty = all are of one."""
+    classes: tuple[str, ...] = ()
+    """The priority class of each row; empty = all have the default."""
     dropped: int = 0
     """Rows left out because their prompt was too long."""
 
@@ -133,6 +138,8 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
             output_tokens=max(1, row.output_length),
             blocks=blocks,
             session=session,
+            tenant=workload.tenants[index] if workload.tenants else "",
+            priority_class=workload.classes[index] if workload.classes else DEFAULT_CLASS,
         )
         if plan.closed_loop and session is not None:
             before = latest.get(session)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, plan_jobs
-from fairlead_simulator.experiments.measuring import Figures, Targets, measure
+from fairlead_simulator.experiments.measuring import Figures, Part, Targets, measure, measure_parts
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling, SizeChange
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_simulation import Simulation
@@ -50,6 +50,8 @@ class CellResult:
     """(time, kind, source, target)"""
     sizes: tuple[SizeChange, ...] = ()
     """What scaling changed, in order of time."""
+    parts: tuple[Part, ...] = ()
+    """By tenant and priority class, where there are several."""
 
     def document(self) -> dict[str, Any]:
         """The row for a JSON file."""
@@ -113,6 +115,7 @@ def simulate_cell(
         cpu_seconds=cpu_seconds,
         events=result.events,
         loads=tuple((point.at, point.pending) for point in result.loads) if keep_loads else (),
+        parts=measure_parts(result, cell.plan.warmup, cell.targets),
         sizes=() if simulation.autoscaler is None else tuple(simulation.autoscaler.changes),
         moves=tuple((move.at, move.source, move.target) for move in (*result.migrations, *result.reroutes)) if keep_loads else (),
     )

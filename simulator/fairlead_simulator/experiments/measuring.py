@@ -63,6 +63,41 @@ class Figures:
         return self.migrations + self.reroutes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one tenant's requests of one priority class got; the figures are those of `Figures`."""
+
+    tenant: str
+    priority_class: str
+    requests: int
+    attainment: float
+    rejected_share: float
+    ttft_p90: float | None
+
+
+def measure_parts(result: RunResult, warmup: int, targets: Targets) -> tuple[Part, ...]:
+    """Figures over the jobs from index `warmup` on, by tenant and class; none where all are of one."""
+    parts: dict[tuple[str, str], list[Job]] = {}
+    for job in result.jobs:
+        if job.index >= warmup:
+            parts.setdefault((job.tenant, job.priority_class), []).append(job)
+    if len(parts) < 2:
+        return ()
+    return tuple(_part(tenant, of_class, jobs, targets) for (tenant, of_class), jobs in sorted(parts.items()))
+
+
+def _part(tenant: str, of_class: str, jobs: Sequence[Job], targets: Targets) -> Part:
+    served = [job for job in jobs if job.phase is Phase.FINISHED]
+    return Part(
+        tenant=tenant,
+        priority_class=of_class,
+        requests=len(jobs),
+        attainment=sum(in_time(job, targets) for job in served) / len(jobs),
+        rejected_share=sum(job.phase is Phase.REFUSED for job in jobs) / len(jobs),
+        ttft_p90=_percentile(sorted(job.first_token_at - job.arrives_at for job in served), 90),
+    )
+
+
 def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets) -> Figures:
     """Figures over the jobs from index `warmup` on. `ideal` are the endless cache's hits per job."""
     measured = [job for job in result.jobs if job.index >= warmup]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.tables import DEFAULT_CLASS
 from fairlead_simulator.engine_model.requests import Phase
 from fairlead_simulator.engine_model.trace_memory import TracedRequest
 
@@ -17,6 +18,8 @@ class Job(TracedRequest):
     index: int
     arrives_at: float
     session: str | None
+    tenant: str = ""
+    priority_class: str = DEFAULT_CLASS
     next_job: "Job | None" = None
     """Closed loop: the session's next turn, which arrives `next_pause` seconds after this one finished."""
     next_pause: float = 0.0

@@ -130,6 +130,8 @@ class Simulation:
             first_bytes_hash=job.blocks[0] if job.blocks else job.index,
             session=job.session,
             max_output_tokens=job.output_tokens,
+            priority_class=job.priority_class,
+            tenant=job.tenant,
             engine_blocks=() if self._delivery is None else self._keys.of(job.blocks, job.input_tokens),
         )
         job.request = request

@@ -12,6 +12,7 @@ from fairlead.tables import (
     ModelledFacts,
     Outlook,
     PoolKey,
+    PriorityClass,
     RoutingFacts,
     RoutingTable,
     SessionFacts,
@@ -41,6 +42,8 @@ class SimulatedPool:
     early_rejection: str = "Disabled"
     headroom: float = 1.0
     prefills_in_flight: int = 1
+    fairness: str = "None"
+    priority_classes: tuple[PriorityClass, ...] = ()
     anchors: int = 160
     slo_ttft_seconds: float = 5.0
     slo_tpot_seconds: float = 0.1
@@ -97,10 +100,16 @@ class SimulatedPool:
                     kv_transfer_latency_seconds=preset.transfer.latency_seconds,
                 ),
             ),
-            routing=RoutingFacts(policy=self.policy, parameters=dict(self.parameters), prefills_in_flight=self.prefills_in_flight),
+            routing=RoutingFacts(
+                policy=self.policy,
+                parameters=dict(self.parameters),
+                prefills_in_flight=self.prefills_in_flight,
+                fairness=self.fairness,
+            ),
             session=SessionFacts(ttl_seconds=self.session_ttl_seconds),
             slo=SloFacts(ttft_seconds=self.slo_ttft_seconds, tpot_seconds=self.slo_tpot_seconds),
             early_rejection=EarlyRejectionFacts(mode=self.early_rejection, headroom=self.headroom),
+            priority_classes=self.priority_classes,
             instances=tuple(self.entry(number, role) for number, role in enumerate(roles)),
         )
 
