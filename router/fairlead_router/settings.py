@@ -222,6 +222,15 @@ class RouterSettings:
             default_shown="none",
         ),
     )
+    picker_fallbacks: int = field(
+        default=2,
+        metadata=variable(
+            "FAIRLEAD_PICKER_FALLBACKS",
+            Whole("instances"),
+            "instances that the endpoint picker names after the chosen one, for the gateway to try when that one fails",
+            "0 for gateways that take one address only (docs/gateway-api.md)",
+        ),
+    )
     picker_any_path: bool = field(
         default=False,
         metadata=variable(

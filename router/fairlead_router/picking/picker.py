@@ -268,9 +268,9 @@ class Picker:
         self._go(asked, pool, account.told, ticket.request.id, changed)
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch) -> list[str]:
-        """The choice, then as many fallbacks as may be retried, of those that still accept."""
+        """The choice, then as many fallbacks as may be named, of those that still accept."""
         endpoints = [dispatch.address]
-        for instance in dispatch.fallbacks[: self._settings.max_retries]:
+        for instance in dispatch.fallbacks[: self._settings.picker_fallbacks]:
             if instance in pool.accepting and pool.addresses[instance] not in endpoints:
                 endpoints.append(pool.addresses[instance])
         return endpoints

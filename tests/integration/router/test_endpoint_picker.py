@@ -114,7 +114,7 @@ async def test_gateway_destination_endpoint_served_is_what_counts(world: World, 
 async def test_endpoints_are_ordered_and_no_more_than_may_be_retried(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(6)
     answer = await (await _proxy(running, proxies)).request(_chat())
-    assert len(answer.endpoints) == 1 + running.router.settings.max_retries
+    assert len(answer.endpoints) == 1 + running.router.settings.picker_fallbacks
     assert len(set(answer.endpoints)) == len(answer.endpoints)
 
 

@@ -88,7 +88,7 @@ async def test_an_instance_that_takes_no_connection_is_passed_over(world: World,
 async def test_a_cluster_that_takes_one_address_serves_when_routers_name_one(world: World, tmp_path: Path) -> None:
     await world.start_engines(2)
     world.api.state.set_table(world.table())
-    running = await world.start_router(max_retries=0)
+    running = await world.start_router(picker_fallbacks=0)
     await until(lambda: running.router.informing.synced)
     async with running_envoy(tmp_path, await picking(running), []) as envoy:
         answers = await asyncio.gather(*(envoy.post(CHAT, json=asked(f"text {number}")) for number in range(8)))
