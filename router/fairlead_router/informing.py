@@ -139,7 +139,7 @@ def _readings(pool: Pool) -> list[InstanceReading]:
             pool.kv_usage.get(row.instance),
             pool.engine_pages.get(row.instance),
         )
-        for row in pool.scheduler.in_flight()
+        for row in pool.scheduler.carried()
     ]
 
 

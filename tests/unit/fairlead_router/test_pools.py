@@ -167,6 +167,9 @@ class CheckingScheduler:
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
         return ()
 
+    def carried(self) -> tuple[InstanceInFlight, ...]:
+        return ()
+
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         return SchedulerRecords(bindings=(), migrations=(), migration_outcomes=(), decisions=(), rejections=(), loads=())
 

@@ -198,5 +198,8 @@ class Scheduler(Protocol):
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 
+    def carried(self) -> tuple[InstanceInFlight, ...]:
+        """As `in_flight`, of the requests that came to this router: without those of others for which it decides."""
+
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         """Hand over what happened. Seconds still running are kept for the next take unless this is the `final` one."""

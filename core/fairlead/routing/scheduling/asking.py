@@ -4,6 +4,7 @@ This router keeps its own account of what it sent, so that it can decide by itse
 soon as nobody can be.
 """
 
+from fairlead.instances import Role
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.admission.refusals import shutting_down
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -14,6 +15,7 @@ from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.placing import Placing
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.routing.scheduling.table_changes import count_unlisted
 
 
 class Asking:
@@ -81,11 +83,11 @@ class Asking:
             return (verdict,)
         if tracked.stage is not Stage.HELD:
             return ()
-        loads = self._state.loads
-        if verdict.instance in loads and (verdict.decode is None or verdict.decode in loads):
-            return (self._dispatching.follow(tracked, verdict, now),)
-        self._outcomes.end(tracked, MoveOutcome.CANCELLED, now)  # a newer table's instance: served, but not in this account
-        return (verdict,)
+        divided = verdict.decode is not None
+        count_unlisted(self._state, verdict.instance, verdict.address, Role.PREFILL if divided else Role.BOTH)
+        if verdict.decode is not None:
+            count_unlisted(self._state, verdict.decode, verdict.decode_address or "", Role.DECODE)
+        return (self._dispatching.follow(tracked, verdict, now),)
 
     def forget(self, request_id: str) -> None:
         """The request ended here."""

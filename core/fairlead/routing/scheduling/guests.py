@@ -6,11 +6,13 @@ that asked.
 
 from collections.abc import Iterable
 
+from fairlead.instances import Role
 from fairlead.routing.contracts.sharing import Front, SentElsewhere, UnderWay
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.outcomes import Outcomes
 from fairlead.routing.scheduling.retrying import Retrying
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.routing.scheduling.table_changes import count_unlisted
 
 
 class Guests:
@@ -60,10 +62,13 @@ class Guests:
         self._state.guests.pop(request_id, None)
 
     def adopt(self, word: UnderWay, front: Front) -> None:
-        """Count what a front sent before it asked. An instance that is not known here takes no part in choices."""
+        """Count what a front sent before it asked, also at an instance that no table here names."""
         state = self._state
-        if not _known(state, (word.instance, word.decode)) or not self.admit(word.request.id, front):
+        if not self.admit(word.request.id, front):
             return
+        count_unlisted(state, word.instance, role=Role.BOTH if word.decode is None else Role.PREFILL)
+        if word.decode is not None:
+            count_unlisted(state, word.decode, role=Role.DECODE)
         accounting = state.accounting
         tracked = TrackedRequest(request=word.request, submitted_at=word.submitted_at)
         accounting.admit(tracked)

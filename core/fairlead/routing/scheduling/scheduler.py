@@ -267,6 +267,10 @@ class PoolScheduler:
             for instance, load in sorted(self._state.loads.items())
         )
 
+    def carried(self) -> tuple[InstanceInFlight, ...]:
+        """The same without the requests of other routers."""
+        return self.in_flight()
+
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
         """How long prefills take on an instance or on all, and how well that is predicted."""
         return self._state.prefill_times.report(instance)

@@ -1,5 +1,9 @@
 """A scheduler of the requests of several routers, or one that leaves its own to another (see `contracts.sharing`)."""
 
+from collections import Counter
+from dataclasses import replace
+
+from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -21,7 +25,7 @@ from fairlead.routing.contracts.sharing import (
     Word,
 )
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.asking import Asking
 from fairlead.routing.scheduling.guests import Guests
 from fairlead.routing.scheduling.outcomes import Outcome
@@ -160,6 +164,18 @@ class SharedScheduler(PoolScheduler):
     def waiting(self) -> int:
         """Requests queued or held in this router, or not answered by its decider."""
         return super().waiting() + len(self._asking)
+
+    def carried(self) -> tuple[InstanceInFlight, ...]:
+        """See `Scheduler`."""
+        others: Counter[str] = Counter()
+        for request_id in self._state.guests:
+            tracked = self._state.requests.get(request_id)
+            if tracked is None or tracked.stage is Stage.HELD:
+                continue
+            others[tracked.decodes_on] += 1
+            if tracked.stage is not Stage.DECODING and tracked.decode is not None:
+                others[tracked.instance] += 1
+        return tuple(replace(row, in_flight=row.in_flight - others[row.instance]) for row in super().carried())
 
     # ── as a decider ──
 

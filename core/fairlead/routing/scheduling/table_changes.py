@@ -123,6 +123,19 @@ def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -
             state.departed.add(instance)
 
 
+def count_unlisted(state: SchedulerState, instance: str, address: str = "", role: Role = Role.BOTH) -> None:
+    """Let requests be counted at an instance that only another router's table names, a newer or an older one.
+
+    Until a table here has it, it is as one that has left: nothing is placed there, and it is forgotten with its last
+    request.
+    """
+    if instance not in state.loads:
+        entry = InstanceEntry(id=instance, address=address, role=role, state=InstanceState.GONE, anchors=0)
+        state.loads[instance] = InstanceLoad(entry=entry, sessions=state.bindings.count(instance))
+        state.departed.add(instance)
+        state.view.invalidate()
+
+
 def forget_departed(state: SchedulerState) -> None:
     """Let go of instances that left the table, once their last request has ended and no session looks back to them."""
     for instance in tuple(state.departed):

@@ -260,15 +260,70 @@ def test_a_front_that_stops_refuses_what_it_asked_for_and_tells_so() -> None:
     assert decider.waiting() == 0
 
 
-def test_a_request_for_an_instance_of_a_newer_table_is_sent_all_the_same() -> None:
+def in_flight(scheduler: SharedScheduler) -> dict[str, int]:
+    return {row.instance: row.in_flight for row in scheduler.in_flight()}
+
+
+def test_a_request_for_an_instance_of_a_newer_table_is_sent_and_counted_all_the_same() -> None:
     decider, (front, _), (wire, _) = routers(ONE)
-    decider.update_table(replace(TWO, version=2, instances=(TWO.instances[1],)), 0.0)
+    newer = replace(TWO, version=2, instances=(TWO.instances[1],))
+    decider.update_table(newer, 0.0)
     front.submit(asked("a"), 0.1)
     assert sent(wire.carry(0.1)) == [("a", "i1")]
-    front.complete("a", 1.0, 5, 0)
-    wire.carry(1.0)
+    assert in_flight(front) == {"i0": 0, "i1": 1}
+    wire.part(0.2)
+    decider.tick(0.2)
+    assert in_flight(decider) == {"i1": 0}
+    assert [sent(front.submit(asked("b"), 0.3)), in_flight(front)] == [[("b", "i0")], {"i0": 1, "i1": 1}]
+    again = Wire(front, decider, 0.4)
+    again.carry(0.4)
+    assert in_flight(decider) == {"i0": 1, "i1": 1}, "the older table's instance too"
+    front.update_table(newer, 0.5)
+    front.first_token("a", 1.0)
+    for name in ("a", "b"):
+        front.complete(name, 2.0, 5, 0)
+    again.carry(2.0)
+    for scheduler in (front, decider):
+        scheduler.tick(3.0)
+        assert in_flight(scheduler) == {"i1": 0}
+        assert scheduler.discrepancies() == ()
+
+
+def test_a_divided_request_for_instances_of_a_newer_table_is_counted_on_both() -> None:
+    split = table([entry("p0", role=Role.PREFILL), entry("d0", role=Role.DECODE)], policy="min-ttft", speed=1000.0)
+    decider, (front, _), (wire, _) = routers(split)
+    fresh = (entry("p1", role=Role.PREFILL), entry("d1", role=Role.DECODE))
+    decider.update_table(replace(split, version=2, instances=fresh), 0.0)
+    front.submit(asked("a"), 0.1)
+    assert sent(wire.carry(0.1)) == [("a", "p1")]
+    assert in_flight(front) == {"d0": 0, "d1": 1, "p0": 0, "p1": 1}
+    front.prefilled("a", 0.2)
+    assert in_flight(front) == {"d0": 0, "d1": 1, "p0": 0, "p1": 0}
+    front.complete("a", 2.0, 5, 0)
+    wire.carry(2.0)
+    front.tick(3.0)
+    assert in_flight(front) == {"d0": 0, "p0": 0}
     assert front.discrepancies() == decider.discrepancies() == ()
-    assert sum(load.prefilling + load.decoding for load in decider.loads()) == 0
+
+
+def test_each_request_is_carried_by_the_router_that_it_came_to() -> None:
+    decider, (front, other), (wire, other_wire) = routers(TWO)
+    assert len(sent(decider.submit(asked("own"), 0.0))) == 1
+    front.submit(asked("a"), 0.1)
+    other.submit(asked("b"), 0.2)
+    wire.carry(0.3)
+    other_wire.carry(0.3)
+
+    def carried() -> list[int]:
+        return [sum(row.in_flight for row in scheduler.carried()) for scheduler in (decider, front, other)]
+
+    assert sum(in_flight(decider).values()) == 3
+    assert carried() == [1, 1, 0], "the third waits at the decider for an instance"
+    decider.first_token("own", 1.0)
+    front.first_token("a", 1.0)
+    wire.carry(1.0)
+    other_wire.carry(1.0)
+    assert carried() == [1, 1, 1]
 
 
 def test_moves_of_requests_that_go_back_to_their_router_are_left_open() -> None:
