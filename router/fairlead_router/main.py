@@ -27,6 +27,9 @@ from fairlead_router.admin import serving_admin
 from fairlead_router.calls import Calls
 from fairlead_router.client_connections import ConnectionLimits
 from fairlead_router.deciding.company import LOOK_SECONDS, Company
+from fairlead_router.deciding.folder import Folder
+from fairlead_router.deciding.listed import Directory
+from fairlead_router.deciding.told_routers import ToldRouters
 from fairlead_router.direct import DirectRelay
 from fairlead_router.engine_metrics import SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
@@ -75,7 +78,9 @@ def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_re
 class Router:
     """Everything a router process consists of, wired. Make it inside a running event loop."""
 
-    def __init__(self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str) -> None:
+    def __init__(
+        self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str, ask_listener: socket.socket | None = None
+    ) -> None:
         self.settings = settings
         self.now = SteadyClock()
         self.metrics = RouterMetrics()
@@ -109,8 +114,18 @@ class Router:
         self.cache = TableCache(settings.spool_dir)
         self.api = SystemApi(settings.api_urls, settings.api_token)
         spool_metrics = SpoolMetrics(self.spool, self.metrics, self.now)
+        told = None if ask_listener is None else ToldRouters()
         self.delivery = Delivery(
-            settings.router_id, self.pools, self.keys, self.spool, self.api, self.metrics, spool_metrics, self.now, lambda: uuid.uuid4().hex
+            settings.router_id,
+            self.pools,
+            self.keys,
+            self.spool,
+            self.api,
+            self.metrics,
+            spool_metrics,
+            self.now,
+            lambda: uuid.uuid4().hex,
+            told,
         )
         self.collector = Collector(
             settings.router_id,
@@ -129,8 +144,10 @@ class Router:
         self.training = PoolTraining(
             settings.router_id, self.pools, self.trainer, self.api, self.metrics, self.now, lambda: uuid.uuid4().hex
         )
-        folder = settings.routers_dir
-        self.company = None if folder is None else Company(folder, settings.router_id, self.pools, self.metrics, self.now)
+        directories: list[Directory] = [] if told is None else [told]
+        if settings.routers_dir is not None:
+            directories.append(Folder(settings.routers_dir))
+        self.company = Company(directories, settings.router_id, self.pools, self.metrics, self.now, ask_listener) if directories else None
         self._tasks = Tasks()
         self._ticks = 0
 
@@ -177,6 +194,8 @@ class Router:
 
     async def _tick(self) -> None:
         self._ticks += 1
+        if self.company is not None:
+            self.company.let_stale_go()
         self.pools.tick()
         if self._ticks % 5 == 0:
             self.calls.sweep()
@@ -211,12 +230,18 @@ class Router:
         await self.api.close()
 
 
-async def serve(settings: RouterSettings, listener: socket.socket, admin_listener: socket.socket, pickers: PickerListeners) -> None:
+async def serve(
+    settings: RouterSettings,
+    listener: socket.socket,
+    admin_listener: socket.socket,
+    pickers: PickerListeners,
+    ask_listener: socket.socket | None = None,
+) -> None:
     """Run a router until a signal, then drain: clients at `listener`, operators at `admin_listener`, proxies that ask
-    where to send requests at `pickers`.
+    where to send requests at `pickers`, routers of other machines at `ask_listener`.
     """
     factory = pool_scheduler_factory(settings.router_id, secrets.randbits(63), settings.decision_sample_rate, settings.max_retries)
-    router = Router(settings, factory, secrets.token_hex(4))
+    router = Router(settings, factory, secrets.token_hex(4), ask_listener)
     router.recall()
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []
@@ -261,10 +286,13 @@ def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: b
         listener = bind("--host/--port", host, port, shared=socket_reuse)
         admin_listener = bind("--admin-host/--admin-port", admin_host, admin_port)
         pickers = PickerListeners.bind(settings, host, shared=socket_reuse)
+        ask_listener = None
+        if settings.ask_host is not None:
+            ask_listener = bind("FAIRLEAD_ROUTER_ASK_HOST/FAIRLEAD_ROUTER_ASK_PORT", settings.ask_host, settings.ask_port)
         # requests leave no reference cycles; searching for some at the default rate costs 5 % of a core
         gc.set_threshold(100_000, 50, 100)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, listener, admin_listener, pickers))
+            runner.run(serve(settings, listener, admin_listener, pickers, ask_listener))
 
 
 if __name__ == "__main__":

@@ -173,6 +173,7 @@ class RouterMetrics(Collector):
         self.reports_set_aside = 0
         self.control_plane_connected = 0
         self.live_routers = 1
+        self.met_routers = 0
         self.asking_routers = 0
         self.asked_pools = 0
         self.picker_streams: Callable[[], int] = int
@@ -224,7 +225,7 @@ class RouterMetrics(Collector):
             ("stream_reconnects", "Times the table stream was opened again.", self.stream_reconnects),
             ("tables_refused", "Routing tables that could not be used; the one before stayed in force.", self.tables_refused),
             ("engine_scrape_errors", "Failed readings of engine metrics.", self.scrape_errors),
-            ("lost_routers", "Routers of this machine that went away, or did not answer any more.", self.lost_routers),
+            ("lost_routers", "Other routers that could be asked and went away, or did not answer any more.", self.lost_routers),
             ("upstream_connections", "Connections opened to engines.", self.upstream_connections),
             (
                 "accounting_errors",
@@ -239,9 +240,10 @@ class RouterMetrics(Collector):
             ("oldest_unsent_report_seconds", "Age of the oldest report not acknowledged yet.", self.oldest_unsent_report_seconds),
             ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
             ("live_routers", "Live routers as the control API told last, this one among them; 1 until it has.", self.live_routers),
-            ("asking_routers", "Routers of this machine for which this one decides.", self.asking_routers),
+            ("met_routers", "Other routers that this one is connected to and could ask.", self.met_routers),
+            ("asking_routers", "Other routers for which this one decides, in at least one pool.", self.asking_routers),
             ("picker_streams", "Requests of proxies at the endpoint picker whose streams are open.", self.picker_streams()),
-            ("asked_pools", "Pools for which another router of this machine decides.", self.asked_pools),
+            ("asked_pools", "Pools for which this router asks another one to decide.", self.asked_pools),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
         )
         for name, text, gauge in gauges:
@@ -399,10 +401,15 @@ class RouterMetrics(Collector):
 
     def _instance_families(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(
-            "fairlead_router_in_flight", "Requests dispatched to an instance and not finished.", labels=["pool", "instance"]
+            "fairlead_router_in_flight",
+            "Requests that this router has queued for or sent to an instance and that are not finished; those for which it only decides"
+            " count at the router that has them.",
+            labels=["pool", "instance"],
         )
         waiting = GaugeMetricFamily(
-            "fairlead_router_waiting", "Requests queued in this router for an instance.", labels=["pool", "instance"]
+            "fairlead_router_waiting",
+            "Requests queued in this router for an instance, also those of other routers for which it decides.",
+            labels=["pool", "instance"],
         )
         usage = GaugeMetricFamily("fairlead_router_kv_usage", "KV cache usage (0-1) as the engine last told.", labels=["pool", "instance"])
         told = GaugeMetricFamily(

@@ -7,12 +7,13 @@ from pathlib import Path
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import File, Number, Parsed, Switch, Text, Whole
+from fairlead_process.kinds import PORT, File, Number, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS
 
 MEBIBYTE = 1024 * 1024
 SHORTEST_KEY = 16
+EVERY_ADDRESS = ("0.0.0.0", "::", "*")  # noqa: S104 - it is refused
 
 _SECONDS = Number("seconds", above=True)
 
@@ -111,6 +112,22 @@ class RouterSettings:
             "routers of one machine that share this folder find each other, and one of them decides for each pool",
             "without it each router decides by what it has sent itself",
             default_shown="none",
+        ),
+    )
+    ask_host: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_ROUTER_ASK_HOST",
+            Parsed(lambda text: _own_address(text), "an address of this machine that other routers reach, such as 10.0.0.7", "IP or name"),
+            "where this router listens for routers of other machines, which learn it from the control API; one of all decides for each pool",
+            "without it only routers that share FAIRLEAD_ROUTERS_DIR ask each other",
+            default_shown="none",
+        ),
+    )
+    ask_port: int = field(
+        default=0,
+        metadata=variable(
+            "FAIRLEAD_ROUTER_ASK_PORT", PORT, "the port of FAIRLEAD_ROUTER_ASK_HOST; 0 takes a free one", "let other routers reach it"
         ),
     )
     spool_max_bytes: int = field(
@@ -288,6 +305,12 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         given = settings.picker_tls_cert_file or settings.picker_tls_key_file
         raise InvalidInput("FAIRLEAD_PICKER_TLS_CERT_FILE, FAIRLEAD_PICKER_TLS_KEY_FILE", str(given), "set both or neither")
     return replace(settings, gateway_keys=settings.gateway_keys + settings.gateway_keys_file)
+
+
+def _own_address(text: str) -> str:
+    if text in EVERY_ADDRESS:
+        raise InvalidInput("", text, "write one address of this machine that other routers reach, such as 10.0.0.7: they are told it")
+    return text
 
 
 def _folder(text: str) -> Path:

@@ -10,17 +10,25 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from fairlead.errors import InvalidInput
-from fairlead.reports.batches import Report
+from fairlead.reports.batches import AskAddress, Report
 from fairlead_api.routes.bodies import MalformedBody
 
 _HINTS = get_type_hints(Report)
-_ROWS = {field.name: get_args(_HINTS[field.name])[0] for field in fields(Report) if field.name not in {"id", "router", "sent_at"}}
+_SINGLE = {"id", "router", "sent_at", "asked_at"}
+_ROWS = {field.name: get_args(_HINTS[field.name])[0] for field in fields(Report) if field.name not in _SINGLE}
 _Loose: Any = msgspec.defstruct(
     "_Loose",
-    [("id", str), ("router", str), ("sent_at", float), *((name, list[msgspec.Raw], msgspec.field(default_factory=list)) for name in _ROWS)],
+    [
+        ("id", str),
+        ("router", str),
+        ("sent_at", float),
+        ("asked_at", msgspec.Raw | None, None),
+        *((name, list[msgspec.Raw], msgspec.field(default_factory=list)) for name in _ROWS),
+    ],
 )
 _whole: "msgspec.json.Decoder[Report | list[Report]]" = msgspec.json.Decoder(Report | list[Report])
 _loose: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(_Loose | list[_Loose])
+_address: "msgspec.json.Decoder[AskAddress | None]" = msgspec.json.Decoder(AskAddress | None)
 _row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind) for name, kind in _ROWS.items()}
 
 
@@ -59,5 +67,11 @@ def _row_by_row(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     ignored["unreadable"] += 1
             rows[name] = tuple(good)
-        reports.append(Report(id=loose.id, router=loose.router, sent_at=loose.sent_at, **rows))
+        try:
+            asked_at = None if loose.asked_at is None else _address.decode(loose.asked_at)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            asked_at = None
+            ignored["unreadable"] += 1
+        made: dict[str, Any] = {**rows, "asked_at": asked_at}
+        reports.append(Report(id=loose.id, router=loose.router, sent_at=loose.sent_at, **made))
     return reports, isinstance(found, list), ignored

@@ -12,6 +12,9 @@ IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - 
 
 COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
 
+CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.asked_at.is_not(None)).order_by(_ROUTERS.id)
+"""Where each of them can be asked by others."""
+
 NEWEST_ACKNOWLEDGED = select(
     func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
 ).where(IS_LIVE)

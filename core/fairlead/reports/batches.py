@@ -1,6 +1,6 @@
 """What is sent: batches with what is true of the router at that moment, the receipt, and the last word of a router."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
@@ -24,11 +24,25 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskAddress:
+    """Where other routers may ask a router to decide for them, and what they need for that.
+
+    Whoever knows the `secret` may ask; only live routers are told it, and each process makes a new one. Routers that
+    speak another `protocol` do not ask each other.
+    """
+
+    host: str
+    port: int
+    secret: str = field(repr=False)
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouterState:
     """A router's present state, true at `sent_at`: the tables it routes by and the work it has under way.
 
     It does not accumulate since the last report, as a batch does. `use` has every pool that the router serves;
-    a router that does not tell has none.
+    a router that does not tell has none. `asked_at` is None for a router that others cannot ask.
     """
 
     sent_at: float
@@ -38,6 +52,7 @@ class RouterState:
     troubled_engines: tuple[TroubledEngine, ...] = ()
     known_caches: tuple[KnownCache, ...] = ()
     learnt_figures: tuple[LearntFigure, ...] = ()
+    asked_at: AskAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +89,7 @@ class Report(ReportBatch):
     troubled_engines: tuple[TroubledEngine, ...] = ()
     known_caches: tuple[KnownCache, ...] = ()
     learnt_figures: tuple[LearntFigure, ...] = ()
+    asked_at: AskAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +98,8 @@ class ReportReceipt:
 
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
     `live_routers` are all that reported in the last 10 s, the sender among them; None from an API that does not tell.
+    `routers` are those of them that can be asked, by name, the sender among them; only in the first receipt of a post,
+    and only for a router that can be asked itself, else None.
     """
 
     id: str
@@ -89,6 +107,7 @@ class ReportReceipt:
     conflicts: tuple[Binding, ...] = ()
     lost: tuple[str, ...] = ()
     live_routers: int | None = None
+    routers: dict[str, AskAddress] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

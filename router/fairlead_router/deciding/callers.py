@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,9 +10,29 @@ from fairlead.routing.contracts.sharing import Asked, UnderWay, Word
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import PoolKey
 from fairlead_router.deciding.connections import RouterConnection
-from fairlead_router.deciding.frames import PROTOCOL, Alive, Body, Frame, Gone, Hello, Join, Leave, Welcome, named
+from fairlead_router.deciding.frames import (
+    PROTOCOL,
+    Alive,
+    Body,
+    Challenge,
+    Control,
+    Frame,
+    Gone,
+    Hello,
+    Join,
+    Leave,
+    Proof,
+    Welcome,
+    named,
+)
+from fairlead_router.deciding.proofs import Handshake, new_nonce
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
+
+MOST_STRANGERS = 64
+"""Connections whose routers have not proven who they are; the oldest ends for one more."""
+LONGEST_NAME = 200
+"""Characters of a router's name."""
 
 
 class _Guest:
@@ -29,9 +48,18 @@ class _Guest:
         self._connection.say(str(self.pool.key), replace(verdict, request=named(verdict.request.id)))
 
 
+class _Stranger:
+    """A connection whose router has not proven who it is."""
+
+    def __init__(self) -> None:
+        self.hello: Hello | None = None
+        self.handshake: Handshake | None = None
+        self.ahead_seconds = 0.0
+
+
 class _Caller:
-    """A router that has said who it is. `ahead_seconds` is what this router's clock is ahead of its, at most: a word
-    takes a while, so the least that any of its words shows is the nearest.
+    """A router that has proven that it may ask. `ahead_seconds` is what this router's clock is ahead of its, at most: a
+    word takes a while, so the least that any of its words shows is the nearest.
     """
 
     def __init__(self, router: str, ahead_seconds: float) -> None:
@@ -41,70 +69,106 @@ class _Caller:
 
 
 class Callers:
-    """All routers that are connected to ask this one. Only those are heard that know the `secret`; they are told the
-    `proof`.
+    """All routers that are connected to ask this one, whose name is `router`. Only those are heard that know the
+    `secret`; whoever does not learns nothing.
     """
 
-    def __init__(self, pools: Pools, secret: str, proof: str, now: Callable[[], float]) -> None:
+    def __init__(self, pools: Pools, router: str, secret: str, now: Callable[[], float]) -> None:
         self._pools = pools
+        self._router = router
         self._secret = secret
-        self._proof = proof
         self._now = now
-        self._callers: dict[RouterConnection, _Caller | None] = {}
+        self._strangers: dict[RouterConnection, _Stranger] = {}
+        self._callers: dict[RouterConnection, _Caller] = {}
         self._takes = True
 
     @property
     def asking(self) -> int:
         """How many ask for at least one pool."""
-        return sum(caller is not None and bool(caller.guests) for caller in self._callers.values())
+        return sum(bool(caller.guests) for caller in self._callers.values())
 
     def connection(self) -> RouterConnection:
         """For a router that has just connected."""
-        made = RouterConnection(self._hear, self._end)
-        self._callers[made] = None
+        if len(self._strangers) >= MOST_STRANGERS:
+            next(iter(self._strangers)).close()
+        made = RouterConnection(self._hear, self._end, hears_stale=False)
+        self._strangers[made] = _Stranger()
         return made
 
     def let_go(self) -> None:
         """End with those that have not been heard for too long, and give back the requests of pools deleted here."""
+        for connection in tuple(self._strangers):
+            if connection.is_silent or connection.is_overdue:
+                connection.close()
         for connection, caller in tuple(self._callers.items()):
             if connection.is_silent:
                 connection.close()
                 continue
-            for name, guest in () if caller is None else tuple(caller.guests.items()):
+            for name, guest in tuple(caller.guests.items()):
                 if self._pools.get(guest.pool.key) is not guest.pool:
-                    connection.say(name, Gone())
-                    self._leave(caller, name)
+                    self._give_back(connection, caller, name)
+
+    def let_stale_go(self) -> None:
+        """End with those that may have taken this router for gone."""
+        for connection in tuple(self._callers):
+            if connection.is_stale:
+                connection.close()
+
+    def give_back(self, pool: Pool) -> None:
+        """Decide for nobody's requests of the pool any more."""
+        for connection, caller in tuple(self._callers.items()):
+            if str(pool.key) in caller.guests:
+                self._give_back(connection, caller, str(pool.key))
 
     def decide_no_more(self) -> None:
         """Give every request back to the router it came from, for a router that stops."""
         self._takes = False
         for connection, caller in tuple(self._callers.items()):
-            for name in () if caller is None else tuple(caller.guests):
-                connection.say(name, Gone())
-                self._leave(caller, name)
+            for name in tuple(caller.guests):
+                self._give_back(connection, caller, name)
 
     def close(self) -> None:
         """End all connections."""
-        for connection in tuple(self._callers):
+        for connection in (*self._strangers, *self._callers):
             connection.close()
 
     def _end(self, connection: RouterConnection) -> None:
+        self._strangers.pop(connection, None)
         caller = self._callers.pop(connection, None)
-        for name in () if caller is None else tuple(caller.guests):
-            self._leave(caller, name)
+        if caller is not None:
+            for name in tuple(caller.guests):
+                self._leave(caller, name)
+
+    def _greet(self, connection: RouterConnection, stranger: _Stranger, body: Body) -> None:
+        if isinstance(body, Hello) and stranger.hello is None and body.protocol == PROTOCOL and len(body.router) <= LONGEST_NAME:
+            stranger.hello, nonce = body, new_nonce()
+            stranger.ahead_seconds = self._now() - body.now
+            stranger.handshake = Handshake(self._secret, body.router, self._router, (body.nonce, nonce))
+            connection.say("", Challenge(nonce=nonce))
+        elif isinstance(body, Proof) and stranger.hello is not None and stranger.handshake is not None:
+            if stranger.handshake.is_asking(body.code):
+                self._welcome(connection, stranger.hello, stranger.handshake, stranger.ahead_seconds)
+            else:
+                connection.close()
+        elif not isinstance(body, Alive):
+            connection.close()
+
+    def _welcome(self, connection: RouterConnection, hello: Hello, handshake: Handshake, ahead_seconds: float) -> None:
+        for other, known in tuple(self._callers.items()):
+            if known.router == hello.router:
+                other.close()  # it has begun anew, and its requests come again
+        del self._strangers[connection]
+        self._callers[connection] = _Caller(hello.router, ahead_seconds)
+        connection.trust()
+        connection.say("", Welcome(code=handshake.of_asked()))
 
     def _hear(self, connection: RouterConnection, frame: Frame) -> None:
-        caller, body = self._callers.get(connection), frame.body
-        if isinstance(body, Hello):
-            if caller is not None or body.protocol != PROTOCOL or not hmac.compare_digest(body.secret.encode(), self._secret.encode()):
-                connection.close()
-                return
-            for other, known in tuple(self._callers.items()):
-                if known is not None and known.router == body.router:
-                    other.close()  # it has begun anew, and its requests come again
-            self._callers[connection] = _Caller(body.router, self._now() - body.now)
-            connection.say("", Welcome(proof=self._proof))
-        elif caller is None:
+        stranger, body = self._strangers.get(connection), frame.body
+        if stranger is not None:
+            self._greet(connection, stranger, body)
+            return
+        caller = self._callers.get(connection)
+        if caller is None:
             connection.close()
         elif isinstance(body, Alive):
             connection.say("", Alive())
@@ -112,7 +176,7 @@ class Callers:
             self._join(connection, caller, frame.pool, body)
         elif isinstance(body, Leave):
             self._leave(caller, frame.pool)
-        elif isinstance(body, Welcome | Gone | Dispatch | Refusal):
+        elif isinstance(body, Hello | Challenge | Proof | Welcome | Gone | Dispatch | Refusal):
             connection.close()  # nobody says that to a decider
         elif (guest := caller.guests.get(frame.pool)) is not None:
             now = self._now()
@@ -124,15 +188,20 @@ class Callers:
         self._leave(caller, name)
         namespace, _, short = name.partition("/")
         pool = self._pools.get(PoolKey(namespace=namespace, name=short))
-        if not self._takes or pool is None or pool.table.uid != join.uid or not isinstance(pool.scheduler, SharedScheduler):
+        may = self._takes and pool is not None and pool.table.uid == join.uid and not pool.is_front
+        if not may or pool is None or not isinstance(pool.scheduler, SharedScheduler):
             connection.say(name, Gone())
             return
         guest = caller.guests[name] = _Guest(connection, pool, pool.scheduler)
         pool.scheduler.join(guest)
         pool.guests += 1
 
-    def _leave(self, caller: _Caller | None, name: str) -> None:
-        guest = None if caller is None else caller.guests.pop(name, None)
+    def _give_back(self, connection: RouterConnection, caller: _Caller, name: str) -> None:
+        connection.say(name, Gone())
+        self._leave(caller, name)
+
+    def _leave(self, caller: _Caller, name: str) -> None:
+        guest = caller.guests.pop(name, None)
         if guest is not None:
             now = self._now()
             guest.pool.guests -= 1
@@ -142,7 +211,7 @@ class Callers:
 
 def _by_this_clock(word: Body, ahead_seconds: float) -> Word:
     """A front's word with its times by the clock of this router."""
-    assert not isinstance(word, Hello | Welcome | Alive | Join | Leave | Gone | Dispatch | Refusal)
+    assert not isinstance(word, Control | Dispatch | Refusal)
     if isinstance(word, Asked | UnderWay):
         request = replace(word.request, arrived_at=word.request.arrived_at + ahead_seconds)
         word = replace(word, request=request, submitted_at=word.submitted_at + ahead_seconds)

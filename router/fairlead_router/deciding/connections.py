@@ -6,25 +6,36 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from fairlead_router.deciding.frames import Body, Frame, FrameError, FrameReader, encode
+from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Body, Frame, FrameError, FrameReader, encode
 
 SILENCE_SECONDS = 1.5
 """A router not heard for so long is taken for gone."""
+STALE_SHARE = 0.8
+"""After this share of it, what is asked is not heard any more: it may have waited while this process was suspended, and
+its router has gone on alone. To decide for it now would decide twice.
+"""
+GREETING_SECONDS = 2.0
+"""Who has not proven by then who it is, is not waited for, however often it says something."""
 MOST_UNSENT_BYTES = 16 * 1024 * 1024
 """A router that reads so much too slowly is taken for gone too."""
 
 
 class RouterConnection(asyncio.Protocol):
-    """`heard` is given each frame and `ended` told once, after which nothing is heard."""
+    """`heard` is given each frame and `ended` told once, after which nothing is heard. With `hears_stale` that does not
+    depend on how long nothing came before.
+    """
 
-    def __init__(self, heard: Callable[[RouterConnection, Frame], None], ended: Callable[[RouterConnection], None]) -> None:
+    def __init__(
+        self, heard: Callable[[RouterConnection, Frame], None], ended: Callable[[RouterConnection], None], *, hears_stale: bool
+    ) -> None:
+        self._hears_stale = hears_stale
         self._heard = heard
         self._ended = ended
-        self._reader = FrameReader()
+        self._reader = FrameReader(LARGEST_GREETING)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
-        self.heard_at = self._loop.time()
+        self._made_at = self.heard_at = self._loop.time()
         self.is_open = True
 
     @property
@@ -32,23 +43,42 @@ class RouterConnection(asyncio.Protocol):
         """Whether nothing has come for too long."""
         return self._loop.time() - self.heard_at > SILENCE_SECONDS
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the other may already take this router for gone."""
+        return self._loop.time() - self.heard_at > STALE_SHARE * SILENCE_SECONDS
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the other has had its time to prove who it is."""
+        return self._loop.time() - self._made_at > GREETING_SECONDS
+
+    def trust(self) -> None:
+        """The other has proven who it is: it may say more."""
+        self._reader.largest = LARGEST_FRAME
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The event loop's: the connection stands."""
         self._transport = cast(asyncio.Transport, transport)
+        if not self.is_open:
+            self._transport.abort()
+            return
+        self._made_at = self.heard_at = self._loop.time()
         self._flush()
 
     def data_received(self, data: bytes) -> None:
         """The event loop's: bytes came."""
-        self.heard_at = self._loop.time()
-        try:
-            frames = self._reader.feed(data)
-        except FrameError:
+        if not self.is_open or (self.is_stale and not self._hears_stale):
             self.close()
             return
-        for frame in frames:
-            if not self.is_open:
-                return
-            self._heard(self, frame)
+        self.heard_at = self._loop.time()
+        try:
+            for frame in self._reader.feed(data):
+                self._heard(self, frame)
+                if not self.is_open:
+                    return
+        except FrameError:
+            self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The event loop's: the connection is gone."""

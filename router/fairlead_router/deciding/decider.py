@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,14 +10,17 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import Word
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_router.deciding.connections import RouterConnection
-from fairlead_router.deciding.folder import Listed
-from fairlead_router.deciding.frames import PROTOCOL, Alive, Frame, Gone, Hello, Join, Leave, Welcome
+from fairlead_router.deciding.frames import PROTOCOL, Alive, Body, Challenge, Frame, Gone, Hello, Join, Leave, Proof, Welcome, bounded
+from fairlead_router.deciding.listed import Listed
+from fairlead_router.deciding.proofs import Handshake, new_nonce
 from fairlead_router.pool import Pool
 
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
 """For so long a router is not asked again for a pool that it left, or was asked for no more."""
+LONGEST_AGAIN_SECONDS = 30.0
+"""One that leaves it again and again is asked less and less often: it does not have the pool, or asks another."""
 
 
 class _Words:
@@ -30,7 +32,7 @@ class _Words:
 
     def tell(self, word: Word, now: float) -> None:
         """Send it."""
-        self._connection.say(self._pool, word)
+        self._connection.say(self._pool, bounded(word))
 
 
 class OtherRouter:
@@ -38,20 +40,31 @@ class OtherRouter:
 
     def __init__(self, router: str, listed: Listed, now: Callable[[], float], ended: Callable[[OtherRouter], None]) -> None:
         self.listed = listed
+        self._router = router
         self._now = now
         self._ended = ended
+        self._nonce = new_nonce()
+        self._handshake: Handshake | None = None
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
+        """By pool that it left shortly after it was asked: seconds until it is asked again."""
+        self._asked_at: dict[str, float] = {}
         self.answers = False
         """Whether it has shown that it is the one listed, and so can be asked."""
         self.was_met = False
         """Whether it had before the connection ended."""
-        self.connection = RouterConnection(self._hear, self._end)
-        self.connection.say("", Hello(protocol=PROTOCOL, router=router, secret=listed.secret, now=now()))
+        self.connection = RouterConnection(self._hear, self._end, hears_stale=True)  # what it decided, it has recorded
+        self.connection.say("", Hello(protocol=PROTOCOL, router=router, nonce=self._nonce, now=now()))
 
     def protocol(self) -> RouterConnection:
         """For the event loop, which makes the connection."""
         return self.connection
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it should have shown by now who it is."""
+        return not self.was_met and self.connection.is_overdue
 
     @property
     def asked(self) -> tuple[Pool, ...]:
@@ -67,6 +80,7 @@ class OtherRouter:
         name, now = str(pool.key), self._now()
         pool.keep_reporting(now)
         self._asked[name] = pool
+        self._asked_at[name] = now
         self.connection.say(name, Join(uid=pool.table.uid))
         pool.is_front = True
         scheduler.ask(_Words(self.connection, name), now)
@@ -76,12 +90,18 @@ class OtherRouter:
         name = str(pool.key)
         if self._asked.get(name) is pool:
             self.connection.say(name, Leave())
-            self._take_back(name)
+            self._take_back(name, AGAIN_SECONDS)
 
-    def _take_back(self, name: str) -> None:
+    def _left(self, name: str) -> None:
+        """It does not decide for the pool."""
+        soon = self._now() - self._asked_at[name] < LONGEST_AGAIN_SECONDS
+        pause = self._pauses[name] = min(2 * self._pauses.get(name, AGAIN_SECONDS / 2) if soon else AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
+        self._take_back(name, pause)
+
+    def _take_back(self, name: str, pause: float) -> None:
         pool = self._asked.pop(name)
         now = self._now()
-        self._not_before[name] = now + AGAIN_SECONDS
+        self._not_before[name] = now + pause
         pool.is_front = False
         if isinstance(pool.scheduler, SharedScheduler):
             pool.deliver(pool.scheduler.ask_nobody(now), now)
@@ -89,23 +109,32 @@ class OtherRouter:
     def _hear(self, connection: RouterConnection, frame: Frame) -> None:
         body, pool = frame.body, self._asked.get(frame.pool)
         if not self.was_met:
-            if not isinstance(body, Welcome) or not hmac.compare_digest(body.proof.encode(), self.listed.proof.encode()):
-                connection.close()
-                return
-            self.answers = self.was_met = True
-            logger.info("another router of this machine met", extra={"other": self.listed.router})
+            self._greet(connection, body)
+            return
         if pool is None or isinstance(body, Alive):
             return
         if isinstance(body, Gone):
-            self._take_back(frame.pool)
+            self._left(frame.pool)
         elif isinstance(body, Dispatch | Refusal) and isinstance(pool.scheduler, SharedScheduler):
             ticket = pool.tickets.get(body.request.id)
             if ticket is not None and ticket.verdict is None:  # else told before this router went on alone, and too late
                 now = self._now()
                 pool.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
 
+    def _greet(self, connection: RouterConnection, body: Body) -> None:
+        """Show that this router may ask, and see whether the other is the one that is listed."""
+        if isinstance(body, Challenge) and self._handshake is None:
+            self._handshake = Handshake(self.listed.secret, self._router, self.listed.router, (self._nonce, body.nonce))
+            connection.say("", Proof(code=self._handshake.of_asking()))
+        elif isinstance(body, Welcome) and self._handshake is not None and self._handshake.is_asked(body.code):
+            self.answers = self.was_met = True
+            connection.trust()
+            logger.info("another router met", extra={"other": self.listed.router, "at": f"{self.listed.host}:{self.listed.port}"})
+        elif not isinstance(body, Alive):
+            connection.close()
+
     def _end(self, connection: RouterConnection) -> None:
         self.answers = False
         for name in tuple(self._asked):
-            self._take_back(name)
+            self._take_back(name, AGAIN_SECONDS)
         self._ended(self)

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from fairlead_router.deciding.listed import Listed
+
 _SUFFIX = ".json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """A router and where it listens on the loopback. Who asks it shows its `secret`, and it shows its `proof`."""
-
-    router: str
-    port: int
-    secret: str
-    proof: str
-
-
 _decoder = msgspec.json.Decoder(Listed)
 
 
@@ -31,14 +20,16 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def enter(self, listed: Listed) -> None:
-        """Make this router known. Raises OSError."""
+    def enter(self, own: Listed) -> None:
+        """Make this router known, again if its file was taken away. Raises OSError."""
+        path = self._file(own.router)
+        if self._read(path) == own:
+            return
         self._path.mkdir(parents=True, exist_ok=True)
-        path = self._file(listed.router)
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         temporary.touch(mode=0o600)
-        temporary.write_bytes(msgspec.json.encode(listed))
+        temporary.write_bytes(msgspec.json.encode(own))
         temporary.replace(path)
 
     def leave(self, router: str) -> None:
@@ -50,11 +41,16 @@ class Folder:
         """All routers by name; files of other users, and such as cannot be read or understood, are left out."""
         found: dict[str, Listed] = {}
         for path in sorted(self._path.glob(f"*{_SUFFIX}")):
-            with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
-                if os.fstat(file.fileno()).st_uid == os.geteuid():
-                    one = _decoder.decode(file.read())
-                    found[one.router] = one
+            one = self._read(path)
+            if one is not None:
+                found[one.router] = one
         return found
+
+    def _read(self, path: Path) -> Listed | None:
+        with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
+            if os.fstat(file.fileno()).st_uid == os.geteuid():
+                return _decoder.decode(file.read())
+        return None
 
     def _file(self, router: str) -> Path:
         return self._path / f"{router.encode().hex()}{_SUFFIX}"

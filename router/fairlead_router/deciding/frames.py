@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
@@ -24,10 +25,15 @@ from fairlead.routing.contracts.sharing import (
     Word,
 )
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Routers of another number do not ask each other."""
 
-LARGEST_FRAME = 8 * 1024 * 1024
+LARGEST_FRAME = 1024 * 1024
+"""No frame has more bytes."""
+LARGEST_GREETING = 1024
+"""Nor has one of a router that has not proven yet that it may ask."""
+MOST_BLOCKS = 48 * 1024
+"""Of a longer prompt, so many blocks at its beginning are told, of each kind: the rest counts as nowhere cached."""
 _LENGTH_BYTES = 4
 
 
@@ -37,19 +43,35 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first word of a router that may ask; `now` is its own clock's."""
+    """The first word of a router that wants to ask; `now` is its own clock's, `nonce` never said before."""
 
     protocol: int
     router: str
-    secret: str
+    nonce: bytes
     now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
-    """The answer to `Hello`. The `proof` stands in the router's file: whoever got a dead router's port lacks it."""
+class Challenge:
+    """The answer to `Hello`."""
 
-    proof: str
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The answer to `Challenge`: it shows that who asks knows the secret of whom it asks."""
+
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The answer to a good `Proof`: it shows the same of who is asked, as the address of a router that was killed may
+    be anybody's.
+    """
+
+    code: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +96,13 @@ class Gone:
     """This router does not decide for the pool."""
 
 
-Control = Hello | Welcome | Alive | Join | Leave | Gone
+Control = Hello | Challenge | Proof | Welcome | Alive | Join | Leave | Gone
 Body = Control | Word | Dispatch | Refusal
 
 _KINDS: tuple[type[Body], ...] = (
     Hello,
+    Challenge,
+    Proof,
     Welcome,
     Alive,
     Join,
@@ -118,28 +142,30 @@ def encode(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Cuts what comes into frames."""
+    """Cuts what comes into frames of at most `largest` bytes each."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int = LARGEST_FRAME) -> None:
+        self.largest = largest
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now. Raises FrameError."""
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole now; `largest` may change from one to the next. Raises FrameError."""
         buffer = self._buffer
         buffer += data
-        frames: list[Frame] = []
         begin = 0
-        while len(buffer) - begin >= _LENGTH_BYTES:
-            length = int.from_bytes(buffer[begin : begin + _LENGTH_BYTES], "big")
-            if length > LARGEST_FRAME:
-                raise FrameError(f"a frame of {length} bytes")
-            end = begin + _LENGTH_BYTES + length
-            if end > len(buffer):
-                break
-            frames.append(_decode(bytes(buffer[begin + _LENGTH_BYTES : end])))
-            begin = end
-        del buffer[:begin]
-        return frames
+        try:
+            while len(buffer) - begin >= _LENGTH_BYTES:
+                length = int.from_bytes(buffer[begin : begin + _LENGTH_BYTES], "big")
+                if length > self.largest:
+                    raise FrameError(f"a frame of {length} bytes")
+                end = begin + _LENGTH_BYTES + length
+                if end > len(buffer):
+                    break
+                content = bytes(buffer[begin + _LENGTH_BYTES : end])
+                begin = end
+                yield _decode(content)
+        finally:
+            del buffer[:begin]
 
 
 def _decode(content: bytes) -> Frame:
@@ -150,6 +176,17 @@ def _decode(content: bytes) -> Frame:
         return Frame(pool, _inner[number].decode(body))
     except msgspec.DecodeError as error:
         raise FrameError(str(error)) from None
+
+
+def bounded(word: Word) -> Word:
+    """The word as it fits into a frame, whatever its request's length: names in a request are short."""
+    if not isinstance(word, Asked | UnderWay):
+        return word
+    request = word.request
+    if len(request.blocks) <= MOST_BLOCKS and len(request.engine_blocks) <= MOST_BLOCKS:
+        return word
+    cut = replace(request, blocks=request.blocks[:MOST_BLOCKS], engine_blocks=request.engine_blocks[:MOST_BLOCKS])
+    return replace(word, request=cut)
 
 
 def named(request_id: str) -> RoutingRequest:

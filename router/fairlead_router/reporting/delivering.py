@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
+from typing import Protocol
 
-from fairlead.reports.batches import Acknowledgement, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import Acknowledgement, AskAddress, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey
 from fairlead_client.internal import REPORT_SECONDS, SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
@@ -43,6 +44,16 @@ LOOK_SECONDS = 0.2
 logger = logging.getLogger(__name__)
 
 
+class AskableRouters(Protocol):
+    """The routers that can be asked to decide: `own` is where this one can."""
+
+    @property
+    def own(self) -> AskAddress | None: ...
+
+    def hear(self, told: Mapping[str, AskAddress]) -> None:
+        """A receipt told of all that live."""
+
+
 class Delivery:
     """Empties the spool. `send_forever` runs for the life of the router; `finish` is the last act."""
 
@@ -57,7 +68,9 @@ class Delivery:
         spool_metrics: SpoolMetrics,
         now: Callable[[], float],
         new_id: Callable[[], str],
+        others: AskableRouters | None = None,
     ) -> None:
+        self._others = others
         self._router = router
         self._pools = pools
         self._keys = keys
@@ -206,6 +219,7 @@ class Delivery:
             troubled_engines=troubled,
             known_caches=tuple(chain.from_iterable(known)),
             learnt_figures=tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool)),
+            asked_at=None if self._others is None else self._others.own,
         )
 
     def _holding(self) -> frozenset[PoolKey]:
@@ -234,4 +248,6 @@ class Delivery:
             if receipt.live_routers is not None:
                 self._pools.know_routers(receipt.live_routers)
                 self._keys.know_routers(receipt.live_routers, self._now())
+            if receipt.routers is not None and self._others is not None:
+                self._others.hear(receipt.routers)
         return outcome

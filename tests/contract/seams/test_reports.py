@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead.reports.batches import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import AskAddress, Report, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
 from fairlead_client import internal_paths
 from fairlead_client.outcomes import Refused, Taken
@@ -49,6 +49,22 @@ async def test_who_comes_second_hears_who_was_first(clients: Clients) -> None:
 async def test_a_router_without_news_says_that_it_lives(clients: Clients) -> None:
     assert await clients.router.post_report(a_report("r1")) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
     assert (await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).live_routers == 1
+
+
+def asked_at(host: str, **changes: object) -> AskAddress:
+    return replace(AskAddress(host=host, port=9100, secret="s" * 64, protocol=2), **changes)  # type: ignore[arg-type]
+
+
+async def test_routers_that_can_be_asked_are_told_of_each_other_and_others_are_told_of_nobody(clients: Clients) -> None:
+    first, second = asked_at("10.0.0.1"), asked_at("2001:db8::2", port=9101)
+    assert (await clients.router.post_report(replace(a_report("r0", "router-0"), asked_at=first))).routers == {"router-0": first}
+    assert (await clients.router.post_report(a_report("r1", "router-1"))).routers is None
+    told = await clients.router.post_report(replace(a_report("r2", "router-2"), asked_at=second))
+    assert told.routers == {"router-0": first, "router-2": second}
+    again = asked_at("10.0.0.1", secret="t" * 64)
+    await clients.router.post_report(replace(a_report("r3", "router-0"), asked_at=again))
+    told = await clients.router.post_report(replace(a_report("r4", "router-2"), asked_at=second))
+    assert told.routers == {"router-0": again, "router-2": second}
 
 
 async def test_a_router_tells_what_it_knows_of_engines(clients: Clients) -> None:

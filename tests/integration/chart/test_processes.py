@@ -57,9 +57,8 @@ def environment(found: Document, folder: Path) -> dict[str, str]:
         if "secretKeyRef" in source:
             value = URL if one["name"] == "FAIRLEAD_DATABASE_URL" else SECRET
         elif "fieldRef" in source:
-            value = {"metadata.name": f"test-fairlead-{found['name']}-0", "metadata.namespace": "rendering"}[
-                source["fieldRef"]["fieldPath"]
-            ]
+            fields = {"metadata.name": f"test-fairlead-{found['name']}-0", "metadata.namespace": "rendering", "status.podIP": "10.0.0.7"}
+            value = fields[source["fieldRef"]["fieldPath"]]
         else:
             value = expand(one["value"], variables)
         if value.startswith("/"):
@@ -107,7 +106,23 @@ def test_several_processes_of_a_pod_share_the_clients_port_and_nothing_else(rend
         assert command[command.index("--admin-port") + 1] == str(admin["containerPort"])
         probes = [one[name]["httpGet"]["port"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
         assert probes == [admin["name"]] * 3, "a probe at the shared port could reach another process"
-    assert len({port["containerPort"] for one in found for port in one["ports"]}) == 4
+    assert len({port["containerPort"] for one in found for port in one["ports"]}) == 7
+
+
+def test_routers_ask_each_other_at_their_pods_addresses_unless_that_is_switched_off(render: Render, tmp_path: Path) -> None:
+    release = render(merged(EVERYTHING, {"router": {"processes": 2}, "gatewayKeys": {"required": False}}))
+    found = containers(release, "router")
+    settings = [read_router_settings(environment(one, tmp_path)) for one in found]
+    assert [(one.ask_host, one.ask_port) for one in settings] == [("10.0.0.7", 9100), ("10.0.0.7", 9101)]
+    ports = {port["name"]: port["containerPort"] for one in found for port in one["ports"]}
+    assert (ports["ask"], ports["ask-1"]) == (9100, 9101)
+    (policy,) = [one for one in release.every() if one["kind"] == "NetworkPolicy" and one["metadata"]["name"].endswith("-router")]
+    (rule,) = [rule for rule in policy["spec"]["ingress"] if {"port": "ask"} in rule["ports"]]
+    assert rule["ports"] == [{"port": "ask"}, {"port": "ask-1"}]
+    assert rule["from"] == [{"podSelector": policy["spec"]["podSelector"]}], "nobody but routers of this release"
+    alone = render(merged(EVERYTHING, {"router": {"decideTogether": False}}))
+    assert settings_of(alone, "router", tmp_path).ask_host is None
+    assert "ask" not in {port["name"] for port in container(alone, "router")["ports"]}
 
 
 def test_without_keys_required_the_router_asks_for_none(render: Render, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""Routers of one machine over real sockets: they find each other, one decides, and each can go at any time."""
+"""Routers over real sockets: they find each other, one decides, and each can go at any time."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_process.clock import SteadyClock
 from fairlead_router.answers import Usage
-from fairlead_router.deciding import connections
+from fairlead_router.deciding import callers, company, connections
 from fairlead_router.deciding.company import Company
-from fairlead_router.deciding.folder import Folder, Listed
-from fairlead_router.deciding.frames import PROTOCOL, Body, Frame, Hello, Welcome, encode, named
+from fairlead_router.deciding.decider import OtherRouter
+from fairlead_router.deciding.folder import Folder
+from fairlead_router.deciding.frames import PROTOCOL, Body, Challenge, Frame, Hello, Welcome, encode, named
+from fairlead_router.deciding.listed import Directory, Listed
+from fairlead_router.deciding.told_routers import ToldRouters
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import KEEP_REPORTING_SECONDS, Pool
 from fairlead_router.pools import Pools
@@ -29,22 +33,35 @@ TABLE = table([entry("i0")], policy="min-ttft", speed=1000.0)
 NAMES = ("router-0", "router-1", "router-2")
 
 
+def listed(router: str, port: int, secret: str = "x") -> Listed:
+    return Listed(router=router, host="127.0.0.1", port=port, secret=secret, protocol=PROTOCOL)
+
+
 class Member:
     """One router's pools and its company."""
 
-    def __init__(self, folder: Path, name: str, ahead_seconds: float = 0.0) -> None:
+    def __init__(self, directory: Directory, name: str, ahead_seconds: float = 0.0) -> None:
         clock = SteadyClock()
         self.now: Callable[[], float] = lambda: clock() + ahead_seconds
         self.metrics = RouterMetrics()
         self.pools = Pools(lambda one: SharedScheduler(one, name, hash(name) & 0xFFFF, sample_rate=1.0), self.metrics, self.now)
         self.pools.apply(TABLE)
-        self.company = Company(folder, name, self.pools, self.metrics, self.now)
+        self.name = name
+        self.company = Company([directory], name, self.pools, self.metrics, self.now)
+
+    @property
+    def others(self) -> tuple[OtherRouter, ...]:
+        return self.company._meeting.others()
 
     @property
     def pool(self) -> Pool:
         found = self.pools.get(POOL)
         assert found is not None
         return found
+
+    def waiting(self) -> int:
+        assert isinstance(self.pool.scheduler, SharedScheduler)
+        return self.pool.scheduler.waiting()
 
     def prefilling(self) -> int:
         assert isinstance(self.pool.scheduler, SharedScheduler)
@@ -54,15 +71,21 @@ class Member:
 class Together:
     """Three routers; `decider` decides for the pool."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, told: bool = False) -> None:
         self.folder = folder
-        self.members = {name: Member(folder, name, 3600.0 * number) for number, name in enumerate(NAMES)}
+        self.told = {name: ToldRouters() for name in NAMES if told}
+        """What the control API would tell each router, if they do not share the folder."""
+        self.tells: dict[str, Sequence[str]] = dict.fromkeys(NAMES, NAMES)
+        """Of which routers it tells each."""
+        self.members = {name: Member(self.told.get(name) or Folder(folder), name, 3600.0 * number) for number, name in enumerate(NAMES)}
         self.decider = self.members[decider_of(POOL, NAMES)]
         self.fronts = [member for member in self.members.values() if member is not self.decider]
 
     async def until(self, holds: Callable[[], bool], *, looking: bool = True) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not holds():
+                for name, told in self.told.items():
+                    told.hear({other: own for other in self.tells[name] if (own := self.told[other].own) is not None})
                 for member in self.members.values() if looking else ():
                     await member.company.look()
                 await asyncio.sleep(0.01)
@@ -71,13 +94,27 @@ class Together:
         await self.until(lambda: self.decider.metrics.asking_routers == 2)
 
 
-@pytest.fixture
-async def together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Together]:
-    monkeypatch.setattr(connections, "SILENCE_SECONDS", PATIENCE_SECONDS)  # nobody is gone because this machine is busy
-    made = Together(tmp_path / "routers")
+@asynccontextmanager
+async def routers(folder: Path, monkeypatch: pytest.MonkeyPatch, *, told: bool) -> AsyncIterator[Together]:
+    for limit in ("SILENCE_SECONDS", "GREETING_SECONDS"):
+        monkeypatch.setattr(connections, limit, PATIENCE_SECONDS)  # nobody is gone because this machine is busy
+    monkeypatch.setattr(company, "LATE_SECONDS", PATIENCE_SECONDS)
+    made = Together(folder, told)
     yield made
     for member in made.members.values():
         member.company.close()
+
+
+@pytest.fixture
+async def together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Together]:
+    async with routers(tmp_path / "routers", monkeypatch, told=False) as made:
+        yield made
+
+
+@pytest.fixture
+async def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Together]:
+    async with routers(tmp_path / "routers", monkeypatch, told=True) as made:
+        yield made
 
 
 async def decided(member: Member, name: str) -> str:
@@ -199,7 +236,7 @@ async def test_a_pool_that_the_decider_does_not_have_is_decided_by_each(together
 async def test_a_pool_that_refuses_after_prefill_is_not_shared(together: Together) -> None:
     for member in together.members.values():
         member.pools.apply(replace(TABLE, version=2, early_rejection=EarlyRejectionFacts(mode="AfterPrefill")))
-    await together.until(lambda: all(len(member.company._others) == 2 for member in together.members.values()))
+    await together.until(lambda: all(len(member.others) == 2 for member in together.members.values()))
     assert [member.metrics.asked_pools for member in together.members.values()] == [0, 0, 0]
     assert await decided(together.fronts[0], "a") == "i0"
 
@@ -209,15 +246,16 @@ async def test_a_deleted_pool_is_asked_for_no_more(together: Together) -> None:
     for member in together.members.values():
         member.pools.delete(POOL)
     await together.until(lambda: together.decider.metrics.asking_routers == 0)
-    assert all(not other.asked for member in together.fronts for other in member.company._others.values())
+    assert all(not other.asked for member in together.fronts for other in member.others)
 
 
 async def test_whoever_does_not_know_the_secret_is_not_heard(together: Together) -> None:
     await together.meet()
     folder = Folder(together.folder)
     real = folder.listed()[decider_of(POOL, NAMES)]
-    stranger = Member(together.folder.parent / "elsewhere", "stranger")
-    Folder(together.folder.parent / "elsewhere").enter(Listed(router=real.router, port=real.port, secret="guessed", proof=real.proof))
+    elsewhere = Folder(together.folder.parent / "elsewhere")
+    stranger = Member(elsewhere, "stranger")
+    elsewhere.enter(replace(real, secret="guessed"))
     for _ in range(5):
         await stranger.company.look()
         await asyncio.sleep(0.02)
@@ -228,9 +266,10 @@ async def test_whoever_does_not_know_the_secret_is_not_heard(together: Together)
 
 async def test_files_of_routers_that_are_gone_or_make_no_sense_harm_nobody(together: Together) -> None:
     folder = Folder(together.folder)
-    folder.enter(Listed(router="killed", port=9, secret="x", proof="x"))
+    folder.enter(listed("killed", 9))
+    folder.enter(replace(listed("newer", 9), protocol=PROTOCOL + 1))
     dumb = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    folder.enter(Listed(router="dumb", port=dumb.sockets[0].getsockname()[1], secret="x", proof="x"))
+    folder.enter(listed("dumb", dumb.sockets[0].getsockname()[1]))
     (together.folder / "noise.json").write_bytes(b"{")
     await together.meet()
     modes = {path.stat().st_mode & 0o077 for path in together.folder.glob("*.json") if path.name != "noise.json"}
@@ -243,7 +282,7 @@ async def test_requests_of_a_router_that_leaves_are_reported_by_somebody_at_ever
     await together.meet()
     front, decider = together.fronts[0], together.decider
     await decided(front, "a")
-    for other in tuple(front.company._others.values()):
+    for other in front.others:
         other.connection.close()
     assert [row.in_flight for row in front.pool.in_flight()] == [1]
     await together.until(lambda: decider.prefilling() == 0, looking=False)
@@ -256,10 +295,10 @@ async def test_requests_of_a_router_that_leaves_are_reported_by_somebody_at_ever
 async def test_a_router_that_connects_anew_takes_the_place_of_its_old_connection(together: Together) -> None:
     await together.meet()
     front = next(name for name, member in together.members.items() if member is together.fronts[0])
-    again = together.members[front] = Member(together.folder, front)
+    again = together.members[front] = Member(Folder(together.folder), front)
     await together.until(lambda: again.metrics.asked_pools == 1)
-    callers = together.decider.company._callers._callers.values()
-    assert [caller.router for caller in callers if caller is not None].count(front) == 1
+    asking = together.decider.company._callers._callers.values()
+    assert [caller.router for caller in asking].count(front) == 1
     together.fronts[0].company.close()
 
 
@@ -278,7 +317,7 @@ async def test_a_router_that_says_nothing_for_long_is_taken_for_gone(together: T
     waiting = asyncio.create_task(decided(front, "a"))
     await asyncio.sleep(0.05)
     assert not waiting.done()
-    for other in front.company._others.values():
+    for other in front.others:
         other.connection.heard_at -= 2 * PATIENCE_SECONDS
     await front.company.look()
     assert await waiting == "i0"
@@ -290,29 +329,28 @@ async def test_whoever_got_the_port_of_a_router_that_died_is_never_asked(tmp_pat
 
     async def thief(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await reader.read(4096))
-        writer.write(encode(Frame("", Welcome(proof="guessed"))))
+        writer.write(encode(Frame("", Challenge(nonce=b"n"))) + encode(Frame("", Welcome(code=b"guessed"))))
         with contextlib.suppress(ConnectionError):
             heard.append(await reader.read())
         writer.close()
 
     server = await asyncio.start_server(thief, "127.0.0.1", 0)
-    alone = Member(tmp_path, "alone")
+    alone = Member(Folder(tmp_path), "alone")
     for number in range(4):
-        port = server.sockets[0].getsockname()[1]
-        Folder(tmp_path).enter(Listed(router=f"dead-{number}", port=port, secret="x", proof=f"of {number}"))
+        Folder(tmp_path).enter(listed(f"dead-{number}", server.sockets[0].getsockname()[1], f"secret of {number}"))
     async with asyncio.timeout(PATIENCE_SECONDS):
         while len(heard) < 8:
             await alone.company.look()
             assert alone.metrics.asked_pools == 0
             await asyncio.sleep(0.01)
-    assert all(b"of 0" not in said for said in heard), "the proof is not told to those who are to show it"
+    assert all(b"secret" not in said for said in heard), "the secret is told to nobody"
     alone.company.close()
     server.close()
 
 
 async def test_files_of_another_user_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path)
-    folder.enter(Listed(router="a", port=9, secret="x", proof="y"))
+    folder.enter(listed("a", 9))
     assert set(folder.listed()) == {"a"}
     monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert folder.listed() == {}
@@ -372,7 +410,7 @@ async def test_a_verdict_that_comes_after_another_changes_nothing(together: Toge
     await together.meet()
     front = together.fronts[0]
     await decided(front, "a")
-    other = next(other for other in front.company._others.values() if other.asked)
+    other = next(other for other in front.others if other.asked)
     late = Refusal(request=named("a"), reason=RejectionReason.QUEUE_FULL, status=429, retry_after_seconds=1.0, message="late")
     other._hear(other.connection, Frame(str(POOL), late))
     assert front.prefilling() == 1
@@ -390,11 +428,11 @@ async def test_a_decider_that_falls_silent_is_left_even_when_the_folder_cannot_b
     for path in together.folder.glob("*.json"):
         path.unlink()
 
-    def full(folder: Folder, listed: Listed) -> None:
+    def full(folder: Folder, own: Listed) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Folder, "enter", full)
-    for other in front.company._others.values():
+    for other in front.others:
         other.connection.heard_at -= 2 * PATIENCE_SECONDS
     with pytest.raises(OSError, match="No space"):
         await front.company.look()
@@ -404,9 +442,130 @@ async def test_a_decider_that_falls_silent_is_left_even_when_the_folder_cannot_b
 
 async def test_a_router_that_says_twice_who_it_is_is_not_heard_any_more(together: Together) -> None:
     await together.meet()
-    callers = together.decider.company._callers
-    connection, caller = next((connection, caller) for connection, caller in callers._callers.items() if caller is not None)
-    again: Body = Hello(protocol=PROTOCOL, router=caller.router, secret=together.decider.company._secret, now=0.0)
-    callers._hear(connection, Frame("", again))
+    asking = together.decider.company._callers
+    connection, caller = next(iter(asking._callers.items()))
+    again: Body = Hello(protocol=PROTOCOL, router=caller.router, nonce=b"n", now=0.0)
+    asking._hear(connection, Frame("", again))
     assert not connection.is_open
-    assert connection not in callers._callers
+    assert connection not in asking._callers
+
+
+def suspended(member: Member, seconds: float) -> None:
+    """What has come to the router since so long ago has waited in its sockets."""
+    for connection in member.company._callers._callers:
+        connection.heard_at -= seconds
+
+
+def decisions(member: Member) -> list[str]:
+    return [record.request for record in member.pool.scheduler.take_records(member.now(), final=True).decisions]
+
+
+async def test_a_decider_that_wakes_up_decides_nothing_that_was_decided_without_it(together: Together) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(decider, "own")
+    suspended(decider, PATIENCE_SECONDS)
+    waiting = asyncio.create_task(decided(front, "a"))
+    assert await waiting == "i0", "its word came to a decider that had been away, and was not heard"
+    end(front, "a")
+    assert "a" in decisions(front)
+    assert "a" not in decisions(decider)
+
+
+async def test_what_waits_at_a_decider_that_wakes_up_is_not_refused_or_sent_by_it(together: Together) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(decider, "own")
+    waiting = asyncio.create_task(decided(front, "a"))
+    await together.until(lambda: decider.waiting() == 1)
+    suspended(decider, PATIENCE_SECONDS)
+    decider.company.let_stale_go()
+    assert decider.waiting() == 0, "before anything else is decided"
+    assert await waiting == "i0"
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\0\0\2\x91", b"\0\0\x10\0" + b"x" * 5000], ids=["nothing", "in drops", "much"])
+async def test_a_stranger_is_neither_waited_for_nor_listened_to(together: Together, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    await together.meet()
+    monkeypatch.setattr(connections, "GREETING_SECONDS", 0.05)
+    asking = together.decider.company._callers
+    port = Folder(together.folder).listed()[together.decider.name].port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.suppress(ConnectionError):
+        for byte in said[:6]:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.005)
+        writer.write(said[6:])
+        await together.until(lambda: reader.at_eof() or reader.exception() is not None)
+        assert await reader.read() == b"", "and it learns nothing"
+    assert not asking._strangers
+    assert together.decider.metrics.asking_routers == 2
+    writer.close()
+
+
+async def test_many_strangers_keep_no_router_out(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "MOST_STRANGERS", 4)
+    decider = together.decider
+    await decider.company.look()
+    port = Folder(together.folder).listed()[decider.name].port
+    crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
+    await together.until(lambda: len(decider.company._callers._strangers) == 4)
+    await together.meet()
+    for _, writer in crowd:
+        writer.close()
+
+
+async def test_routers_that_the_control_api_tells_of_each_other_decide_as_one(apart: Together) -> None:
+    await apart.meet()
+    first, second = apart.fronts
+    await decided(first, "a")
+    waiting = asyncio.create_task(decided(second, "b"))
+    await apart.until(lambda: apart.decider.waiting() == 1)
+    end(first, "a")
+    assert await waiting == "i0"
+    await apart.until(lambda: [member.metrics.met_routers for member in apart.members.values()] == [2, 2, 2])
+
+
+async def test_while_the_control_api_is_away_routers_go_on_asking(apart: Together) -> None:
+    await apart.meet()
+    apart.told.clear()
+    for _ in range(5):
+        for member in apart.members.values():
+            await member.company.look()
+    assert await decided(apart.fronts[0], "a") == "i0"
+    assert apart.decider.prefilling() == 1
+
+
+async def test_where_lists_differ_each_request_has_one_decider_and_is_reported_by_one(apart: Together) -> None:
+    """The first by rank is not told to the last, which therefore asks the second; that asks the first."""
+    ranks = [apart.decider.name]
+    ranks.append(decider_of(POOL, [name for name in NAMES if name not in ranks]))
+    ranks += [name for name in NAMES if name not in ranks]
+    first, second, last = (apart.members[name] for name in ranks)
+    apart.tells[ranks[0]] = (ranks[0],)
+    apart.tells[ranks[1]] = ranks[1:]
+    apart.tells[ranks[2]] = ranks[1:]
+    await apart.until(lambda: second.metrics.asking_routers == 1)
+    await decided(last, "a")
+    assert (second.prefilling(), [row.in_flight for row in second.pool.in_flight()]) == (1, [1])
+    apart.tells[ranks[0]] = apart.tells[ranks[1]] = NAMES
+    await apart.until(lambda: second.pool.is_front and not last.pool.is_front and first.metrics.asking_routers == 1)
+    await apart.until(lambda: second.metrics.asking_routers == 0)  # who asks is not asked
+    assert last.prefilling() == 1
+    assert [row.in_flight for row in last.pool.in_flight()] == [1]
+    end(last, "a")
+    apart.tells[ranks[2]] = NAMES
+    await apart.until(lambda: first.metrics.asking_routers == 2)
+    assert await decided(last, "b") == "i0"
+
+
+async def test_requests_for_which_a_router_decides_count_in_the_metrics_of_the_one_that_has_them(together: Together) -> None:
+    await together.meet()
+    front, decider = together.fronts[0], together.decider
+    await decided(front, "a")
+    assert [sum(row.in_flight for row in member.pool.scheduler.carried()) for member in (front, decider)] == [1, 0]
+    waiting = asyncio.create_task(decided(decider, "own"))
+    await together.until(lambda: decider.waiting() == 1)
+    assert sum(row.in_flight for row in decider.pool.scheduler.carried()) == 1
+    end(front, "a")
+    await waiting

@@ -12,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fairlead.routing.contracts.sharing import decider_of
+from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
 from fairlead_client.resources.gateway_keys import GatewayKeyRequest
@@ -169,6 +171,65 @@ async def _served(admin: int) -> float:
         float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith('fairlead_router_requests_total{outcome="served"')
     ]
     return sum(counts)
+
+
+async def _figures(admin_port: int) -> dict[str, float]:
+    """The router's figures without labels; none while it cannot be reached."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        try:
+            text = (await client.get(f"http://127.0.0.1:{admin_port}/metrics")).text
+        except httpx.HTTPError:
+            return {}
+    rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#") and "{" not in line)
+    return {name.removeprefix("fairlead_router_"): float(figure) for name, figure in rows}
+
+
+async def test_routers_that_share_nothing_but_the_api_ask_one_of_them_and_go_on_when_it_is_killed(world: World) -> None:
+    await world.start_engines(2)
+    world.api.state.set_table(world.table())
+    names = ("router-0", "router-1")
+    ports = {name: (free_port(), free_port()) for name in names}
+    processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(name: str) -> None:
+        environment = _environment(world, name, FAIRLEAD_ROUTER_ASK_HOST="127.0.0.1")
+        processes[name] = await _start(environment, ports[name][0], "--admin-port", str(ports[name][1]))
+
+    async def asks(name: str, pools: int) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await _figures(ports[name][1])).get("asked_pools") != pools:
+                await asyncio.sleep(0.05)
+
+    async def answers(name: str) -> None:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
+            answer = await client.post(f"http://127.0.0.1:{ports[name][0]}/v1/chat/completions", json=_document())
+            assert answer.status_code == 200
+
+    decider = decider_of(PoolKey(namespace="default", name="chat"), names)
+    (front,) = set(names) - {decider}
+    try:
+        for name in names:
+            await start(name)
+        await asks(front, 1)
+        await answers(front)
+        figures = await _figures(ports[decider][1])
+        assert (figures["asking_routers"], figures["asked_pools"], figures["met_routers"]) == (1, 0, 1)
+        await world.api.stop()
+        await answers(front)
+        processes[decider].kill()
+        await processes[decider].wait()
+        await answers(front)
+        await asks(front, 0)
+        assert (await _figures(ports[front][1]))["lost_routers_total"] == 1
+        await world.api.start()
+        await start(decider)
+        await asks(front, 1)
+        await answers(front)
+    finally:
+        for process in processes.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 async def test_processes_share_a_port_and_requests_of_a_suspended_one_wait_for_it(world: World) -> None:

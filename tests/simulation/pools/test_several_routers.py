@@ -1,17 +1,20 @@
 """Several routers of one pool: each sees its own requests only, and knows how many they are, or one decides for all."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 
 from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Phase
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import Clients, SimulatedPool
+from fairlead_simulator.simulation.router_links import RouterLink, RouterLinks
 from fairlead_simulator.simulation.timeline import Fail, PartRouters, RestartRouters, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
 
@@ -98,6 +101,46 @@ def test_a_break_costs_no_more_than_deciding_alone_as_long_as_it_lasts() -> None
     broken, _ = shares(replace(TOGETHER, routers=4), PartRouters(at=60.0, for_seconds=60.0))
     whole, _ = shares(replace(TOGETHER, routers=4))
     assert alone - 0.01 <= broken <= whole + 0.01
+
+
+def test_a_break_of_one_direction_costs_no_more_than_one_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words still come to the decider, and no verdict comes back, until the routers notice."""
+
+    def fall_silent(links: RouterLinks) -> None:
+        for link in links._links:
+            monkeypatch.setattr(link, "_come_back", lambda verdict, now: None)
+
+    monkeypatch.setattr(RouterLinks, "break_off", fall_silent)
+    alone, _ = shares(replace(TOGETHER, routers=4, asking_seconds=None))
+    broken, _ = shares(replace(TOGETHER, routers=4), PartRouters(at=60.0, for_seconds=60.0, noticed_after_seconds=1.5))
+    whole, _ = shares(replace(TOGETHER, routers=4))
+    assert alone - 0.01 <= broken <= whole + 0.01
+
+
+def test_two_deciders_at_once_serve_no_worse_than_routers_that_never_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where lists of routers differ: half of them ask one, half of them another."""
+
+    def connect(links: RouterLinks, decider: SharedScheduler, fronts: Sequence[SharedScheduler], now: float) -> None:
+        half = len(fronts) // 2
+        for group in (fronts[:half], fronts[half:]):
+            for front in group[1:]:
+                links._links.append(RouterLink(front, group[0], links._seconds, links._events, links._see))
+        for link in links._links:
+            link.open(now)
+
+    alone, few_hits = shares(replace(TOGETHER, routers=4, asking_seconds=None))
+    whole, hits = shares(replace(TOGETHER, routers=4))
+    monkeypatch.setattr(RouterLinks, "connect", connect)
+    halves, half_hits = shares(replace(TOGETHER, routers=4))
+    assert alone - 0.01 <= halves <= whole + 0.01
+    assert few_hits - 0.01 <= half_hits <= hits + 0.01
+
+
+def test_a_decider_that_is_slow_to_answer_is_still_better_than_none() -> None:
+    alone, few_hits = shares(replace(TOGETHER, routers=4, asking_seconds=None))
+    slow, hits = shares(replace(TOGETHER, routers=4, asking_seconds=0.1))
+    assert slow >= alone
+    assert hits >= few_hits
 
 
 @pytest.mark.parametrize("mode", ["Disabled", "Predicted", "AfterPrefill"])

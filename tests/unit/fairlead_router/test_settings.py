@@ -49,6 +49,8 @@ def test_a_missing_variable_is_named(tmp_path: Path, name: str) -> None:
         ("FAIRLEAD_IDLE_TIMEOUT_SECONDS", "-1"),
         ("FAIRLEAD_MAX_CONNECTIONS", "0"),
         ("FAIRLEAD_GATEWAY_KEYS_FILE", "/no/such/file"),
+        ("FAIRLEAD_ROUTER_ASK_HOST", "0.0.0.0"),
+        ("FAIRLEAD_ROUTER_ASK_PORT", "65536"),
     ],
 )
 def test_an_unusable_value_is_named_with_a_remedy(tmp_path: Path, name: str, value: str) -> None:

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from string import ascii_letters, digits
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fairlead.reports.batches import Report
+from fairlead.reports.batches import AskAddress, Report
 
 MAX_NAME = 1024
 """Longest text stored, in bytes of UTF-8: two of them fit into an index entry."""
@@ -25,6 +26,10 @@ MAX_ITEMS = 1024
 """Most candidates of a decision, or latencies of a second."""
 CLOCK_TOLERANCE_SECONDS = 30.0
 """A router's clock may differ from the API's by this much, transmission included, before the API's is used instead."""
+LONGEST_HOST = 253
+HOST_CHARACTERS = frozenset(ascii_letters + digits + ".-_:%")
+"""Those of names and of IP addresses of both kinds."""
+SHORTEST_SECRET = 32
 EARLIEST = 1_577_836_800.0
 """2020-01-01: no router ran before then."""
 
@@ -111,8 +116,13 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         change if change.id else replace(change, id=f"{report.router}:{report.id}:{number}")
         for number, change in enumerate(report.bindings)
     )
+    asked_at = report.asked_at
+    if asked_at is not None and (problem := _address_fault(asked_at)) is not None:
+        dropped[problem] += 1
+        asked_at = None
     whole = replace(
         report,
+        asked_at=asked_at,
         bindings=kept(named, in_history),
         migrations=kept(report.migrations, in_history),
         migration_outcomes=kept(report.migration_outcomes, lambda row: row),
@@ -133,6 +143,13 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         learnt_figures=kept(report.learnt_figures, lambda row: row),
     )
     return whole, dropped
+
+
+def _address_fault(address: AskAddress) -> str | None:
+    """What keeps others from being told of the address; None when nothing does."""
+    if not (0 < len(address.host) <= LONGEST_HOST and set(address.host) <= HOST_CHARACTERS):
+        return "name"
+    return fault(address) if 0 < address.port < 2**16 and len(address.secret) >= SHORTEST_SECRET else "number"
 
 
 def fault(row: Any) -> str | None:

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports.batches import Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import AskAddress, Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding
 from fairlead.reports.engines import KnownCache, LearntFigure
 from fairlead.reports.moves import MigrationOutcome
@@ -26,7 +26,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.reports.ingestion import Ingested
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database, moment
-from fairlead_api.store.live_routers import COUNT_LIVE
+from fairlead_api.store.live_routers import CAN_BE_ASKED, COUNT_LIVE
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.records import bound, recordset
 from fairlead_api.store.reports.key_use import save_key_use
@@ -89,8 +89,12 @@ class PostgresReports:
             receipts = {report.id: _receipt(report, stored.lost) for report in fresh}
             await self._keep_receipts(connection, reports[0].router, [receipt for receipt in receipts.values() if receipt.lost])
             live = (await connection.execute(COUNT_LIVE)).scalar_one()
+            routers = None if reports[0].asked_at is None else await _can_be_asked(connection)
             return Ingested(
-                receipts=tuple(replace(known.get(report.id) or receipts[report.id], live_routers=live) for report in reports),
+                receipts=tuple(
+                    replace(known.get(report.id) or receipts[report.id], live_routers=live, routers=None if number else routers)
+                    for number, report in enumerate(reports)
+                ),
                 ignored=stored.ignored,
                 lost_moves=stored.lost_moves,
             )
@@ -212,6 +216,7 @@ class PostgresReports:
             "troubled_engines": troubled,
             "known_caches": known,
             "learnt_figures": learnt,
+            "asked_at": None if report.asked_at is None else msgspec.to_builtins(report.asked_at),
             "gone_at": None,
         }
         row = upsert(routers).values(id=report.router, last_seen_at=func.now(), **state)
@@ -229,6 +234,11 @@ class PostgresReports:
         if acknowledged:
             rows = [{"router": report.router, "pool_id": int(pool), "version": version} for pool, version in acknowledged.items()]
             await connection.execute(upsert(tables.router_acknowledgements).on_conflict_do_nothing(), rows)
+
+
+async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
+    """All live routers that can be asked, by name."""
+    return {router: msgspec.convert(address, AskAddress) for router, address in await connection.execute(CAN_BE_ASKED)}
 
 
 def _settle(moves: Table) -> Update:

@@ -167,7 +167,9 @@ routers = Table(
     Column("troubled_engines", JSONB, nullable=False, server_default="{}"),
     Column("known_caches", JSONB, nullable=False, server_default="{}"),
     Column("learnt_figures", JSONB, nullable=False, server_default="{}"),
+    json_column("asked_at", null=True),
 )
+"""`asked_at` has the secret by which others may ask the router: only routers are shown it."""
 
 router_acknowledgements = Table(
     "router_acknowledgements",

@@ -214,7 +214,13 @@ class SystemState:
         known = self._live.get(state.router)
         if known is None or known.sent_at <= state.sent_at:
             self._live[state.router] = state
-        return tuple(replace(self._take(report), live_routers=len(self._live)) for report in reports)
+        routers = None
+        if state.asked_at is not None:
+            routers = {name: live.asked_at for name, live in sorted(self._live.items()) if live.asked_at is not None}
+        return tuple(
+            replace(self._take(report), live_routers=len(self._live), routers=None if number else routers)
+            for number, report in enumerate(reports)
+        )
 
     def _take(self, report: Report) -> ReportReceipt:
         if report.id in self.reports:

@@ -1,5 +1,7 @@
 """Frames between routers: whatever is said is heard as it was said, and bytes that are no frames end the connection."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +26,10 @@ from fairlead.routing.contracts.sharing import (
 )
 from fairlead_router.deciding.frames import (
     LARGEST_FRAME,
+    MOST_BLOCKS,
     Alive,
     Body,
+    Challenge,
     Frame,
     FrameError,
     FrameReader,
@@ -33,7 +37,9 @@ from fairlead_router.deciding.frames import (
     Hello,
     Join,
     Leave,
+    Proof,
     Welcome,
+    bounded,
     encode,
 )
 
@@ -49,8 +55,10 @@ REQUEST = RoutingRequest(
     engine_blocks=(7,),
 )
 BODIES: list[Body] = [
-    Hello(protocol=1, router="router-0", secret="s", now=2.0),
-    Welcome(proof="p"),
+    Hello(protocol=1, router="router-0", nonce=b"n", now=2.0),
+    Challenge(nonce=b"m"),
+    Proof(code=b"c"),
+    Welcome(code=b"d"),
     Alive(),
     Join(uid="u"),
     Leave(),
@@ -91,13 +99,14 @@ BODIES: list[Body] = [
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
 def test_what_is_said_is_heard_as_it_was_said(body: Body) -> None:
-    assert FrameReader().feed(encode(Frame("ns/pool", body))) == [Frame("ns/pool", body)]
+    assert list(FrameReader().feed(encode(Frame("ns/pool", body)))) == [Frame("ns/pool", body)]
 
 
 @given(st.lists(st.integers(1, 200), min_size=1))
 def test_frames_come_whole_however_their_bytes_are_cut(lengths: list[int]) -> None:
     content = b"".join(encode(Frame("ns/pool", body)) for body in BODIES)
-    reader, heard, begin = FrameReader(), [], 0
+    reader, begin = FrameReader(), 0
+    heard: list[Frame] = []
     for length in lengths:
         heard += reader.feed(content[begin : begin + length])
         begin += length
@@ -109,7 +118,7 @@ def test_frames_come_whole_however_their_bytes_are_cut(lengths: list[int]) -> No
 def test_bytes_that_are_no_frame_are_found_out(noise: bytes) -> None:
     reader = FrameReader()
     try:
-        frames = reader.feed(len(noise).to_bytes(4, "big") + noise)
+        frames = list(reader.feed(len(noise).to_bytes(4, "big") + noise))
     except FrameError:
         return
     assert all(type(frame.body) in {type(body) for body in BODIES} for frame in frames)
@@ -127,4 +136,26 @@ def test_bytes_that_are_no_frame_are_found_out(noise: bytes) -> None:
 )
 def test_what_cannot_be_meant_is_an_error(content: bytes) -> None:
     with pytest.raises(FrameError):
-        FrameReader().feed(content)
+        list(FrameReader().feed(content))
+
+
+def test_what_may_be_said_grows_with_trust() -> None:
+    reader = FrameReader(largest=100)
+    content = encode(Frame("ns/pool", Join(uid="u" * 200)))
+    with pytest.raises(FrameError, match="bytes"):
+        list(reader.feed(content))
+    reader = FrameReader(largest=100)
+    frames = reader.feed(encode(Frame("", Alive())) + content)
+    assert next(frames).body == Alive()
+    reader.largest = LARGEST_FRAME
+    assert next(frames).body == Join(uid="u" * 200)
+
+
+def test_the_longest_prompt_fits_into_a_frame_with_the_blocks_of_its_beginning() -> None:
+    blocks = tuple(2**64 - 1 - number for number in range(3 * MOST_BLOCKS))
+    request = replace(REQUEST, blocks=blocks, engine_blocks=blocks, session="é" * 128, id="r" * 128)
+    told = bounded(Asked(request=request, submitted_at=1.0))
+    (frame,) = FrameReader().feed(encode(Frame("n" * 253 + "/" + "p" * 253, told)))
+    assert isinstance(frame.body, Asked)
+    assert frame.body.request.blocks == frame.body.request.engine_blocks == blocks[:MOST_BLOCKS]
+    assert bounded(frame.body) is frame.body

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.gateway_keys import GatewayKeyFacts
-from fairlead.reports.batches import Report, ReportReceipt
+from fairlead.reports.batches import AskAddress, Report, ReportReceipt
 from fairlead_client.internal import SystemApi
+from fairlead_router.deciding.listed import Listed
+from fairlead_router.deciding.told_routers import ToldRouters
 from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
@@ -40,6 +42,7 @@ class Api:
         self.poison: set[str] = set()
         self.state: Report | None = None
         self.live_routers: int | None = None
+        self.routers: dict[str, AskAddress] | None = None
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.posts += 1
@@ -56,7 +59,10 @@ class Api:
         reports = msgspec.json.decode(request.content, type=list[Report])
         if any(change.session in self.poison for report in reports for change in report.bindings):
             return httpx.Response(500)
-        receipts = [ReportReceipt(id=report.id, duplicate=report.id in self.stored, live_routers=self.live_routers) for report in reports]
+        receipts = [
+            ReportReceipt(id=report.id, duplicate=report.id in self.stored, live_routers=self.live_routers, routers=self.routers)
+            for report in reports
+        ]
         for report in reports:
             self.stored.setdefault(report.id, report)
         self.state = reports[0]
@@ -69,7 +75,7 @@ class Api:
 
 
 def _delivery(
-    directory: Path, api: Api, max_bytes: int = 1_000_000, keys: GatewayKeys | None = None
+    directory: Path, api: Api, max_bytes: int = 1_000_000, keys: GatewayKeys | None = None, others: ToldRouters | None = None
 ) -> tuple[Delivery, Spool, RouterMetrics]:
     spool = Spool(directory, max_bytes)
     spool.open()
@@ -78,7 +84,8 @@ def _delivery(
     system_api = SystemApi("http://api", "token", transport=httpx.MockTransport(api))
     spool_metrics = SpoolMetrics(spool, metrics, lambda: 5.0)
     keys = keys or GatewayKeys((), metrics, required=False)
-    return Delivery("router-0", pools, keys, spool, system_api, metrics, spool_metrics, lambda: 5.0, batch_ids()), spool, metrics
+    delivery = Delivery("router-0", pools, keys, spool, system_api, metrics, spool_metrics, lambda: 5.0, batch_ids(), others)
+    return delivery, spool, metrics
 
 
 STEPS = st.lists(
@@ -215,6 +222,31 @@ async def test_the_number_of_routers_is_that_of_the_last_answer_that_told_one(tm
         await delivery.send(Lane(cargo=Cargo.HISTORY))
         seen.append(metrics.live_routers)
     assert seen == [1, 2, 2, 2, 1]
+
+
+async def test_where_a_router_can_be_asked_goes_with_its_state_and_where_others_can_comes_back(tmp_path: Path) -> None:
+    api, others = Api(), ToldRouters()
+    delivery, spool, _ = _delivery(tmp_path, api, others=others)
+
+    async def send() -> AskAddress | None:
+        _append(spool, "s")
+        await delivery.send(Lane(cargo=Cargo.HISTORY))
+        assert api.state is not None
+        return api.state.asked_at
+
+    assert await send() is None
+    own = Listed(router="router-0", host="10.0.0.7", port=9100, secret="s" * 64, protocol=2)
+    others.enter(own)
+    there = AskAddress(host="10.0.0.7", port=9100, secret="s" * 64, protocol=2)
+    api.routers = {"router-0": there}
+    assert await send() == there
+    assert others.listed() == {"router-0": own}
+    api.routers = None
+    await send()
+    assert others.listed() == {"router-0": own}, "an API that does not tell has not said that nobody is there"
+    others.leave("router-0")
+    assert await send() is None
+    assert "s" * 64 not in repr(there) + repr(own)
 
 
 async def test_a_keys_limit_is_shared_with_the_routers_that_a_receipt_tells(tmp_path: Path) -> None:
