@@ -129,7 +129,7 @@ class OtherRouter:
         elif isinstance(body, Welcome) and self._handshake is not None and self._handshake.is_asked(body.code):
             self.answers = self.was_met = True
             connection.trust()
-            logger.info("another router met", extra={"other": self.listed.router, "at": f"{self.listed.host}:{self.listed.port}"})
+            logger.info("another router met", extra={"other": self.listed.router, "address": f"{self.listed.host}:{self.listed.port}"})
         elif not isinstance(body, Alive):
             connection.close()
 
