@@ -25,6 +25,7 @@ from fairlead_testing.running.strict_system_api import NotTaken
 OPEN = {"/healthz", "/readyz", "/v1/login"}
 ADMIN = {"/v1/login-links", "/v1/tokens", "/v1/tokens.csv", "/v1/tokens/{token_id}"}
 OPERATOR = {"/v1/gateway-keys/{key_id}", "/v1/pools/{namespace}/{name}/plans", "/v1/plans/{plan_id}/apply", "/v1/plans/{plan_id}/undo"}
+IDS = ("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "key_id", "entry_id", "simulation_id")
 RANK = {"viewer": 1, "operator": 2, "admin": 3}
 
 
@@ -35,7 +36,8 @@ def allowed(path: str, method: str, role: str) -> bool:
         return False
     if path in ADMIN:
         return role == "admin"
-    if path in OPERATOR or (path, method) == ("/v1/gateway-keys", "post"):
+    simulates = path.startswith("/v1/pools/{namespace}/{name}/simulations") and method != "get"
+    if path in OPERATOR or simulates or (path, method) == ("/v1/gateway-keys", "post"):
         return RANK.get(role, 0) >= 2
     return True
 
@@ -49,7 +51,7 @@ async def test_every_url_admits_exactly_the_roles_it_should(api: ApiInstance) ->
         wrong = []
         for (path, method), role in itertools.product(operations, [None, "wrong", *SECRETS]):
             url = path.replace("{namespace}", "default").replace("{name}", "nope")
-            for name in ("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "key_id", "entry_id"):
+            for name in IDS:
                 url = url.replace(f"{{{name}}}", "7")
             bearer = {} if role is None else {"authorization": f"Bearer {SECRETS.get(role, 'flt_unknown')}"}
             async with http.stream(method, url, headers=bearer) as response:
