@@ -78,6 +78,7 @@ class Simulating:
     async def _work(self, claimed: Claimed, progress: "_Progress") -> tuple[list[SimulationResult], int, list[str]]:
         traffic = await self._store.traffic(claimed)
         runs = runs_of(claimed.policies, claimed.rates)
+        await self._store.go_on(claimed, self._runner, 0, len(traffic.requests) * len(runs))  # more may have come since it was asked for
         parts = [part for number in range(self._processes) if (part := runs[number :: self._processes])]
         try:
             async with asyncio.TaskGroup() as group:
