@@ -113,6 +113,8 @@ class UpstreamConnection(asyncio.Protocol):
             raise self._failure
         assert self._transport is not None
         self._transport.write(piece)
+        if self._transport.is_closing():
+            await asyncio.sleep(0)  # only the event loop tells of the loss, and who always has more to send keeps it from that
 
     async def first(self) -> None:
         """Wait for status, headers and the first body bytes (or the end). Raises UpstreamFailure."""

@@ -240,6 +240,22 @@ async def test_an_upload_waits_for_an_engine_that_is_slow_to_take_it_and_hears_o
         assert caught.value.kind == "lost"
 
 
+async def test_an_upload_hears_of_the_loss_also_if_it_never_waits() -> None:
+    async with peer(_answering(b"")) as address:
+        connection = await _pool().connect(address)
+        connection.send(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n", b"")
+        assert connection._transport is not None
+        connection._transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+        async def send_much() -> None:
+            for _ in range(1000):
+                await connection.send_more(b"x")
+
+        with pytest.raises(UpstreamFailure) as caught:
+            await send_much()
+        assert caught.value.kind == "lost"
+
+
 async def test_the_kernel_asks_a_silent_host_whether_it_lives_and_gives_it_up_within_twenty_seconds() -> None:
     async with peer(_answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")) as address:
         connection = await _ask(_pool(), address)
