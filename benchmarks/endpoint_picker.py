@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -318,8 +319,20 @@ def router(policy: str, first: int, core: int) -> Iterator[tuple[Any, int]]:
 def canned_server(kind: str, body_bytes: int, port: int) -> Iterator[tuple[Any, int]]:
     command = [sys.executable, "-m", "benchmarks.endpoint_picker", "serve", kind, str(port), str(body_bytes)]
     with process(command, 0) as running:
-        time.sleep(3.0)
+        _wait_until_taken(port, 30.0)
         yield running, port
+
+
+def _wait_until_taken(port: int, seconds: float) -> None:
+    """Until somebody listens there. Raises TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 1.0):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise TimeoutError(f"nobody listens at port {port} after {seconds:g} s")
 
 
 def measure(name: str, running: Any, port: int, case: Case, seconds: float, in_flight: int, core: int) -> None:
