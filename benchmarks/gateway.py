@@ -1,8 +1,12 @@
 """Measures the router's CPU time per request on one core, against mock engines that answer at once.
 
-    python benchmarks/gateway.py [--policy dualmap] [--instances 8] [--seconds 4]
+    python benchmarks/gateway.py [--policies fairlead,round-robin] [--instances 8] [--seconds 4]
         [--cases short-json,short-stream,long-json,paced-stream]
     python benchmarks/gateway.py --against 'sglang={command with {port} and {workers}}'
+    python benchmarks/gateway.py --against-file peers.txt
+
+The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. One that does not answer within two
+minutes is left out, and said so.
 
 One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
 Figures are CPU microseconds of the router's process group per request (1e6 / that = requests per second and core),
@@ -46,6 +50,8 @@ from fairlead.tables import (
 from fairlead_client.lines import HeartbeatLine, SyncedLine, TableLine, encode_line
 
 CHUNKS = 16
+SLOW_START_SECONDS = 120.0
+"""The slowest of the other routers imports for a minute on a busy machine."""
 _CHUNK = (
     b'data: {"id":"cmpl-0","object":"chat.completion.chunk","created":1700000000,"model":"mock","choices":'
     b'[{"index":0,"delta":{"content":"tok "},"finish_reason":null}]}\n\n'
@@ -55,6 +61,8 @@ _BODY = (
     + b"tok " * CHUNKS
     + b'"},"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":16,"total_tokens":28}}'
 )
+
+_MODELS = b'{"object":"list","data":[{"id":"mock","object":"model","created":1700000000,"owned_by":"mock","root":"mock"}]}'
 
 
 def _framed(data: bytes) -> bytes:
@@ -99,8 +107,8 @@ class MockEngine(asyncio.Protocol):
 
     def answer(self, head: bytes, body: bytes) -> None:
         if b"/completions" not in head[:60]:
-            page = b"/metrics" in head[:40]
-            self.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % ((len(_PAGE), _PAGE) if page else (2, b"{}")))
+            page = _PAGE if b"/metrics" in head[:40] else _MODELS if b"/v1/models" in head[:40] else b"{}"
+            self.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(page), page))
             return
         pace = re.search(rb"pace-(\d+)-(\d+) ", body)
         if b'"stream":true' not in body and b'"stream": true' not in body:
@@ -203,13 +211,10 @@ class LoadConnection(asyncio.Protocol):
         if not self.first and (not self.stream or b"data:" in data):
             self.first = time.perf_counter()
         self.buffer += data
-        if self.stream:
-            done = self.buffer.endswith(b"0\r\n\r\n")
-        else:
-            head = self.buffer.find(b"\r\n\r\n")
-            found = re.search(rb"content-length: *(\d+)", self.buffer[:head], re.IGNORECASE) if head >= 0 else None
-            done = found is not None and len(self.buffer) >= head + 4 + int(found[1])
-        if done:
+        head = -1 if self.stream else self.buffer.find(b"\r\n\r\n")
+        found = re.search(rb"content-length: *(\d+)", self.buffer[:head], re.IGNORECASE) if head >= 0 else None
+        # Some send also what is not streamed in chunks.
+        if len(self.buffer) >= head + 4 + int(found[1]) if found is not None else self.buffer.endswith(b"0\r\n\r\n"):
             self.results.add(self.buffer, self.first - self.started, time.perf_counter() - self.started)
             self.fire()
 
@@ -307,18 +312,22 @@ def process(command: list[str], core: int, environment: dict[str, str] | None = 
             running.wait()
 
 
+class NotReady(SystemExit):
+    """A process did not answer in time."""
+
+
 def wait_until(port: int, seconds: float, path: str = "/v1/models") -> None:
     end = time.monotonic() + seconds
     while True:
         try:
             with socket.create_connection(("127.0.0.1", port), 1) as connection:
-                connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+                connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\nconnection: close\r\n\r\n".encode())
                 if b"200" in connection.recv(64):
                     return
         except OSError:
             pass
         if time.monotonic() > end:
-            raise SystemExit(f"nothing ready on port {port} after {seconds:g} s")
+            raise NotReady(f"nothing ready on port {port} after {seconds:g} s")
         time.sleep(0.2)
 
 
@@ -343,32 +352,52 @@ def measure(name: str, router: subprocess.Popen[bytes], port: int, cases: list[C
     return rows
 
 
+@contextmanager
+def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Iterator[None]:
+    """Engines on these ports, and a control API whose table asks for the policy."""
+    table = msgspec.json.encode(routing_table(policy, engines)).decode()
+    with process([sys.executable, __file__, "mocks", str(api_port), str(engines[0]), str(len(engines)), table], core):
+        wait_until(engines[-1], 60)
+        yield
+
+
+def others(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Names and commands of the routers to compare with."""
+    lines: list[str] = [*options.against]
+    if options.against_file is not None:
+        read = Path(options.against_file).read_text().splitlines()
+        lines += [line for line in read if line.strip() and not line.lstrip().startswith("#")]
+    return [(name.strip(), command) for name, _, command in (line.partition("=") for line in lines)]
+
+
 def run(options: argparse.Namespace) -> None:
     load_core = (os.cpu_count() or 1) - 1
     engines = range(options.first_port, options.first_port + options.instances)
     api_port, router_port = options.first_port - 1, options.first_port - 2
     cases = [CASES[name] for name in options.cases.split(",")]
     rows: list[dict[str, object]] = []
-    table = msgspec.json.encode(routing_table(options.policy, engines)).decode()
-    mocks = [sys.executable, __file__, "mocks", str(api_port), str(options.first_port), str(options.instances), table]
-    with process(mocks, load_core), tempfile.TemporaryDirectory() as spool:
-        wait_until(engines[-1], 10)
-        environment = {
-            "FAIRLEAD_API_URL": f"http://127.0.0.1:{api_port}",
-            "FAIRLEAD_API_TOKEN": "bench",
-            "FAIRLEAD_ROUTER_ID": "bench",
-            "FAIRLEAD_SPOOL_DIR": spool,
-        }
-        command = [sys.executable, "-m", "fairlead_router.main", "--port", str(router_port), "--admin-port", "0"]
-        with process([*options.wrap, *command], 0, environment) as router:
-            wait_until(router_port, 20, "/readyz")
-            rows += measure(f"fairlead {options.policy}", router, router_port, cases, options.seconds, load_core)
-        for other in options.against:
-            name, _, line = other.partition("=")
+    for policy in options.policies.split(","):
+        with mock_engines(policy, engines, api_port, load_core), tempfile.TemporaryDirectory() as spool:
+            environment = {
+                "FAIRLEAD_API_URL": f"http://127.0.0.1:{api_port}",
+                "FAIRLEAD_API_TOKEN": "bench",
+                "FAIRLEAD_ROUTER_ID": "bench",
+                "FAIRLEAD_SPOOL_DIR": spool,
+            }
+            command = [sys.executable, "-m", "fairlead_router.main", "--port", str(router_port), "--admin-port", "0"]
+            with process([*options.wrap, *command], 0, environment) as router:
+                wait_until(router_port, 20, "/readyz")
+                rows += measure(f"fairlead {policy}", router, router_port, cases, options.seconds, load_core)
+    with mock_engines("round-robin", engines, api_port, load_core):
+        for name, line in others(options):
             workers = [f"http://127.0.0.1:{port}" for port in engines]
             line = line.format(port=router_port, workers=" ".join(workers), workers_commas=",".join(workers))
             with process(shlex.split(line), 0) as router:
-                wait_until(router_port, 40)
+                try:
+                    wait_until(router_port, SLOW_START_SECONDS)
+                except NotReady as problem:
+                    print(f"{name:<24}left out: {problem}", flush=True)
+                    continue
                 time.sleep(2)
                 rows += measure(name, router, router_port, cases, options.seconds, load_core)
     if options.json:
@@ -382,7 +411,7 @@ def main() -> None:
         print(json.dumps(uvloop.run(generate_load(int(sys.argv[2]), CASES[sys.argv[3]], float(sys.argv[4])))))
     else:
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("--policy", default="dualmap")
+        parser.add_argument("--policies", default="fairlead,round-robin", help="Fairlead is measured with each of them")
         parser.add_argument("--instances", type=int, default=8)
         parser.add_argument("--seconds", type=float, default=4.0)
         parser.add_argument("--cases", default="short-json,short-stream,long-json,long-stream,paced-stream")
@@ -390,6 +419,7 @@ def main() -> None:
         parser.add_argument(
             "--against", action="append", default=[], help="NAME=COMMAND of another router; {port}, {workers}, {workers_commas}"
         )
+        parser.add_argument("--against-file", help="a file with a line NAME=COMMAND for each")
         parser.add_argument("--wrap", type=shlex.split, default=[], help="a profiler's command to put before the router's")
         parser.add_argument("--json", help="also write the figures to this file")
         run(parser.parse_args())

@@ -8,9 +8,15 @@ nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from string import Template
+from typing import Any
 
 import psycopg
+from sqlalchemy import create_engine, make_url, text
+
+from fairlead_api.store.history.heatmap_columns import MAKE
+from fairlead_client.resources.heatmaps import METRICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,3 +162,122 @@ def fill(url: str, size: Size) -> None:
         for statement in (_POOLS, *_ROWS):
             connection.execute(Template(statement).substitute(values).encode())
         connection.execute("VACUUM ANALYZE")
+
+
+_SAMPLES = """
+INSERT INTO {partition} (pool_id, router, instance, second, sent_at, running, waiting, pending_prefill_tokens, in_flight, kv_usage, requests,
+    completed, prompt_tokens, hit_tokens, output_tokens, ttft_seconds, tpot_seconds, ttft_within_slo, ttft_total, tpot_within_slo, tpot_total,
+    within_slo, judged_by_slo, prefilled_tokens, generated_tokens, prefilling_seconds)
+SELECT {p1}, 'router-0', 'i' || i, t, t, 3 + i %% 5, s %% 3, (i * 37 + s * 11) %% 5000, 4, ((i + s) %% 97) / 100.0, 1, 1, 1000, 500, 100,
+    ARRAY[0.2 + (i %% 10) / 10.0 + (s %% 7) / 70.0]::real[], ARRAY[0.02]::real[], 1, 1, 1, 1, 1, 1, 500, 100, 0.4
+FROM (SELECT s, to_timestamp(s) AS t FROM generate_series(%(first)s::bigint, %(last)s::bigint - 1) s) seconds, generate_series(1, %(instances)s) i
+"""
+_ROLLED = """
+INSERT INTO {table} (pool_id, bucket, instance, {columns})
+SELECT {p1}, to_timestamp(s), 'i' || i, {values}
+FROM generate_series(%(first)s::bigint, %(last)s::bigint - 1, {step}) s, generate_series(1, %(instances)s) i
+"""
+
+
+def fill_loads(url: str, instances: int, first: int, last: int, *, samples_from: int = 0) -> int:
+    """A load sample of every instance of `big/p1` for each second of [first, last), in Unix seconds, and their rollups:
+    those of minutes for a day at least, those of ten seconds for three hours.
+
+    The samples themselves are there from `samples_from` only. The partitions of these days are made anew, each in the
+    transaction that fills it, so that Postgres with `wal_level = minimal` writes every row once. Returns the number
+    of samples.
+    """
+    values = {"instances": instances}
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET TIME ZONE 'UTC'")
+        row = connection.execute(f"SELECT id FROM ({_P1}) p".encode()).fetchone()
+        if row is None:
+            raise LookupError("the database has no pool big/p1; call fill first")
+        pool = str(row[0])
+        for day in range(first // 86400, (last - 1) // 86400 + 1):
+            begins, ends = datetime.fromtimestamp(day * 86400, UTC), datetime.fromtimestamp((day + 1) * 86400, UTC)
+            partition = f"load_samples_{begins:%Y%m%d}"
+            with connection.transaction():
+                connection.execute(f"DROP TABLE IF EXISTS {partition}".encode())
+                made = (
+                    f"CREATE TABLE {partition} PARTITION OF load_samples FOR VALUES FROM ('{begins.isoformat()}') TO ('{ends.isoformat()}')"
+                )
+                connection.execute(made.encode())
+                part = {"first": max(first, samples_from, day * 86400), "last": min(last, (day + 1) * 86400)}
+                connection.execute(_SAMPLES.format(partition=partition, p1=pool).encode(), values | part)
+        gauges = dict.fromkeys(METRICS, "(i * 37 + s) %% 50") | {"pending_prefill_tokens": "(i * 37 + s * 11) %% 5000"}
+        gauges |= {"kv_usage": "((i + s) %% 97) / 100.0", "hit_rate": "0.5", "ttft_p95": "0.2 + (i %% 10) / 10.0", "tpot_p95": "0.02"}
+        for table, step, begun in (
+            ("load_rollups_10s", 10, min(first, last - 3 * 3600)),
+            ("load_rollups_1m", 60, min(first, last - 86400)),
+        ):
+            parts = {f"{metric}_max": value for metric, value in gauges.items()}
+            parts |= {f"{metric}_sum": f"{step} * ({value})" for metric, value in gauges.items()} | {
+                f"{metric}_n": str(step) for metric in gauges
+            }
+            parts |= {
+                "requests_total": str(step),
+                "completed": str(step),
+                "ttft_total": str(step),
+                "ttft_within_slo": str(step - step // 10),
+            }
+            parts |= {"prompt_tokens": str(1000 * step), "hit_tokens": str(500 * step)}
+            statement = _ROLLED.format(table=table, columns=", ".join(parts), values=", ".join(parts.values()), step=step, p1=pool)
+            part = {"first": begun - begun % step, "last": last - last % step}
+            connection.execute(f"TRUNCATE {table}".encode())
+            connection.execute(statement.encode(), values | part)
+            _fill_pool_rollups(connection, pool, table.replace("load", "pool"), step, values | part)
+        connection.execute("VACUUM ANALYZE load_samples, load_rollups_10s, load_rollups_1m, pool_rollups_10s, pool_rollups_1m")
+    fill_columns(url, min(first, last - 86400), last)
+    return instances * (last - max(first, samples_from))
+
+
+def fill_columns(url: str, first: int, last: int) -> None:
+    """Columns of heatmaps of `big/p1` for [first, last), made from the rollups by the API's own statements: minutes and
+    five minutes, and of the last three hours ten seconds.
+    """
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        pool = connection.execute(text(f"SELECT id FROM ({_P1}) p")).scalar_one()
+        for step, begun in ((10, last - 3 * 3600), (60, first), (300, first)):
+            for at in range(max(first, begun) // step * step, last, step):
+                start = datetime.fromtimestamp(at, UTC)
+                connection.execute(text(MAKE[step]), {"pool": pool, "start": start, "end": start + timedelta(seconds=step)})
+            connection.commit()
+    engine.dispose()
+
+
+def continue_loads(url: str, instances: int, now: int) -> int:
+    """Load samples of `big/p1` from its last one until `now`, to be rolled up by the API; returns how many seconds."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET TIME ZONE 'UTC'")
+        connection.execute(_DAYS)
+        row = connection.execute(f"SELECT id FROM ({_P1}) p".encode()).fetchone()
+        if row is None:
+            raise LookupError("the database has no pool big/p1; call fill first")
+        pool = row[0]
+        newest = connection.execute("SELECT CAST(extract(epoch FROM max(second)) AS bigint) FROM load_samples WHERE pool_id = %s", (pool,))
+        ((last,),) = newest.fetchall()
+        first = now - 600 if last is None else last + 1
+        values = {"instances": instances, "first": first, "last": now}
+        connection.execute(_SAMPLES.format(partition="load_samples", p1=pool).encode(), values)
+        connection.execute(
+            f"INSERT INTO rollup_queue (pool_id, bucket, router) SELECT {pool}, to_timestamp(s), 'router-0' "
+            "FROM generate_series(%(first)s::bigint / 10 * 10, %(last)s::bigint - 1, 10) s ON CONFLICT DO NOTHING".encode(),
+            values,
+        )
+    return int(max(0, now - first))
+
+
+def _fill_pool_rollups(connection: psycopg.Connection[Any], pool: str, table: str, step: int, values: dict[str, int]) -> None:
+    """The sums of all instances of the pool, as `fill_loads` made them."""
+    sums = {"requests_total": step, "completed": step, "ttft_total": step, "ttft_within_slo": step - step // 10}
+    sums |= {"prompt_tokens": 1000 * step, "hit_tokens": 500 * step}
+    made = ", ".join(f"%(instances)s * {value}" for value in sums.values())
+    connection.execute(f"TRUNCATE {table}".encode())
+    connection.execute(
+        f"INSERT INTO {table} (pool_id, bucket, seconds, instance_seconds, kv_usage_sum, kv_usage_n, {', '.join(sums)}) "
+        f"SELECT {pool}, to_timestamp(s), {step}, %(instances)s * {step}, %(instances)s * {step} * 0.5, %(instances)s * {step}, {made} "
+        f"FROM generate_series(%(first)s::bigint, %(last)s::bigint - 1, {step}) s".encode(),
+        values,
+    )

@@ -20,7 +20,7 @@ class InvalidInput(FairleadError):
     """A value that a person gave cannot be used.
 
     `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there,
-    `remedy` says what to write instead.
+    `remedy` says what to write instead, and `told` what is wrong without it.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
@@ -30,7 +30,8 @@ class InvalidInput(FairleadError):
         shown = repr(value.value if isinstance(value, Enum) else value)
         if len(shown) > LONGEST_SHOWN:  # a whole document, say, would bury the remedy
             shown = f"{shown[:LONGEST_SHOWN]} … ({len(shown):,} characters)"
-        super().__init__(f"{field}: {shown} cannot be used; {remedy}")
+        self.told = f"{field}: {shown} cannot be used"
+        super().__init__(f"{self.told}; {remedy}")
 
     @property
     def parameter(self) -> str:

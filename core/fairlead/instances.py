@@ -61,6 +61,19 @@ TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
 }
 
 
+LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
+"""Bounds of an instance's weight on the hash ring: its part of the keys as a multiple of the others', which have 1."""
+
+
+def weight_of(written: str | None) -> float:
+    """The weight that a person wrote at an instance; 1 without one, and where it is no number within the bounds."""
+    try:
+        weight = float(written) if written is not None else 1.0
+    except ValueError:
+        return 1.0
+    return weight if LEAST_WEIGHT <= weight <= MOST_WEIGHT else 1.0
+
+
 def is_legal(before: InstanceState, after: InstanceState) -> bool:
     """Whether an instance may go from `before` to `after` in one step (staying is legal)."""
     return before == after or after in TRANSITIONS[before]

@@ -273,6 +273,8 @@ class Outlook(StrEnum):
 
 FAIR_TENANTS = "Tenants"
 FAIRNESS_MODES = ("None", FAIR_TENANTS)
+MIGRATIONS_PAUSED = "Paused"
+MIGRATIONS_MODES = ("Enabled", MIGRATIONS_PAUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +303,12 @@ class RoutingFacts:
         "x-llm-d-inference-fairness-id.",
         "None",
         enum=FAIRNESS_MODES,
+    )
+    migrations: str = text(
+        "Enabled: the policy moves sessions and queued requests by its own rules. Paused: a session stays where it is, and a queued request waits "
+        "where it does, as long as that instance takes requests; only what drains, is lost, or was moved by a person moves.",
+        "Enabled",
+        enum=MIGRATIONS_MODES,
     )
 
 

@@ -17,12 +17,25 @@ from fairlead.tables import PoolKey
 from fairlead_client.addresses import reaching
 from fairlead_client.live import LiveEvent
 from fairlead_client.problems import ApiProblem, ApiUnreachable
-from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.access import (
+    Identity,
+    LoginLink,
+    LoginLinkRequest,
+    LoginModes,
+    LoginRequest,
+    TokenItem,
+    TokenRequest,
+    WebSession,
+    WebSessionItem,
+)
+from fairlead_client.resources.advice import AdviceReport, Trends
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest
@@ -34,6 +47,8 @@ from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
+from fairlead_client.resources.search import SearchReport
+from fairlead_client.resources.series import Annotations, Series
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.simulations import Simulation, SimulationItem, SimulationPlanRequest, SimulationRequest
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
@@ -85,11 +100,22 @@ class ControlApi:
     async def whoami(self) -> Identity:
         return await self._call("GET", "/v1/whoami", Identity)
 
-    async def login(self, token: str) -> WebSession:
-        return await self._call("POST", "/v1/login", WebSession, body=LoginRequest(token=token))
+    async def login_modes(self) -> LoginModes:
+        return await self._call("GET", "/v1/login-modes", LoginModes)
+
+    async def login(self, token: str, *, address: str | None = None) -> WebSession:
+        """`address` is that of the person for whom another process asks; the API heeds it from those it trusts."""
+        headers = {"x-forwarded-for": address} if address else {}
+        return await self._call("POST", "/v1/login", WebSession, body=LoginRequest(token=token), headers=headers)
 
     async def logout(self) -> None:
         await self._call("POST", "/v1/logout", None)
+
+    async def web_sessions(self, *, cursor: str | None = None, limit: int | None = None) -> Page[WebSessionItem]:
+        return await self._call("GET", "/v1/web-sessions", Page[WebSessionItem], query={"cursor": cursor, "limit": limit})
+
+    async def revoke_web_session(self, session_id: str) -> None:
+        await self._call("DELETE", f"/v1/web-sessions/{_segment(session_id)}", None)
 
     async def create_login_link(self, request: LoginLinkRequest) -> LoginLink:
         return await self._call("POST", "/v1/login-links", LoginLink, body=request)
@@ -192,10 +218,40 @@ class ControlApi:
         columns: int | None = None,
         aggregate: str = "max",
         sort: str = "name",
+        group: str = "instance",
     ) -> Heatmap:
         """`start` and `end` are RFC 3339 or `now-15m`; `columns` at most 360."""
-        query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort}
+        query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort, "group": group}
         return await self._call("GET", f"/v1/pools/{_path(pool)}/heatmap", Heatmap, query=query)
+
+    async def load_explanation(
+        self, pool: PoolKey, instance: str, *, metric: str = "pending_prefill_tokens", start: str = "now-5m", end: str = "now"
+    ) -> LoadExplanation:
+        """Why the instance was loaded as it was from `start` to `end`, at most a day."""
+        query = {"metric": metric, "from": start, "to": end}
+        path = f"/v1/pools/{_path(pool)}/instances/{_segment(instance)}/explanation"
+        return await self._call("GET", path, LoadExplanation, query=query)
+
+    # --- numbers over time; of all pools without a pool, of a pool without an instance
+
+    async def series(
+        self,
+        metrics: Sequence[str],
+        pool: PoolKey | None = None,
+        instance: str | None = None,
+        *,
+        start: str = "now-1h",
+        end: str = "now",
+        buckets: int | None = None,
+    ) -> Series:
+        """`metrics` are names of SERIES_METRICS; `buckets` is the most steps of a line, at most 360."""
+        query: Query = {"metrics": ",".join(metrics), "from": start, "to": end, "buckets": buckets}
+        return await self._call("GET", f"{_subject(pool, instance)}/series", Series, query=query)
+
+    async def annotations(
+        self, pool: PoolKey | None = None, instance: str | None = None, *, start: str = "now-1h", end: str = "now"
+    ) -> Annotations:
+        return await self._call("GET", f"{_subject(pool, instance)}/annotations", Annotations, query={"from": start, "to": end})
 
     # --- schedules
 
@@ -266,6 +322,22 @@ class ControlApi:
     async def audit_head(self) -> AuditHead:
         return await self._call("GET", "/v1/audit/head", AuditHead)
 
+    # --- search
+
+    async def search(self, part: str, *, limit: int = 8) -> SearchReport:
+        """Everything that has a page and this part in its name."""
+        return await self._call("GET", "/v1/search", SearchReport, query={"q": part, "limit": limit})
+
+    # --- advice
+
+    async def advice(self, pool: PoolKey | None = None) -> AdviceReport:
+        """What hurts all pools, or one, ranked by harm."""
+        return await self._call("GET", "/v1/advice" if pool is None else f"/v1/pools/{_path(pool)}/advice", AdviceReport)
+
+    async def trends(self, *, start: str = "now-1h", end: str = "now") -> Trends:
+        """All pools over a range, in a few steps each."""
+        return await self._call("GET", "/v1/trends", Trends, query={"from": start, "to": end})
+
     # --- plans
 
     async def create_plan(self, pool: PoolKey, request: PlanRequest) -> Plan:
@@ -274,14 +346,24 @@ class ControlApi:
     async def create_scale_plan(self, pool: PoolKey, replicas: int) -> Plan:
         return await self.create_plan(pool, PlanRequest(kind=PlanKind.SCALE, replicas=replicas))
 
+    async def plans(self, filters: Query | None = None) -> Page[Plan]:
+        return await self._call("GET", "/v1/plans", Page[Plan], query=filters)
+
     async def plan(self, plan_id: str) -> Plan:
         return await self._call("GET", f"/v1/plans/{_segment(plan_id)}", Plan)
+
+    async def plan_expectation(self, plan_id: str) -> PlanExpectation:
+        return await self._call("GET", f"/v1/plans/{_segment(plan_id)}/expectation", PlanExpectation)
 
     async def apply_plan(self, plan_id: str, request: ApplyRequest) -> Plan:
         return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/apply", Plan, body=request)
 
     async def undo_plan(self, plan_id: str) -> Plan:
         return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/undo", Plan)
+
+    async def plan_again(self, plan_id: str) -> Plan:
+        """The same change, planned of the object as it is now."""
+        return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/again", Plan)
 
     # --- what-if
 
@@ -348,9 +430,10 @@ class ControlApi:
         *,
         query: Query | None = None,
         body: object = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         payload = msgspec.json.encode(body) if body is not None else None
-        headers = self._headers()
+        headers = {**self._headers(), **(headers or {})}
         if payload is not None:
             headers["content-type"] = "application/json"
         try:
@@ -389,6 +472,11 @@ def _present(query: Query | None) -> dict[str, Any]:
 
 def _path(pool: PoolKey) -> str:
     return f"{_segment(pool.namespace)}/{_segment(pool.name)}"
+
+
+def _subject(pool: PoolKey | None, instance: str | None) -> str:
+    of_pool = "" if pool is None else f"/pools/{_path(pool)}"
+    return "/v1" + of_pool + ("" if instance is None else f"/instances/{_segment(instance)}")
 
 
 def _segment(text: str) -> str:

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from fairlead_client.resources.problems import Problem
 
 
+def told(problem: Problem) -> str:
+    """What is wrong and what to do about it, in one line; a remedy that the detail has already is not repeated."""
+    text = problem.detail or problem.title
+    return f"{text}; {problem.remedy}" if problem.remedy and problem.remedy not in text else text
+
+
 class ClientError(Exception):
     """Root of what the client raises on purpose; `str(error)` is one line fit for a user."""
 
@@ -28,7 +34,7 @@ class ApiProblem(ClientError):
     def __init__(self, problem: Problem, retry_after_seconds: float | None = None) -> None:
         self.problem = problem
         self.retry_after_seconds = retry_after_seconds
-        super().__init__(f"{problem.status} {problem.title}: {problem.detail}")
+        super().__init__(f"{problem.status} {problem.title}: {told(problem)}")
 
     @property
     def retryable(self) -> bool:

@@ -1,7 +1,8 @@
-"""What the control API and the processes that simulate for it tell each other: a job in, lines of progress out.
+"""What the control API and the processes that simulate for it tell each other: a job and its runs in, lines of progress
+out.
 
-The job is one line of JSON on the process's standard input, which stays open: when it closes, the process ends. Every
-line it prints is a JobLine.
+A process reads lines of JSON on its standard input: the job, and then a run whenever it is to simulate one more. When
+the input closes, the process ends. Every line it prints is a JobLine.
 """
 
 from dataclasses import dataclass, field
@@ -9,17 +10,56 @@ from typing import Any
 
 import msgspec
 
+from fairlead.instances import Role
+from fairlead.scaling.specs import RatioSpec, ScalingSpec
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaled:
+    """The rules by which a pool changes its own instances."""
+
+    scaling: ScalingSpec
+    ratio: RatioSpec
+    min_replicas: int
+    max_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolChange:
+    """What becomes of a pool when half of the requests have come; None leaves a thing as it is.
+
+    `role` gets `replicas` instances, new ones serving after `startup_seconds`. Of that role the instance that stands at
+    `drained`, by what its leaving costs, cheapest first, is drained, and `is_replaced` by a new one. `autoscaled` holds
+    from the beginning on.
+    """
+
+    role: Role = Role.BOTH
+    replicas: int | None = None
+    drained: int | None = None
+    is_replaced: bool = True
+    startup_seconds: float = 0.0
+    policy: str | None = None
+    parameters: dict[str, Any] | None = None
+    prefills_in_flight: int | None = None
+    early_rejection: str | None = None
+    headroom: float | None = None
+    autoscaled: Autoscaled | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRun:
-    """One run of a job: a policy at a multiple of the rate at which the requests came."""
+    """One run of a job: a policy at a multiple of the rate at which the requests came.
+
+    With a `change`, also one of nothing, only the requests after it are measured. `seed` None = the job's.
+    """
 
     number: int
     policy: str
     parameters: dict[str, Any]
     rate: float
+    seed: int | None = None
+    change: PoolChange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +79,19 @@ class SimulatedTarget:
     headroom: float
     slo_ttft_seconds: float
     slo_tpot_seconds: float
+    weights: list[float] = field(default_factory=list)
+    """Of the instances that have keys, in their order; empty = all have 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """Runs over the same requests. `weight` is how many requests each stands for, as only a share of sessions may have
+    """What all runs have in common. `weight` is how many requests each stands for, as only a share of sessions may have
     been recorded; `hash_ids` may leave out the last, partial block.
     """
 
     requests: list[TraceRequest]
     weight: float
     target: SimulatedTarget
-    runs: list[JobRun]
     seed: int
 
 
@@ -73,6 +114,8 @@ class RunFigures:
     ideal_hit_rate: float
     migrations: int
     reroutes: int
+    sessions_moved: int | None = None
+    """Sessions that changed their home at least once after the run's change; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +130,7 @@ class JobLine:
     error: str | None = None
 
 
-def encode_line(content: SimulationJob | JobLine) -> bytes:
+def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:
     """One line, its end included."""
     return msgspec.json.encode(content) + b"\n"
 
@@ -95,6 +138,11 @@ def encode_line(content: SimulationJob | JobLine) -> bytes:
 def decode_job(line: bytes) -> SimulationJob:
     """Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=SimulationJob)
+
+
+def decode_run(line: bytes) -> JobRun:
+    """Raises msgspec.DecodeError."""
+    return msgspec.json.decode(line, type=JobRun)
 
 
 def decode_line(line: bytes) -> JobLine:

@@ -5,6 +5,7 @@ A session is recorded whole or not at all, as its name decides; so are requests 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Protocol
@@ -18,6 +19,8 @@ MOST_BLOCKS = 1024
 """Ids kept of a prompt: half a million tokens."""
 MOST_ENDED = 5_000
 """Most requests kept between two takes, which are a fifth of a second apart."""
+KNOWN_BLOCKS = 65_536
+"""Routing blocks of past prompts whose ids are remembered, about 5 MB."""
 _BITS = 53
 """Ids are numbers that JSON carries exactly."""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
@@ -33,15 +36,56 @@ class Ended(Protocol):
     def usage(self) -> Usage | None: ...
 
 
+class BlockIds:
+    """The ids of prompts' blocks in one pool: of each full block of 512 tokens, the hash of the prompt's routing blocks
+    up to where they cover it.
+
+    A prompt mostly goes on where its session's last one ended, or the last that began with the same block. What the two
+    have in common, which is found by bisection as routing blocks are hashes of all before them, is not hashed again.
+    """
+
+    def __init__(self) -> None:
+        self._facts = (b"", 0)
+        self._prompts: dict[str | int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """Session, or first block → the last prompt's blocks and their ids; the oldest first."""
+        self._kept = 0
+
+    def of(self, salt: bytes, request: RoutingRequest, block_tokens: int) -> tuple[int, ...]:
+        """The ids of a request's prompt, keyed with the salt, whose routing blocks have so many tokens."""
+        if self._facts != (salt, block_tokens):
+            self._facts = (salt, block_tokens)
+            self._prompts.clear()
+            self._kept = 0
+        blocks = request.blocks
+        whole = min(request.prompt_tokens // TRAFFIC_BLOCK_TOKENS, MOST_BLOCKS, len(blocks) * block_tokens // TRAFFIC_BLOCK_TOKENS)
+        if not whole:
+            return ()
+        name = blocks[0] if request.session is None else request.session
+        before, known = self._prompts.pop(name, ((), ()))
+        self._kept -= len(before)
+        common = bisect_left(range(min(len(before), len(blocks))), True, key=lambda place: before[place] != blocks[place])
+        ids = list(known[: min(whole, common * block_tokens // TRAFFIC_BLOCK_TOKENS)])
+        for number in range(len(ids) + 1, whole + 1):
+            covering = -(-number * TRAFFIC_BLOCK_TOKENS // block_tokens)
+            ids.append(_hashed(salt, _bytes(blocks[covering - 1]) + number.to_bytes(4, "big")))
+        self._prompts[name] = blocks, tuple(ids)
+        self._kept += len(blocks)
+        while self._kept > KNOWN_BLOCKS:
+            oldest, _ = self._prompts.pop(next(iter(self._prompts)))
+            self._kept -= len(oldest)
+        return tuple(ids)
+
+
 class TrafficRecording:
     """The requests of one pool that ended since they were taken last; `share` (0-1) of its sessions, 0 = none."""
 
-    __slots__ = ("_dropped", "_ended", "_share")
+    __slots__ = ("_block_ids", "_dropped", "_ended", "_share")
 
     def __init__(self, share: float) -> None:
         self._share = share
         self._ended: list[Ended] = []
         self._dropped = 0
+        self._block_ids = BlockIds()
 
     def ended(self, one: Ended) -> None:
         """A request ended. It is read when it is taken, since its tokens are told a moment later."""
@@ -56,11 +100,16 @@ class TrafficRecording:
         """What is to be reported since the last take, and how many were lost because nobody took them in time."""
         taken, self._ended = self._ended, []
         dropped, self._dropped = self._dropped, 0
-        return tuple(recorded_requests(taken, table, self._share)), dropped
+        return tuple(recorded_requests(taken, table, self._share, self._block_ids)), dropped
 
 
-def recorded_requests(ended: Sequence[Ended], table: RoutingTable, share: float) -> Iterator[RecordedRequest]:
-    """The records of those requests that belong to the `share` of sessions recorded. Pure."""
+def recorded_requests(
+    ended: Sequence[Ended], table: RoutingTable, share: float, block_ids: BlockIds | None = None
+) -> Iterator[RecordedRequest]:
+    """The records of those requests that belong to the `share` of sessions recorded. Pure, but for what `block_ids`
+    remembers to be quicker.
+    """
+    block_ids = block_ids or BlockIds()
     salt = table.uid.encode()[:64]
     below = share * (1 << _BITS)
     for one in ended:
@@ -75,20 +124,9 @@ def recorded_requests(ended: Sequence[Ended], table: RoutingTable, share: float)
             session=None if request.session is None else key,
             prompt_tokens=request.prompt_tokens,
             output_tokens=None if one.usage is None else one.usage.output_tokens,
-            blocks=_block_ids(salt, request, table.engine.block_tokens),
+            blocks=block_ids.of(salt, request, table.engine.block_tokens),
             sample_rate=share,
         )
-
-
-def _block_ids(salt: bytes, request: RoutingRequest, block_tokens: int) -> tuple[int, ...]:
-    """An id for each full block of 512 tokens: the hash of the prompt's routing blocks up to where they cover it."""
-    ids: list[int] = []
-    for number in range(1, min(request.prompt_tokens // TRAFFIC_BLOCK_TOKENS, MOST_BLOCKS) + 1):
-        covering = -(-number * TRAFFIC_BLOCK_TOKENS // block_tokens)
-        if covering > len(request.blocks):
-            break
-        ids.append(_hashed(salt, _bytes(request.blocks[covering - 1]) + number.to_bytes(4, "big")))
-    return tuple(ids)
 
 
 def _bytes(number: int) -> bytes:

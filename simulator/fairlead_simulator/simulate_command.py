@@ -27,6 +27,7 @@ from fairlead_simulator.experiments.choices import (
     parse_policies,
     parse_rates,
     parse_speeds,
+    parse_weights,
 )
 from fairlead_simulator.experiments.feasibility import check_duration, check_outputs, check_policies
 from fairlead_simulator.experiments.measuring import Targets
@@ -57,6 +58,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--prefill-instances", type=_INSTANCES, help="With --decode-instances: separate pools instead.")
 @click.option("--decode-instances", type=_INSTANCES, help="See --prefill-instances.")
 @click.option("--speeds", help="How many times as fast as the preset the instances are, in turn, as 1,1,0.5; all alike without it.")
+@click.option("--weights", help="Weights of the instances on the hash ring, in turn, as 1,1,0.5; all alike without it.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
 @click.option(
     "--policies",
@@ -235,6 +237,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
         decode_instances=decode or 0,
         prefills_in_flight=options["prefills_in_flight"],
         speeds=() if options["speeds"] is None else parse_speeds(options["speeds"]),
+        weights=() if options["weights"] is None else parse_weights(options["weights"]),
         fetching=not options["no_fetch"],
         slo_ttft_seconds=options["slo_ttft"] or chosen.slo_ttft_seconds,
         slo_tpot_seconds=options["slo_tpot"] or chosen.slo_tpot_seconds,
@@ -268,6 +271,8 @@ def _heading(workload: Workload, saturation: Saturation, ideal: float, options: 
     )
     if spec.speeds:
         pool += f" (at {', '.join(f'{speed:g}' for speed in spec.speeds)} times the speed, in turn)"
+    if spec.weights:
+        pool += f" (of weight {', '.join(f'{weight:g}' for weight in spec.weights)} on the ring, in turn)"
     kept = f"{len(workload.rows):,} requests of {options['trace']}"
     if workload.dropped:
         kept += f" ({workload.dropped:,} dropped as too long)"

@@ -1,25 +1,39 @@
 """`python -m fairlead_simulator.what_if`: simulates a job of the control API, which reads the lines it prints.
 
-The job comes on standard input (`fairlead_client.simulation_jobs`); when that closes, nobody waits for the figures and
-the process ends at once.
+The job and its runs come on standard input (`fairlead_client.simulation_jobs`); when that closes, nobody waits for any
+more figures and the process ends at once.
 """
 
+import gc
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from queue import SimpleQueue
 
 from fairlead.errors import FairleadError
 from fairlead_client.resources.simulations import TraceRequest
-from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulatedTarget, SimulationJob, decode_job, encode_line
+from fairlead_client.simulation_jobs import (
+    JobLine,
+    JobRun,
+    PoolChange,
+    RunFigures,
+    SimulatedTarget,
+    SimulationJob,
+    decode_job,
+    decode_run,
+    encode_line,
+)
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
-from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
-from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.measuring import Figures, Targets, measure
+from fairlead_simulator.simulation.autoscaling import SimulatedScaling
 from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.timeline import Drain, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 TELL_SECONDS = 0.25
@@ -32,15 +46,15 @@ _FULL = 0.98
 Tell = Callable[[JobLine], None]
 
 
-def run_job(job: SimulationJob, tell: Tell) -> None:
-    """Simulate every run of the job in order. Raises WorkloadImpossible, and InvalidInput for parameters."""
+def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
+    """Simulate runs of the job in order, as they come. Raises WorkloadImpossible, and InvalidInput for parameters."""
     engine, speed = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
     declared = job.target.prefill_tokens_per_second
     notes.append(f"Engines: model {engine.name} at {speed:.3g} times its speed, as the pool declares {declared:g} prompt tokens/s.")
-    tell(JobLine(notes=notes, done=(len(job.requests) - len(workload.rows)) * len(job.runs)))
+    tell(JobLine(notes=notes))
     ideal, _ = ideal_hits(workload)
-    for run in job.runs:
+    for run in runs:
         tell(JobLine(figures=_simulated(workload, ideal, job, engine, run, tell)))
 
 
@@ -100,18 +114,60 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
         headroom=target.headroom,
         prefills_in_flight=target.prefills_in_flight,
         anchors=target.anchors,
+        weights=tuple(target.weights),
         slo_ttft_seconds=target.slo_ttft_seconds,
         slo_tpot_seconds=target.slo_tpot_seconds,
         prefill_tokens_per_second=target.prefill_tokens_per_second,
         session_ttl_seconds=target.session_ttl_seconds,
-        seed=job.seed,
+        seed=job.seed if run.seed is None else run.seed,
     )
     targets = Targets(ttft_seconds=target.slo_ttft_seconds, tpot_seconds=target.slo_tpot_seconds)
-    cell = Cell(label=run.policy, spec=spec, plan=ArrivalPlan(rate=rate, seed=job.seed), targets=targets)
+    plan = ArrivalPlan(rate=rate, seed=spec.seed)
+    half = 0 if run.change is None else len(workload.rows) // 2
+    timeline, scaling = ((), None) if run.change is None else changes_of(run.change, arrivals(workload, plan)[half])
+    cell = Cell(label=run.policy, spec=spec, plan=plan, timeline=timeline, scaling=scaling, targets=targets)
     progress = _Progress(tell)
-    result, _ = simulate_cell(workload, ideal, cell, on_progress=progress.add)
-    progress.finish(len(workload.rows))
-    found = result.figures
+    result, outcome = simulate_cell(workload, ideal, cell, on_progress=progress.add)
+    progress.finish(len(job.requests))
+    if run.change is None:
+        return _figures(run, rate, result.figures)
+    changed_at = outcome.jobs[half].arrives_at
+    moved = {move.session for move in outcome.migrations if move.at >= changed_at}
+    return replace(_figures(run, rate, measure(outcome, ideal, half, targets)), sessions_moved=len(moved))
+
+
+def changes_of(change: PoolChange, at: float) -> tuple[tuple[TimelineEvent, ...], SimulatedScaling | None]:
+    """The events that change a pool `at` a time, and the rules by which it changes itself all the time."""
+    events: list[TimelineEvent] = []
+    startup = change.startup_seconds
+    if change.replicas is not None:
+        events.append(ScaleTo(at=at, instances=change.replicas, role=change.role, startup_seconds=startup, victims="cheapest"))
+    if change.drained is not None:
+        events.append(Drain(at=at, place=change.drained, role=change.role, is_replaced=change.is_replaced, startup_seconds=startup))
+    override = Override(
+        at=at,
+        early_rejection=change.early_rejection,
+        headroom=change.headroom,
+        prefills_in_flight=change.prefills_in_flight,
+        policy=change.policy,
+        parameters=change.parameters or {},
+    )
+    if override != Override(at=at):
+        events.append(override)
+    rules = change.autoscaled
+    if rules is None:
+        return tuple(events), None
+    scaling = SimulatedScaling(
+        scaling=rules.scaling,
+        ratio=rules.ratio,
+        min_replicas=rules.min_replicas,
+        max_replicas=rules.max_replicas,
+        startup_seconds=startup,
+    )
+    return tuple(events), scaling
+
+
+def _figures(run: JobRun, rate: float, found: Figures) -> RunFigures:
     return RunFigures(
         number=run.number,
         requests_per_second=rate,
@@ -156,11 +212,15 @@ class _Progress:
 
 
 def main() -> None:
-    """Read the job, print its lines, and leave when nobody waits any more."""
-    line = sys.stdin.buffer.readline()
+    """Read the job, simulate each run that is asked for, and leave when the input closes."""
+    gc.disable()  # reading makes millions of objects and no cycles
+    lines = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)  # not sys.stdin's, which Python closes when it ends
+    line = lines.readline()
     if not line:
         return
-    threading.Thread(target=_leave_at_the_end, daemon=True).start()
+    runs: SimpleQueue[JobRun] = SimpleQueue()
+    reading = threading.Thread(target=_read_runs, args=(lines, runs), daemon=True)
+    reading.start()
     out = sys.stdout.buffer
 
     def tell(one: JobLine) -> None:
@@ -168,15 +228,23 @@ def main() -> None:
         out.flush()
 
     try:
-        run_job(decode_job(line), tell)
+        run_job(decode_job(line), _asked(runs), tell)
     except (SimulatorError, FairleadError) as error:
         tell(JobLine(error=str(error)))
+        reading.join()
 
 
-def _leave_at_the_end() -> None:
-    while os.read(sys.stdin.fileno(), 65536):  # unbuffered: a buffer's lock would be in the way of leaving in peace
-        pass
-    os._exit(3)
+def _asked(runs: "SimpleQueue[JobRun]") -> Iterator[JobRun]:
+    gc.freeze()  # what all runs have in common stays
+    while True:
+        yield runs.get()
+        gc.collect()
+
+
+def _read_runs(lines: Iterable[bytes], runs: "SimpleQueue[JobRun]") -> None:
+    for line in lines:
+        runs.put(decode_run(line))
+    os._exit(0)
 
 
 if __name__ == "__main__":

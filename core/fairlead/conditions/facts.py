@@ -20,6 +20,7 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     SCALING_ACTIVE = "ScalingActive"
     SCALING_LIMITED = "ScalingLimited"
+    MIGRATIONS_PAUSED = "MigrationsPaused"
     GATEWAY_READY = "GatewayReady"
 
 
@@ -172,6 +173,8 @@ class PoolFacts:
     scale_problems: tuple[ScaleProblem, ...] = ()
     gateway: GatewayFacts | None = None
     """None where the spec asks for no gateway."""
+    migrations_paused: bool | None = False
+    """Whether the spec holds every session where it is; None = no valid spec was seen yet."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, with why."""
 

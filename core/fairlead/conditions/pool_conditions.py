@@ -8,6 +8,7 @@ from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachabl
 from fairlead.conditions.degradation import degraded
 from fairlead.conditions.facts import Condition, PoolFacts
 from fairlead.conditions.gateways import gateway_ready
+from fairlead.conditions.migrations import migrations_paused
 from fairlead.conditions.readiness import instances_ready, progressing, ready
 from fairlead.conditions.scaling import scaling_active, scaling_limited
 
@@ -29,6 +30,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         degraded(facts),
         scaling_active(facts),
         scaling_limited(facts),
+        migrations_paused(facts),
         *of_gateways,
     )
 

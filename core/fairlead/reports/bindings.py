@@ -13,11 +13,11 @@ class BindingReason(StrEnum):
     pair could serve it sooner · `hotspot` moved with a queued request · `drain` its instance is leaving ·
     `instance-lost` its instance is gone or failing · `ring-change` its place on the ring changed because instances
     came or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat ·
-    `operator` a person moved it.
+    `operator` a person asked for it.
 
     Two are of requests alone, which go back to where their session is, since a move of it that was decided was not
     made: `no-room` its new host had no room for its context any more · `session-moved` it had moved with another
-    request meanwhile.
+    request meanwhile. A request goes back by `operator` when the pool's migrations were paused meanwhile.
     """
 
     COLD = "cold"

@@ -1,6 +1,6 @@
 """Identities, logins and API tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -8,38 +8,88 @@ from enum import StrEnum
 class AccessRole(StrEnum):
     """The role of a credential, which decides what its holder may do.
 
-    A person's role includes everything that lower ones allow. The roles of the operator process and of routers stand
-    apart: neither may do the other's work or read what people read.
+    A person's role includes everything that lower ones allow; `none` allows nothing. The roles of the operator process,
+    of routers and of the Kubernetes API's audit log stand apart: none may do the other's work or read what people read.
     """
 
+    NONE = "none"
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
     SYSTEM_OPERATOR = "system-operator"
     SYSTEM_ROUTER = "system-router"
+    SYSTEM_AUDIT = "system-audit"
 
     def reaches(self, needed: "AccessRole") -> bool:
         """Whether this role may do what needs `needed`."""
-        return self is needed or (self in PEOPLE and needed in PEOPLE and PEOPLE.index(self) >= PEOPLE.index(needed))
+        return self is needed or (self in RISING and needed in RISING and RISING.index(self) >= RISING.index(needed))
 
 
 PEOPLE = (AccessRole.VIEWER, AccessRole.OPERATOR, AccessRole.ADMIN)
 """Roles of people; each includes everything that the ones before it allow."""
 
+RISING = (AccessRole.NONE, *PEOPLE)
+
+Rights = dict[str, AccessRole]
+"""Roles by namespace."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The caller's identity. `expires_at` is None for a bootstrap token."""
+    """The caller's identity: `role` holds in all namespaces, and `namespaces` adds to it in those it names.
+
+    `expires_at` is None for a bootstrap token. `groups` are those of a Kubernetes user.
+    """
 
     subject: str
     role: AccessRole
     source: str
     expires_at: datetime | None
+    namespaces: Rights = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+
+    def role_in(self, namespace: str | None) -> AccessRole:
+        """The highest role held in a namespace; with None, the one held in all of them."""
+        here = AccessRole.NONE if namespace is None else self.namespaces.get(namespace, AccessRole.NONE)
+        return here if here.reaches(self.role) else self.role
+
+    def reaches(self, needed: AccessRole, namespace: str | None = None) -> bool:
+        """Whether the caller may do what needs `needed` in a namespace; with None, in all of them."""
+        return self.role_in(namespace).reaches(needed)
+
+    def reaches_somewhere(self, needed: AccessRole) -> bool:
+        """Whether there is a namespace in which the caller may do what needs `needed`."""
+        return any(role.reaches(needed) for role in (self.role, *self.namespaces.values()))
+
+    def where(self, needed: AccessRole) -> frozenset[str] | None:
+        """The namespaces in which the caller may do what needs `needed`; None = all."""
+        if self.role.reaches(needed):
+            return None
+        return frozenset(name for name, role in self.namespaces.items() if role.reaches(needed))
+
+
+class LoginMode(StrEnum):
+    """A way to log in: a one-time link, an API token, a token of the Kubernetes cluster; `open`: nothing is asked."""
+
+    LINK = "link"
+    TOKEN = "token"  # noqa: S105 - a word, no secret
+    KUBERNETES = "kubernetes"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginModes:
+    """The ways to log in that this API offers. `audience` is the one that Kubernetes tokens must be made for."""
+
+    modes: tuple[LoginMode, ...]
+    audience: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """`token` is the token of a one-time login link, or an API token that a person pasted."""
+    """`token` is that of a one-time login link, an API token that a person pasted, or a Kubernetes token; empty where
+    the mode is open.
+    """
 
     token: str
 
@@ -55,9 +105,14 @@ class WebSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLinkRequest:
+    """`role` holds in all namespaces, and `namespaces` adds to it; with the role `none` the link is good for these
+    alone.
+    """
+
     role: AccessRole
     subject: str = "sandbox"
     minutes: int = 10
+    namespaces: Rights = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +124,14 @@ class LoginLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
+    """`role` holds in all namespaces, and `namespaces` adds to it; with the role `none` the token is good for these
+    alone.
+    """
+
     name: str
     role: AccessRole
     days: int = 90
+    namespaces: Rights = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,4 +146,21 @@ class TokenItem:
     expires_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
+    namespaces: Rights = field(default_factory=dict)
     secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSessionItem:
+    """A browser session as lists show it. `current` is the one that asks."""
+
+    id: str
+    subject: str
+    role: AccessRole
+    namespaces: Rights
+    source: str
+    created_at: datetime
+    last_used_at: datetime
+    expires_at: datetime
+    address: str | None = None
+    current: bool = False

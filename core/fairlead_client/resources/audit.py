@@ -15,6 +15,7 @@ class AuditAction(StrEnum):
     LOGIN = "login"
     LOGOUT = "logout"
     ACCESS_DENIED = "access.denied"
+    SESSION_REVOKED = "session.revoked"
     LOGIN_LINK_CREATED = "login-link.created"
     TOKEN_CREATED = "token.created"  # noqa: S105 - an action, no secret
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
@@ -27,11 +28,31 @@ class AuditAction(StrEnum):
     SIMULATION_CANCELLED = "simulation.cancelled"
     POOL_CREATED = "pool.created"
     POOL_SPEC_CHANGED = "pool.spec-changed"
+    POOL_CHANGE_ATTRIBUTED = "pool.change-attributed"
+    """The Kubernetes API's audit log told who made a change that was recorded under its field manager."""
     POOL_DELETED = "pool.deleted"
 
 
 OPERATOR_EVENT = "operator."
 """Prefix of actions that are events of the operator process, such as `operator.DrainStarted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAuditReceipt:
+    """What was in a list of the Kubernetes API's audit events: `changes` of pools, of which `new` were not known yet;
+    and how many events of pools were `unusable`, as the policy's level is below RequestResponse.
+    """
+
+    changes: int
+    new: int
+    unusable: int
+
+
+class AuditKind(StrEnum):
+    """Who acted: a person, also one who uses a token or kubectl; or the system, by itself."""
+
+    HUMAN = "human"
+    SYSTEM = "system"
 
 
 class AuditResult(StrEnum):
@@ -50,6 +71,9 @@ class AuditEntry:
     `action` is an AuditAction, or OPERATOR_EVENT and the event's reason. `role` is an AccessRole, `cluster` for an
     action from outside, or `none` where nobody was recognized. `chain` is the hash that links this entry to the one
     before it on the same day.
+
+    `actor` of a change made with kubectl is its field manager, unless the Kubernetes API's audit log told the user by
+    then; told later, an entry `pool.change-attributed` follows, as no entry is ever changed.
     """
 
     id: int
@@ -66,6 +90,7 @@ class AuditEntry:
     request_id: str | None
     plan: str | None
     chain: str
+    kind: AuditKind = AuditKind.HUMAN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,18 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapRow:
-    """One instance's cells, oldest first; None = no data.
+    """The cells of an instance, oldest first; None = no data.
 
-    `breaches` are the column indexes where an absolute limit was broken.
+    Where rows are grouped, `instance` is the group's name, `members` counts its instances, and `state` and `role` are
+    those of most of them. `node` is where the instance runs, None where that is not known. `breaches` are the column
+    indexes where an absolute limit was broken.
     """
 
     instance: str
     state: InstanceState
     role: Role
+    node: str | None
+    members: int
     values: list[float | None]
     breaches: list[int]
 
@@ -25,10 +29,12 @@ class HeatmapRow:
 class Heatmap:
     """One metric of a pool's instances over time.
 
-    `metric` is one of METRICS. Columns are `step_seconds` wide from `start`; a cell is the maximum (or mean) of its
-    seconds. `maximum` is the top of the scale: the data's maximum, at least the limit; 1 for shares.
-    `migrations_total` counts all migrations of the range. `migrations` holds fewer only where there are more pairs of
-    instances and columns than can be shown; then the busiest are kept.
+    `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all of a `role` or `node`. Columns are
+    `step_seconds` wide from `start`; a cell is the maximum (or mean) of its seconds. `maximum` is the top of the scale:
+    the data's maximum, at least the limit; 1 for shares. `rows_total` counts the rows there are; `rows` holds fewer
+    only where that is more than can be shown. `migrations_total` counts all migrations of the range. `migrations` holds
+    fewer only where there are more pairs of rows and columns than can be shown; then the busiest are kept. Those
+    between instances of one group are not among them.
     """
 
     pool: str
@@ -41,6 +47,8 @@ class Heatmap:
     columns: int
     maximum: float
     limit: float | None
+    group: str
+    rows_total: int
     rows: list[HeatmapRow]
     migrations: list["HeatmapMigration"]
     migrations_total: int
@@ -74,3 +82,12 @@ METRICS = {
     "failed": "requests/s",
 }
 """Metrics a heatmap can show, with their unit."""
+
+GOOD_WHEN_HIGH = frozenset({"hit_rate"})
+"""Metrics of which a low value hurts."""
+
+GROUPS = ("instance", "role", "node")
+"""What a row of a heatmap can show."""
+
+SORTS = ("name", "max", "latest", "pain")
+"""Orders of rows: role and name, largest value, newest value, or how far and how long over the limit."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fairlead.instances import InstanceState, Role
+from fairlead.reports.bindings import BindingReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,34 @@ class LearntOfEngines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSession:
+    """A session whose home the instance is. `share` (0-1) is that of its context in all contexts counted."""
+
+    session: str
+    context_tokens: int
+    share: float
+    bound_at: datetime
+    last_seen_at: datetime
+    reason: BindingReason
+    migrations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsHeld:
+    """The sessions whose home the instance is now, the ten with the largest contexts.
+
+    `counted` sessions with `context_tokens` in all were looked at, those seen last; `complete` says whether that is
+    all. A context is what its session's requests have filled: how much of it is still in the instance's KV cache only
+    the engine knows.
+    """
+
+    counted: int
+    complete: bool
+    context_tokens: int
+    top: list[HeldSession]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDetail:
     """`caches` has a row for each live router that knows something of the instance's prefix cache, and `learnt` one for
     each and each quantity that it has learnt here.
@@ -86,3 +115,4 @@ class InstanceDetail:
     transitions: list[InstanceTransition]
     caches: list[CacheKnowledge]
     learnt: list[LearntOfEngines]
+    held: SessionsHeld

@@ -20,7 +20,11 @@ class PlanKind(StrEnum):
     deletes, pauses or resumes a schedule, skips a start of it or adds one. `drain` empties one instance and replaces
     it, and `undrain` takes that back; `rollout` pauses or resumes a rollout or changes its bounds; `rollback` gives the
     spec the engine and templates of a former revision. `engines` adds an engine to a pool whose engines run already, or
-    takes one out.
+    takes one out. `migrations` pauses a pool's migrations, or lets them go on. `delete` deletes
+    the pool; undoing that creates it again with the same spec, and what was lost with it stays lost. `move` gives a
+    session another home, and `unpin` takes its home away. `weight` changes the part of the keys that one instance has
+    on the hash ring. `revert` gives the whole spec what it said in a former revision, as the list of revisions numbers
+    them.
     """
 
     SCALE = "scale"
@@ -38,6 +42,12 @@ class PlanKind(StrEnum):
     ROLLOUT = "rollout"
     ROLLBACK = "rollback"
     ENGINES = "engines"
+    MIGRATIONS = "migrations"
+    DELETE = "delete"
+    MOVE = "move"
+    UNPIN = "unpin"
+    WEIGHT = "weight"
+    REVERT = "revert"
 
 
 NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
@@ -57,6 +67,12 @@ NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
         PlanKind.ROLLOUT: AccessRole.OPERATOR,
         PlanKind.ROLLBACK: AccessRole.OPERATOR,
         PlanKind.ENGINES: AccessRole.OPERATOR,
+        PlanKind.MIGRATIONS: AccessRole.OPERATOR,
+        PlanKind.DELETE: AccessRole.ADMIN,
+        PlanKind.MOVE: AccessRole.OPERATOR,
+        PlanKind.UNPIN: AccessRole.OPERATOR,
+        PlanKind.WEIGHT: AccessRole.OPERATOR,
+        PlanKind.REVERT: AccessRole.ADMIN,
     }
 )
 """The role that a person needs to plan, apply or undo a change of a kind."""
@@ -157,9 +173,11 @@ class PlanRequest:
 
     `scale` takes `replicas`, and `role` in a pool of two roles. `cordon`, `uncordon`, `drain` and `undrain` take
     `instance`. `rollback` takes the number of a `revision` (none = the newest that differs from the spec), and `role`
-    to give back only that role's template. The other kinds take `fields`: fields of their section of the spec as a
-    manifest writes them, such as `{"ttft": "3s"}`. A field that is left out stays as it is, null goes back to its
-    default.
+    to give back only that role's template; `revert` the number of a `revision` of the whole spec. `move` takes a
+    `session` and the `instance` it is to live at, `unpin` a `session`. `delete` takes nothing. The other kinds take
+    `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A field that is
+    left out stays as it is, null goes back to its default.
+    `weight` takes an `instance`, and in `fields` its `weight` beside instances of weight 1, 0.01 to 100 (null = 1).
     `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`;
     `engines` an `action` of EngineAction, and what that takes.
     """
@@ -170,6 +188,7 @@ class PlanRequest:
     instance: str | None = None
     fields: dict[str, Any] | None = None
     revision: int | None = None
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from fairlead.tables import MIGRATIONS_MODES
 from fairlead_client.resources.instances import InstanceSummary, LearntOfEngines
 
 
@@ -64,6 +65,8 @@ class PoolSummary:
     engines_file: str | None = None
     selector: str | None = None
     scale_target: str | None = None
+    migrations: str = MIGRATIONS_MODES[0]
+    """Whether sessions and queued requests move: `routing.migrations` of the spec."""
 
     @property
     def runs_already(self) -> bool:

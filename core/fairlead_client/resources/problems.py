@@ -1,12 +1,41 @@
 """Refusals of the API, as RFC 9457 documents."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeMeanwhile:
+    """A change that somebody else made of what a plan was to change. `by` None = it is not known who; `diff` as a
+    plan's.
+    """
+
+    by: str | None
+    diff: list[dict[str, Any]]
+    at: datetime | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanConflict:
+    """Why a plan no longer fits its object: what it would have changed, and all that was changed meanwhile, oldest
+    first. `POST /v1/plans/{plan}/again` plans the same change of the object as it is now.
+    """
+
+    plan: str
+    planned: list[dict[str, Any]]
+    meanwhile: list[ChangeMeanwhile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """RFC 9457 problem document. `field`, `value` and `remedy` are present when a person's input was wrong."""
+    """RFC 9457 problem document.
+
+    `type` is a stable word (docs/api.md), `detail` one line that says what is wrong, `remedy` what to do about it,
+    where that is not the detail itself. `field` and `value` are present when a person's input was wrong, `conflict`
+    when somebody else changed what a plan was made for.
+    """
 
     type: str
     title: str
@@ -17,3 +46,4 @@ class Problem:
     field: str | None = None
     value: Any = None
     remedy: str | None = None
+    conflict: PlanConflict | None = None

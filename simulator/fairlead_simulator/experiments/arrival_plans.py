@@ -121,7 +121,7 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
     """
     if plan.closed_loop:
         check_closed_loop(workload)
-    arrivals = _arrivals(workload, plan)
+    arrives_at = arrivals(workload, plan)
     scrambled = _scrambled(workload, plan.seed)
     begin = 0
     jobs: list[Job] = []
@@ -133,7 +133,7 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
         session = workload.sessions[index]
         job = Job(
             index=index,
-            arrives_at=arrivals[index],
+            arrives_at=arrives_at[index],
             input_tokens=row.input_length,
             output_tokens=max(1, row.output_length),
             blocks=blocks,
@@ -170,7 +170,7 @@ def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
     return [cache.add(row) for row in workload.rows], cache
 
 
-def _arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
+def arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
     """Arrival times at the plan's rates: warm-up and measured part are each stretched to have their rate on average."""
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from fairlead.errors import InvalidInput, UnknownName
+from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT
 from fairlead_process.policies import installed_policies
 
 HIGHEST_RATE = 1e6
@@ -64,13 +65,22 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
 
 def parse_speeds(text: str) -> tuple[float, ...]:
     """`1,1,0.5`: how fast instances are, as multiples of the preset. Raises InvalidInput."""
-    speeds: list[float] = []
+    return _in_turn("--speeds", text, SLOWEST, FASTEST)
+
+
+def parse_weights(text: str) -> tuple[float, ...]:
+    """`1,1,0.5`: weights of instances on the hash ring. Raises InvalidInput."""
+    return _in_turn("--weights", text, LEAST_WEIGHT, MOST_WEIGHT)
+
+
+def _in_turn(option: str, text: str, least: float, most: float) -> tuple[float, ...]:
+    found: list[float] = []
     for part in (part.strip() for part in text.split(",")):
-        speed = _number(part)
-        if speed is None or not SLOWEST <= speed <= FASTEST:
-            raise InvalidInput("--speeds", part, f"write numbers from {SLOWEST:g} to {FASTEST:g}, as 1,1,0.5")
-        speeds.append(speed)
-    return tuple(speeds)
+        number = _number(part)
+        if number is None or not least <= number <= most:
+            raise InvalidInput(option, part, f"write numbers from {least:g} to {most:g}, as 1,1,0.5")
+        found.append(number)
+    return tuple(found)
 
 
 def early_rejection_modes(text: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import InstanceEntry, RoutingTable
 from fairlead_simulator.simulation.pools import SimulatedPool, next_table, with_state
 from fairlead_simulator.simulation.routers import RouterChange
-from fairlead_simulator.simulation.timeline import Fail, Flip, Override, PartRouters, RestartRouters, ScaleTo, TimelineEvent
+from fairlead_simulator.simulation.timeline import Drain, Fail, Flip, Override, PartRouters, RestartRouters, ScaleTo, TimelineEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,8 @@ class PoolChanges:
         """
         if isinstance(event, ScaleTo):
             return self._scale(event, table)
+        if isinstance(event, Drain):
+            return self._drain_one(event, table)
         if isinstance(event, Fail):
             return self._fail(event, table)
         if isinstance(event, Flip):
@@ -155,14 +157,27 @@ class PoolChanges:
             there = [entry.id for entry in staying if entry.id not in self.draining]
             leaving = there[missing:] if event.victims == "newest" else self._cheapest_first(there)[:-missing]
             return self._drain(leaving, table)
-        fresh = tuple(self._spec.entry(self._created + number, event.role) for number in range(missing))
-        self._created += missing
+        return self._start(missing, event, table)
+
+    def _start(self, number: int, event: ScaleTo | Drain, table: RoutingTable) -> PoolChange:
+        fresh = tuple(self._spec.entry(self._created + place, event.role) for place in range(number))
+        self._created += number
         names = tuple(entry.id for entry in fresh)
         if event.startup_seconds <= 0:
             return PoolChange(table=next_table(table, (*table.instances, *fresh)), started=names)
         starting = tuple(with_state(entry, InstanceState.STARTING) for entry in fresh)
         later = _Started(at=event.at + event.startup_seconds, names=names)
         return PoolChange(table=next_table(table, (*table.instances, *starting)), later=(later,))
+
+    def _drain_one(self, event: Drain, table: RoutingTable) -> PoolChange:
+        serving = [entry.id for entry in self._staying(event.role, table) if entry.id not in self.draining and entry.accepting]
+        if not serving:
+            return PoolChange()
+        victim = self._cheapest_first(serving)[min(event.place, len(serving) - 1)]
+        drained = self._drain([victim], table)
+        if not event.is_replaced or drained.table is None:
+            return drained
+        return self._start(1, event, drained.table)
 
     def _fail(self, event: Fail, table: RoutingTable) -> PoolChange:
         alive = [entry for entry in table.instances if entry.accepting and entry.id not in self._dead]
@@ -188,6 +203,10 @@ class PoolChanges:
             slo = replace(slo, ttft_seconds=event.slo_ttft_seconds)
         if event.early_rejection is not None:
             rejection = replace(rejection, mode=event.early_rejection)
+        if event.headroom is not None:
+            rejection = replace(rejection, headroom=event.headroom)
+        if event.prefills_in_flight is not None:
+            routing = replace(routing, prefills_in_flight=event.prefills_in_flight)
         if event.policy is not None or event.parameters:
             policy = event.policy or routing.policy
             routing = replace(routing, policy=policy, parameters=dict(event.parameters))

@@ -51,6 +51,8 @@ class SimulatedPool:
     """How many times as fast as the preset the instances compute, in order of their numbers and then again from the
     first; empty = all alike.
     """
+    weights: tuple[float, ...] = ()
+    """The instances' weights on the hash ring, as `speeds`; empty = all have 1."""
     prefill_tokens_per_second: float
     """The speed the router believes in, of every instance."""
     fetching: bool = True
@@ -121,6 +123,7 @@ class SimulatedPool:
             address=f"{name}.{generation}:8000",
             role=role,
             state=InstanceState.SERVING,
+            weight=self.weights[number % len(self.weights)] if self.weights else 1.0,
             anchors=0 if role is Role.DECODE else self.anchors,
         )
 

@@ -25,6 +25,18 @@ class ScaleTo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """At `at` seconds an instance of `role` drains and goes: the one at `place` of those that serve, by what their
+    leaving costs, cheapest first. One that `is_replaced` gets a successor, which serves after `startup_seconds`."""
+
+    at: float
+    place: int
+    role: Role = Role.BOTH
+    is_replaced: bool = True
+    startup_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
     """At `at` seconds the cheapest instance of role `source` drains; when it has nothing left to do it takes the role
     `target`, with its memory.
@@ -54,6 +66,8 @@ class Override:
     at: float
     slo_ttft_seconds: float | None = None
     early_rejection: str | None = None
+    headroom: float | None = None
+    prefills_in_flight: int | None = None
     policy: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters of the new `policy`, or of the present one, which keeps no others."""
@@ -76,4 +90,4 @@ class PartRouters:
     noticed_after_seconds: float = 0.25
 
 
-TimelineEvent = ScaleTo | Flip | Fail | Override | RestartRouters | PartRouters
+TimelineEvent = ScaleTo | Drain | Flip | Fail | Override | RestartRouters | PartRouters

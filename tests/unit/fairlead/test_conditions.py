@@ -56,6 +56,7 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
         "Degraded": ("False", "AsExpected"),
         "ScalingActive": ("False", "ScalingDisabled"),
         "ScalingLimited": ("False", "DesiredWithinRange"),
+        "MigrationsPaused": ("False", "NotPaused"),
     }
 
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead_router.answers import Usage
-from fairlead_router.traffic_recording import MOST_ENDED, TrafficRecording, recorded_requests
+from fairlead_router.traffic_recording import KNOWN_BLOCKS, MOST_ENDED, BlockIds, TrafficRecording, recorded_requests
 from fairlead_testing.builders.routing_tables import routing_table
 
 
@@ -69,3 +71,33 @@ def test_only_so_many_are_kept_and_none_where_nothing_is_recorded(share: float) 
     taken, dropped = recording.take(routing_table(["127.0.0.1:1"]))
     assert (len(taken), dropped) == ((MOST_ENDED, 3) if share else (0, 0))
     assert recording.take(routing_table(["127.0.0.1:1"])) == ((), 0)
+
+
+def chained(texts: list[int]) -> tuple[int, ...]:
+    """Hashes of blocks of these texts: equal ones mean that all before was equal too."""
+    return tuple(hash(tuple(texts[: place + 1])) for place in range(len(texts)))
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=8), st.sampled_from([None, "a", "b"]), st.integers(0, 5000))),
+    st.sampled_from([100, 128, 512, 513, 1024]),
+)
+def test_what_is_remembered_of_earlier_prompts_changes_no_id(prompts: list[tuple[list[int], str | None, int]], block_tokens: int) -> None:
+    remembering = BlockIds()
+    for texts, session, tokens in prompts:
+        asked = request("r", chained(texts), session, tokens)
+        assert remembering.of(b"uid", asked, block_tokens) == BlockIds().of(b"uid", asked, block_tokens)
+
+
+def test_another_pool_or_size_of_blocks_gets_other_ids_from_the_same_memory() -> None:
+    remembering, asked = BlockIds(), request("r", (1, 2, 3, 4))
+    found = [remembering.of(salt, asked, tokens) for salt, tokens in ((b"a", 512), (b"b", 512), (b"b", 1024), (b"a", 512))]
+    assert found[0] == found[3]
+    assert len({*found}) == 3
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    remembering = BlockIds()
+    for number in range(20):
+        remembering.of(b"uid", request("r", tuple(range(number, number + KNOWN_BLOCKS // 8))), 512)
+    assert sum(len(blocks) for blocks, _ in remembering._prompts.values()) == remembering._kept <= KNOWN_BLOCKS

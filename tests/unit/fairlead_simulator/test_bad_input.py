@@ -107,6 +107,7 @@ KNOWN = "known: cache-affinity, "
         ("--instances 2.5", "'--instances': '2.5' cannot be used; write a whole number from 1"),
         ("--prefill-instances 2", "give both --prefill-instances and --decode-instances, or neither"),
         ("--prefill-instances 2 --decode-instances 0", "'--decode-instances': '0' cannot be used; write a whole number from 1"),
+        ("--weights 1,0", "--weights: '0' cannot be used; write numbers from 0.01 to 100, as 1,1,0.5"),
         ("--speeds 1,0", "--speeds: '0' cannot be used; write numbers from 0.01 to 100, as 1,1,0.5"),
         ("--speeds fast", "--speeds: 'fast' cannot be used; write numbers from 0.01 to 100, as 1,1,0.5"),
         ("--rates 0", "--rates: '0' cannot be used; write numbers above 0"),

@@ -5,7 +5,17 @@ from dataclasses import replace
 import pytest
 
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
-from fairlead_client.simulation_jobs import JobLine, JobRun, SimulatedTarget, SimulationJob, decode_job, encode_line
+from fairlead_client.simulation_jobs import (
+    JobLine,
+    JobRun,
+    PoolChange,
+    RunFigures,
+    SimulatedTarget,
+    SimulationJob,
+    decode_job,
+    decode_run,
+    encode_line,
+)
 from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.what_if import engine_of, run_job, workload_of
@@ -40,38 +50,39 @@ def conversations(sessions: int = 21, turns: int = 4) -> list[TraceRequest]:
     ]
 
 
-def lines_of(job: SimulationJob) -> list[JobLine]:
+def lines_of(job: SimulationJob, *policies: str) -> list[JobLine]:
+    """What is told of a run of each policy, at twice the rate."""
+    runs = [JobRun(number=number, policy=policy, parameters={}, rate=2.0) for number, policy in enumerate(policies)]
     lines: list[JobLine] = []
-    run_job(decode_job(encode_line(job)), lines.append)
+    run_job(decode_job(encode_line(job)), [decode_run(encode_line(run)) for run in runs], lines.append)
     return lines
 
 
-def a_job(*policies: str, seed: int = 7) -> SimulationJob:
-    runs = [JobRun(number=number, policy=policy, parameters={}, rate=2.0) for number, policy in enumerate(policies)]
-    return SimulationJob(requests=conversations(), weight=1.0, target=TARGET, runs=runs, seed=seed)
+def a_job(seed: int = 7) -> SimulationJob:
+    return SimulationJob(requests=conversations(), weight=1.0, target=TARGET, seed=seed)
 
 
 def test_the_same_job_gives_the_same_numbers_also_when_its_runs_are_divided() -> None:
-    together = [line.figures for line in lines_of(a_job("round-robin", "fairlead")) if line.figures]
-    assert together == [line.figures for line in lines_of(a_job("round-robin", "fairlead")) if line.figures]
-    (alone,) = [line.figures for line in lines_of(a_job("fairlead")) if line.figures]
+    together = [line.figures for line in lines_of(a_job(), "round-robin", "fairlead") if line.figures]
+    assert together == [line.figures for line in lines_of(a_job(), "round-robin", "fairlead") if line.figures]
+    (alone,) = [line.figures for line in lines_of(a_job(), "fairlead") if line.figures]
     assert replace(alone, number=1) == together[1]
     assert together[1].hit_rate > together[0].hit_rate, "sessions find their prefix where they were"
     assert together[0].requests_per_second == pytest.approx(2.0, rel=0.02)
 
 
 def test_every_request_is_told_as_done_once() -> None:
-    job = a_job("round-robin", "fairlead")
-    assert sum(line.done for line in lines_of(job)) == len(job.requests) * len(job.runs)
+    job = a_job()
+    assert sum(line.done for line in lines_of(job, "round-robin", "fairlead")) == 2 * len(job.requests)
     too_long = replace(job.requests[-1], input_length=500_000, hash_ids=[])
     job = replace(job, requests=[*job.requests[:-1], too_long])
-    lines = lines_of(job)
-    assert sum(line.done for line in lines) == len(job.requests) * len(job.runs)
+    lines = lines_of(job, "round-robin", "fairlead")
+    assert sum(line.done for line in lines) == 2 * len(job.requests)
     assert lines[0].notes[0].startswith("1 requests are left out")
 
 
 def test_requests_that_stand_for_several_come_so_many_times_as_fast() -> None:
-    (figures,) = [line.figures for line in lines_of(replace(a_job("round-robin"), weight=4.0)) if line.figures]
+    (figures,) = [line.figures for line in lines_of(replace(a_job(), weight=4.0), "round-robin") if line.figures]
     assert figures.requests_per_second == pytest.approx(8.0, rel=0.02)
 
 
@@ -98,3 +109,50 @@ def test_blocks_without_an_id_are_like_no_others() -> None:
 def test_requests_of_one_moment_have_no_rate() -> None:
     with pytest.raises(WorkloadImpossible, match="at different times"):
         workload_of([replace(conversations()[0], timestamp=5.0)] * 3, engine_of(TARGET)[0])
+
+
+def figures_with(change: PoolChange, target: SimulatedTarget = TARGET) -> RunFigures:
+    """Of `fairlead`, with the change after half of the requests."""
+    lines: list[JobLine] = []
+    run = JobRun(number=0, policy="fairlead", parameters={}, rate=1.0, seed=5, change=change)
+    run_job(replace(a_job(), target=target), [decode_run(encode_line(run))], lines.append)
+    (figures,) = [line.figures for line in lines if line.figures]
+    return figures
+
+
+def test_only_the_requests_after_a_change_are_measured_and_without_one_no_session_moves() -> None:
+    as_it_is = figures_with(PoolChange())
+    assert (as_it_is.requests, as_it_is.sessions_moved) == (42, 0)
+    assert as_it_is.hit_rate > 0.5, "the first half has warmed the caches"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        PoolChange(replicas=1),
+        PoolChange(drained=0, startup_seconds=5.0),
+        PoolChange(drained=1, is_replaced=False),
+    ],
+)
+def test_sessions_of_an_instance_that_goes_move_and_its_cache_is_lost(change: PoolChange) -> None:
+    as_it_is, as_planned = figures_with(PoolChange()), figures_with(change)
+    assert 0 < (as_planned.sessions_moved or 0) < 21, "those of the other instance stay"
+    assert as_planned.hit_rate < as_it_is.hit_rate
+    assert as_planned.served == as_planned.requests
+
+
+def test_a_dearer_instance_costs_more_to_drain() -> None:
+    def moved(place: int) -> int:
+        return figures_with(PoolChange(drained=place, is_replaced=False), replace(TARGET, instances=3)).sessions_moved or 0
+
+    assert moved(0) <= moved(1) <= moved(2)
+    assert moved(0) + moved(1) + moved(2) == 21, "each session lives on one of them"
+
+
+def test_more_instances_another_policy_and_early_rejection_show_in_the_figures() -> None:
+    slow = replace(TARGET, prefill_tokens_per_second=500.0, slo_ttft_seconds=2.5, slo_tpot_seconds=60.0)
+    as_it_is = figures_with(PoolChange(), slow)
+    assert figures_with(PoolChange(replicas=8), slow).attainment > as_it_is.attainment
+    assert figures_with(PoolChange(policy="round-robin", parameters={}), slow).hit_rate < as_it_is.hit_rate
+    refusing = figures_with(PoolChange(early_rejection="Load", headroom=0.5), slow)
+    assert refusing.refused_share > as_it_is.refused_share

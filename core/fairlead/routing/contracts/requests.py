@@ -1,6 +1,5 @@
 """Requests as routing sees them, and as they wait in a queue."""
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from fairlead.tables import DEFAULT_CLASS
@@ -78,7 +77,3 @@ class Overtaken(NamedTuple):
     requests: int = 0
     microseconds: int = 0
     late_microseconds: int = 0
-
-
-Overtaking = Callable[[str], Overtaken]
-"""What waits for an instance and would be sent after a certain request."""

@@ -9,11 +9,13 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import Overtaken
 
 IntVector = npt.NDArray[np.int64]
 FloatVector = npt.NDArray[np.float64]
@@ -170,3 +172,16 @@ def normalised(values: IntVector | FloatVector) -> FloatVector:
     """Values as shares of the largest; zeros when that is zero."""
     largest = float(values.max()) if len(values) else 0.0
     return values / largest if largest > 0 else np.zeros(len(values))
+
+
+class Overtaking(Protocol):
+    """Tells what waits for instances and would be sent after a certain request."""
+
+    def at(self, instance: str) -> Overtaken:
+        """What waits for this instance."""
+
+    def microseconds(self, instances: Sequence[str]) -> FloatVector:
+        """Predicted time of all prefills that wait for each of the instances."""
+
+    def microseconds_in_time(self, instances: Sequence[str]) -> FloatVector:
+        """The same without those found late."""

@@ -107,6 +107,8 @@ QUEUE_FULL = "queue-full"
 NO_PREFILL = "no-prefill"
 INDIVISIBLE = "indivisible"
 OUTSIDE_SUBSET = "outside-subset"
+STAYS_PAUSED = "migrations-paused"
+MOVED_BY_PERSON = "moved-by-person"
 NOT_RECORDED = "not-recorded"
 """The rule of decisions made before rules were recorded."""
 
@@ -137,6 +139,8 @@ COMMON_RULES = (
         because="the policy's own choice is not among the endpoints that the gateway allows, and of those it had the fewest tokens waiting",
         order=("pending_tokens",),
     ),
+    DecisionRule(code=STAYS_PAUSED, because="its session lives there, and the pool's migrations are paused"),
+    DecisionRule(code=MOVED_BY_PERSON, because="a person moved the session there"),
 )
 """Rules that stand above any policy."""
 QUEUE_LIMIT = Limit(name="queue_limit", words="requests a queue holds at most", unit=Unit.REQUESTS)

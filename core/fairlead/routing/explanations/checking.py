@@ -4,7 +4,16 @@ held against the record.
 
 from math import isclose, isfinite
 
-from fairlead.routing.contracts.weighing import INDIVISIBLE, NO_PREFILL, NOT_RECORDED, ONLY_INSTANCE, QUEUE_FULL, TOTAL
+from fairlead.routing.contracts.weighing import (
+    INDIVISIBLE,
+    MOVED_BY_PERSON,
+    NO_PREFILL,
+    NOT_RECORDED,
+    ONLY_INSTANCE,
+    QUEUE_FULL,
+    STAYS_PAUSED,
+    TOTAL,
+)
 from fairlead.routing.explanations.explaining import (
     WeighedDecision,
     beats,
@@ -45,6 +54,8 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
         found.append(f"it was the only instance, but {considered} were considered")
     if decision.rule.code == QUEUE_FULL and decision.passed_over in (None, decision.chosen):
         found.append("the queue of the policy's choice was full, but that choice is not recorded")
+    if decision.rule.code in {STAYS_PAUSED, MOVED_BY_PERSON} and decision.passed_over in (None, decision.chosen):
+        found.append("the policy's choice was overruled, but is not recorded")
     if decision.decode is not None and decision.decode == decision.served_by:
         found.append(f"{decision.decode} was to decode for itself")
     return [*found, *_rule(decision), *_reason(decision, reason)]

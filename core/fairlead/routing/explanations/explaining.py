@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Term, Unit, better
-
-FAR_OFF_FACTOR = 2.0
-FAR_OFF_SECONDS = 0.5
-"""A prediction wrong by this factor and this much is called far off."""
+from fairlead.routing.explanations.forecasts import forecast
 
 
 class Candidate(Protocol):
@@ -254,21 +251,18 @@ def _condition(decision: WeighedDecision, condition: Comparison, chosen: Candida
 
 
 def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
-    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT."""
-    predicted, held = chosen.predicted_ttft_seconds, decision.held_seconds or 0.0
-    words = in_words(predicted, Unit.SECONDS)
-    if decision.ttft_seconds is None:
+    elsewhere = decision.served_by is not None and decision.served_by != decision.chosen
+    words = in_words(chosen.predicted_ttft_seconds, Unit.SECONDS)
+    found = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere)
+    if found is None:
         return f"Its first token was predicted in {words}; none was reported."
-    actual = max(0.0, decision.ttft_seconds - held)
-    real = in_words(actual, Unit.SECONDS) + (", the hold not counted" if held else "")
-    if decision.served_by is not None and decision.served_by != decision.chosen:
+    real = in_words(found.actual_seconds, Unit.SECONDS) + (", the hold not counted" if decision.held_seconds else "")
+    if elsewhere:
         return f"Its first token was predicted in {words}; the request went on to {decision.served_by} and had it there after {real}."
-    off = abs(actual - predicted)
-    factor = max(actual, predicted) / max(min(actual, predicted), 1e-3)
-    if off < FAR_OFF_SECONDS or factor < FAR_OFF_FACTOR:
+    if not found.is_far_off:
         return f"Its first token was predicted in {words} and came in {real}."
-    direction = "too late" if predicted > actual else "too early"
-    return f"Its first token was predicted in {words} but came in {real}: the prediction was far off, {in_words(off, Unit.SECONDS)} {direction}."
+    off, direction = in_words(abs(found.off_seconds), Unit.SECONDS), "too late" if found.off_seconds > 0 else "too early"
+    return f"Its first token was predicted in {words} but came in {real}: the prediction was far off, {off} {direction}."
 
 
 def _capital(words: str) -> str:

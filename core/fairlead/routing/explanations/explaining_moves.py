@@ -17,7 +17,7 @@ TRIGGERS = {
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",
     BindingReason.SESSION_MOVED: "its session had moved with another request meanwhile, and it followed",
-    BindingReason.OPERATOR: "a person moved it",
+    BindingReason.OPERATOR: "a person asked for it",
 }
 """Why something moved, by trigger."""
 

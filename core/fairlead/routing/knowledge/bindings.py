@@ -30,6 +30,8 @@ class _Known:
     """Own changes the API has not answered yet, oldest first; each follows the one before it."""
     ended: bool = False
     """Whether the API has told that nobody holds the session, while changes were pending that may take it again."""
+    asked: str | None = None
+    """The change by which a person gave the session this home, until a request of it goes there from this router."""
 
 
 class SessionBindings:
@@ -140,6 +142,7 @@ class SessionBindings:
         else:
             self._count(known.binding.instance, -1)
             known.binding = binding
+            known.asked = None
             known.used_at = known.reported_at = now
             self._known.move_to_end(change.session)
         self._count(change.instance, 1)
@@ -156,7 +159,7 @@ class SessionBindings:
         known = self._known.get(binding.session)
         if known is None:
             if binding.instance is not None:
-                self._known[binding.session] = _Known(binding, now, now, confirmed_version=binding.version)
+                self._known[binding.session] = _Known(binding, now, now, confirmed_version=binding.version, asked=_asked(binding))
                 self._count(binding.instance, 1)
                 self._trim()
             return 0
@@ -198,8 +201,23 @@ class SessionBindings:
             self._forget(binding.session)
             return
         self._count(known.binding.instance, -1)
+        if binding.version != known.binding.version or binding.change != known.binding.change:
+            known.asked = _asked(binding)
         known.binding = binding
         self._count(binding.instance, 1)
+
+    def is_asked(self, session: str) -> bool:
+        """Whether a person gave the session its home, and no request of it has gone there from here yet."""
+        known = self._known.get(session)
+        return known is not None and known.asked is not None
+
+    def arrive(self, session: str) -> str | None:
+        """A request of the session goes to its home: the change by which a person gave it that, the first time."""
+        known = self._known.get(session)
+        if known is None:
+            return None
+        change, known.asked = known.asked, None
+        return change
 
     def set_context(self, session: str, context_tokens: int) -> None:
         """How many tokens the session's last turn held (prompt and output)."""
@@ -239,6 +257,10 @@ class SessionBindings:
         if load is not None:
             load.sessions = count
             self._changed.add(instance)
+
+
+def _asked(binding: Binding) -> str | None:
+    return binding.change if binding.reason is BindingReason.OPERATOR else None
 
 
 def _with_context(binding: Binding, context_tokens: int) -> Binding:

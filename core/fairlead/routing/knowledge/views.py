@@ -12,8 +12,8 @@ from fairlead.instances import Role
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.requests import Overtaking, RoutingRequest
-from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
@@ -127,7 +127,7 @@ class LiveView:
         done = 0.0 if load is None else load.done_seconds(self.now)
         overtaking = self._overtaking(request)
         if overtaking is not None:
-            done += overtaking(instance).microseconds / 1e6
+            done += overtaking.at(instance).microseconds / 1e6
         if self.prefill_times.fitted:
             ahead = 0.0 if load is None else load.pending_prefill_microseconds / 1e6
             return ahead + self.prefill_times.seconds(request.prompt_tokens, hit) - done
@@ -179,7 +179,7 @@ class LiveView:
         done = vectors.done_seconds(self.now)
         overtaking = self._overtaking(request)
         if overtaking is not None:
-            done += np.array([overtaking(instance).microseconds / 1e6 for instance in self._ids])
+            done += overtaking.microseconds(self._ids) / 1e6
         if self.prefill_times.fitted:
             return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits) - done
         return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second - done
@@ -188,8 +188,8 @@ class LiveView:
         overtaking = self._overtaking(request)
         if overtaking is None:
             return None
-        found = [overtaking(load.entry.id) for load in self.vectors().loads]
-        return np.array([(one.microseconds - one.late_microseconds) / 1e6 for one in found])
+        self.vectors()
+        return overtaking.microseconds_in_time(self._ids) / 1e6
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         return self.prefill_times.seconds_vector(request.prompt_tokens, hits)

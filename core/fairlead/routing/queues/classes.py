@@ -11,6 +11,7 @@ counted makes its instance look free (`discrepancies` in the tests counts it aga
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import add
 
 from fairlead.priority_classes import PriorityClasses
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
@@ -85,9 +86,14 @@ class ClassQueues:
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """What waits with lower priority than the request's, and of its own what its discipline says."""
+        lower = self.lower_than(request)
+        own = self._bands.get(self._classes.rank(request.priority_class))
+        return lower if own is None else Overtaken(*map(add, lower, own.queue.overtaken_by(request)))
+
+    def lower_than(self, request: RoutingRequest) -> Overtaken:
+        """What waits with lower priority than the request's."""
         rank = self._classes.rank(request.priority_class)
-        own = self._bands.get(rank)
-        requests, microseconds, late_microseconds = NOBODY if own is None else own.queue.overtaken_by(request)
+        requests, microseconds, late_microseconds = NOBODY
         for other, band in self._bands.items():
             if other > rank:
                 requests += band.requests

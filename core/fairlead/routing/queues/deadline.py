@@ -187,6 +187,10 @@ class DeadlineQueue:
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *self._late.by_length()]
 
+    def lower_than(self, request: RoutingRequest) -> Overtaken:
+        """Nothing: all are of one priority."""
+        return NOBODY
+
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """What of other tenants waits beyond the request's turn. Of one tenant each may go before any other."""
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)

@@ -116,6 +116,10 @@ class InstanceQueue:
             rest = [entry for entry in waiting if entry[0] not in chosen]
         return [tracked for _, tracked in (*first, *rest)]
 
+    def lower_than(self, request: RoutingRequest) -> Overtaken:
+        """Nothing: all are of one priority."""
+        return NOBODY
+
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """Nobody: in one class, each may go before any other."""
         return NOBODY

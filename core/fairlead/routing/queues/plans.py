@@ -72,3 +72,18 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
         at += one.seconds
         room = min(room, one.due - at)
     return best
+
+
+def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
+    """Up to where all are served when so much work is given to the least served first; `tenants` in order of served
+    work, each with what it has.
+    """
+    steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
+    at, rate = float(steps[0][0]), 0
+    for position, change in steps:
+        needed = (position - at) * rate
+        if rate and needed >= work:
+            return at + work / rate
+        work -= needed
+        at, rate = float(position), rate + change
+    return at

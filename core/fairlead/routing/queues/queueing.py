@@ -31,5 +31,8 @@ class Queue(Protocol):
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came."""
 
+    def lower_than(self, request: RoutingRequest) -> Overtaken:
+        """Of what `overtaken_by` tells, what waits with lower priority."""
+
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """What waits here and would be sent after the request if it came now, whatever the discipline says."""

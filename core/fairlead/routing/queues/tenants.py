@@ -12,6 +12,7 @@ from itertools import count
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.disciplines import InstanceQueue
+from fairlead.routing.queues.queueing import NOBODY
 from fairlead.routing.queues.turns import Turns
 
 
@@ -76,6 +77,10 @@ class TenantQueues:
             else:
                 heapreplace(heads, (served + tracked.work_microseconds, place, tenant, following))
         return found
+
+    def lower_than(self, request: RoutingRequest) -> Overtaken:
+        """Nothing: all are of one priority."""
+        return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """What of other tenants waits beyond the request's turn. Of one tenant each may go before any other."""

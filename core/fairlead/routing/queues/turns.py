@@ -11,14 +11,15 @@ much also when its requests come one by one, and one that was away for hours is 
 The danger is memory of tenants that left: those that are ahead of the virtual time are remembered, up to `MOST_AWAY`.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+
+import numpy as np
 
 from fairlead.routing.contracts.requests import Overtaken
+from fairlead.routing.contracts.vectors import FloatVector, IntVector
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.queueing import NOBODY
+from fairlead.routing.queues.backlogs import Backlogs, Tenant
+from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
 """What a tenant saves up, in TTFT targets of work; see docs/priorities.md for what it was measured by."""
@@ -34,16 +35,23 @@ class Tenants:
     def __init__(self, credit_seconds: float = 0.0) -> None:
         self._credit = int(1e6 * credit_seconds)
         self._requests: dict[str, int] = {}
-        self._turns: dict[str, dict[int, Turns]] = {}
-        """Instance → rank of a priority → turns."""
+        self._ranks: dict[int, RankTurns] = {}
 
     def turns(self, instance: str, rank: int = 0) -> "Turns":
         """The turns of those that wait for an instance with a priority of this rank."""
-        return self._turns.setdefault(instance, {}).setdefault(rank, Turns(self, self._credit))
+        return self.of_rank(rank).turns(instance)
+
+    def of_rank(self, rank: int) -> "RankTurns":
+        """The turns of those that wait anywhere with a priority of this rank."""
+        found = self._ranks.get(rank)
+        if found is None:
+            found = self._ranks[rank] = RankTurns(self, self._credit)
+        return found
 
     def forget(self, instance: str) -> None:
         """The instance is gone, and nothing waits for it."""
-        self._turns.pop(instance, None)
+        for found in self._ranks.values():
+            found.forget(instance)
 
     def count(self, tenant: str, change: int) -> None:
         """So many more of this tenant wait."""
@@ -58,37 +66,76 @@ class Tenants:
         return len(self._requests) > (tenant in self._requests)
 
 
-@dataclass(slots=True)
-class Waiting:
-    """Some requests of a tenant: how many, the predicted time of their prefills, and the work that they are."""
+class RankTurns:
+    """The turns of one priority at all instances."""
 
-    requests: int = 0
-    microseconds: int = 0
-    work: int = 0
+    def __init__(self, everywhere: Tenants, credit: int) -> None:
+        self._everywhere = everywhere
+        self._credit = credit
+        self._backlogs = Backlogs()
+        self._by_instance: dict[str, Turns] = {}
+        self._by_row: list[Turns] = []
+        """Also the last turns of rows that were given back, where nobody waits."""
+        self._asked: Sequence[str] = ()
+        """The instances that were asked of last, and their rows."""
+        self._asked_rows: IntVector = np.zeros(0, dtype=np.int64)
 
-    def count(self, tracked: TrackedRequest, times: int) -> None:
-        """One more, or with -1 one less."""
-        self.requests += times
-        self.microseconds += times * tracked.prefill_microseconds
-        self.work += times * tracked.work_microseconds
+    def turns(self, instance: str) -> "Turns":
+        """The turns of those that wait for an instance."""
+        found = self._by_instance.get(instance)
+        if found is None:
+            found = self._by_instance[instance] = Turns(self._everywhere, self._backlogs, self._credit)
+            self._by_row[found.row : found.row + 1] = [found]
+            self._asked = ()
+        return found
 
+    def forget(self, instance: str) -> None:
+        """The instance is gone, and nothing waits for it."""
+        found = self._by_instance.pop(instance, None)
+        if found is not None:
+            self._backlogs.give_back(found.row)
+            self._asked = ()
 
-class Tenant:
-    """What a queue knows of a tenant: its served work, and what of it waits. `late` are those that the discipline found
-    unable to meet their target.
-    """
+    def able_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
+        """`Turns.overtaken_by` of many instances: the microseconds of what can be in time. O(1) where `instances` are
+        the same object as before, but for what is linear in tenants and instances at the speed of vectors.
+        """
+        able, everything = self._points(tenant)
+        found = self._backlogs.able_beyond(np.array(able))
+        if able != everything:  # where nothing of its own is late, all cannot be less
+            np.minimum(found, self._backlogs.all_beyond(np.array(everything)), out=found)
+        return found[self._rows(instances)]
 
-    __slots__ = ("able", "late", "served")
+    def all_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
+        """The same of all that waits, late or not."""
+        _, everything = self._points(tenant)
+        return self._backlogs.all_beyond(np.array(everything))[self._rows(instances)]
 
-    def __init__(self, served: int) -> None:
-        self.served = served
-        self.able = Waiting()
-        self.late = Waiting()
+    def _rows(self, instances: Sequence[str]) -> IntVector:
+        if instances is not self._asked:
+            nowhere, known = len(self._by_row), self._by_instance
+            rows = [known[instance].row if instance in known else nowhere for instance in instances]
+            self._asked, self._asked_rows = instances, np.array(rows, dtype=np.int64)
+        return self._asked_rows
 
-    @property
-    def waits(self) -> bool:
-        """Whether something does."""
-        return self.able.requests + self.late.requests > 0
+    def _points(self, tenant: str) -> tuple[list[float], list[float]]:
+        """By row, `Turns.points` of a tenant; then those of the row behind all, in which nobody ever waits."""
+        able: list[float] = []
+        everything: list[float] = []
+        for turns in self._by_row:  # written out, as each request comes through here for each instance
+            own = turns.waiting.get(tenant)
+            if own is not None:
+                able.append(own.able_end)
+                everything.append(own.end)
+            else:
+                at = turns.away.get(tenant)
+                if at is None or at < turns.least_standing:
+                    at = turns.least_standing
+                able.append(at)
+                everything.append(at)
+        able.append(0.0)
+        everything.append(0.0)
+        return able, everything
 
 
 class Turns:
@@ -96,119 +143,132 @@ class Turns:
     linear in those that wait.
     """
 
-    def __init__(self, everywhere: Tenants, credit: int = 0) -> None:
+    def __init__(self, everywhere: Tenants, backlogs: Backlogs, credit: int = 0) -> None:
         self._everywhere = everywhere
+        self._backlogs = backlogs
+        self.row = backlogs.take_row()
+        """Its place in the backlogs."""
         self._credit = credit
-        self._waiting: dict[str, Tenant] = {}
-        self._away: dict[str, int] = {}
-        """Served work of those that wait for nothing and are ahead; the one that left first comes first."""
+        self.waiting: dict[str, Tenant] = {}
+        """Read only."""
+        self.away: dict[str, int] = {}
+        """Served work of those that wait for nothing and are ahead; the one that left first comes first. Read only."""
+        self.least_standing = 0
+        """The served work with which a tenant begins to wait that has not had more."""
         self._virtual_time: int | None = None
         """None before anybody came: the first has no credit, as there is nobody to be behind."""
-        self._behind: _Behind | None = None
 
     @property
     def are_shared(self) -> bool:
         """Whether several tenants wait."""
-        return len(self._waiting) > 1
+        return len(self.waiting) > 1
 
     def waits(self, tracked: TrackedRequest) -> None:
         """One more request waits."""
         name = tracked.request.tenant
-        tenant = self._waiting.get(name)
+        tenant = self.waiting.get(name)
         if tenant is None:
-            tenant = self._waiting[name] = Tenant(self._standing(name))
-            self._away.pop(name, None)
-            self._virtual_time = self._now
+            tenant = self.waiting[name] = Tenant(self._standing(name))
+            self.away.pop(name, None)
+            self._pass_to(self._now)
+            self._backlogs.add(self.row, tenant)
         tenant.able.count(tracked, 1)
         self._everywhere.count(name, 1)
-        self._behind = None
+        self._backlogs.change(self.row, tenant)
 
     def found_late(self, tracked: TrackedRequest) -> None:
         """A waiting request can no longer be in time."""
-        tenant = self._waiting[tracked.request.tenant]
+        tenant = self.waiting[tracked.request.tenant]
         tenant.able.count(tracked, -1)
         tenant.late.count(tracked, 1)
-        self._behind = None
+        self._backlogs.change(self.row, tenant)
 
     def leaves(self, tracked: TrackedRequest, *, late: bool) -> None:
         """A request waits no more, and was not sent."""
         name = tracked.request.tenant
-        tenant = self._waiting[name]
+        tenant = self.waiting[name]
         (tenant.late if late else tenant.able).count(tracked, -1)
         self._everywhere.count(name, -1)
-        self._behind = None
-        if not tenant.waits:
-            del self._waiting[name]
-            if tenant.served > self._least_standing():
-                self._away[name] = tenant.served
-                if len(self._away) > MOST_AWAY:
-                    del self._away[next(iter(self._away))]
+        if tenant.waits:
+            self._backlogs.change(self.row, tenant)
+        else:
+            del self.waiting[name]
+            self._backlogs.remove(self.row, tenant)
+            if tenant.served > self.least_standing:
+                self.away[name] = tenant.served
+                if len(self.away) > MOST_AWAY:
+                    del self.away[next(iter(self.away))]
 
     def sent(self, tracked: TrackedRequest, *, late: bool = False) -> None:
         """A request is sent: its tenant has had that much more."""
-        tenant = self._waiting[tracked.request.tenant]
-        able = [other.served for other in self._waiting.values() if other.able.requests] if self.are_shared else None
-        self._virtual_time = max(self._now, min(able) if able else tenant.served)
+        tenant = self.waiting[tracked.request.tenant]
+        able = [other.served for other in self.waiting.values() if other.able.requests] if self.are_shared else None
+        self._pass_to(max(self._now, min(able) if able else tenant.served))
         tenant.served += tracked.work_microseconds
         self.leaves(tracked, late=late)
 
     def least_served(self) -> list[str]:
         """Of the waiting tenants, those that have had the least."""
-        return _least(self._waiting.items())
+        return _least(self.waiting.items())
 
     def least_served_of_late(self) -> list[str]:
         """The same of those that have late requests."""
-        return _least((name, tenant) for name, tenant in self._waiting.items() if tenant.late.requests)
+        return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
         """Whether its tenant will have had no more than the least served of late, also with this request."""
-        return self._waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
+        return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
         """Whether all that wait and can be in time have had as much as its tenant would have had with this request, and
         its credit.
         """
-        tenant = self._waiting[tracked.request.tenant]
-        others = [other.served for other in self._waiting.values() if other is not tenant and other.able.requests]
+        tenant = self.waiting[tracked.request.tenant]
+        others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]
         return bool(others) and tenant.served + tracked.work_microseconds + self._credit <= min(others)
 
     def budgets(self, part: float) -> dict[str, float]:
         """The work that each tenant may have sent when there is room for this part of all that can be in time: as far
         as brings all equally far, and none of it lies idle (water filling). It can be more than what a tenant has.
         """
-        tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self._waiting.items() if tenant.able.requests)
-        level = _level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
+        tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self.waiting.items() if tenant.able.requests)
+        level = water_level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
         return {name: max(0.0, level - served) for served, _, name in tenants}
 
     def served(self, tenant: str) -> int:
         """Served work of a waiting tenant, microseconds."""
-        return self._waiting[tenant].served
+        return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
         """What waits of others and would be sent after a request of this tenant if that came now: as far as they would
         then have had more than it.
         """
-        own = self._waiting.get(name)
-        if not self._waiting or (own is not None and len(self._waiting) == 1):
-            return NOBODY
-        if self._behind is None:
-            self._behind = _Behind(self._waiting.values())
-        at = self._standing(name) if own is None else own.served
-        return self._behind.beyond(at, own)
+        able_point, point = self.points(name)
+        everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])
+        able = min(everything, int(self._backlogs.able_beyond(np.array([able_point]), self.row)[0]))
+        return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
+
+    def points(self, name: str) -> tuple[float, float]:
+        """Where a request of this tenant would stand if it came now: after those of its own that can be in time, and
+        after all of its own.
+        """
+        own = self.waiting.get(name)
+        if own is None:
+            at = self._standing(name)
+            return at, at
+        return own.able_end, own.end
 
     @property
     def _now(self) -> int:
         return 0 if self._virtual_time is None else self._virtual_time
 
-    def _least_standing(self) -> int:
-        return self._now - self._credit
+    def _pass_to(self, virtual_time: int) -> None:
+        self._virtual_time = virtual_time
+        self.least_standing = virtual_time - self._credit
 
     def _standing(self, name: str) -> int:
         """The served work with which a tenant begins to wait."""
-        if self._virtual_time is None:
-            return 0
-        least = self._least_standing()
-        return max(least, self._away.get(name, least))
+        return max(self.least_standing, self.away.get(name, self.least_standing))
 
 
 def _least(tenants: Iterable[tuple[str, Tenant]]) -> list[str]:
@@ -221,71 +281,3 @@ def _least(tenants: Iterable[tuple[str, Tenant]]) -> list[str]:
         elif tenant.served == least:
             names.append(name)
     return names
-
-
-def _level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """Up to where all are served when so much work is given to the least served first; `tenants` in order of served
-    work, each with what it has.
-    """
-    steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
-    at, rate = float(steps[0][0]), 0
-    for position, change in steps:
-        needed = (position - at) * rate
-        if rate and needed >= work:
-            return at + work / rate
-        work -= needed
-        at, rate = float(position), rate + change
-    return at
-
-
-class _Behind:
-    """Work that waits, by how much its tenant will have had when it is sent: how much of it lies beyond a point.
-
-    A tenant's work is taken as spread evenly from what it has had to what it will have had with all of it.
-    """
-
-    __slots__ = ("_able", "_all", "_requests")
-
-    def __init__(self, tenants: Iterable[Tenant]) -> None:
-        known = list(tenants)
-        able = [(one.served, one.able.work, one.able.microseconds) for one in known]
-        both = [(one.served, one.able.work + one.late.work, one) for one in known]
-        self._able = _Spread(able)
-        self._all = _Spread((served, work, one.able.microseconds + one.late.microseconds) for served, work, one in both)
-        self._requests = _Spread((served, work, one.able.requests + one.late.requests) for served, work, one in both)
-
-    def beyond(self, at: int, own: Tenant | None) -> Overtaken:
-        """What others have beyond where a request would stand whose tenant has had `at` and waits with `own`, behind
-        all of that.
-        """
-        ahead = 0 if own is None else own.able.work
-        behind = ahead if own is None else ahead + own.late.work
-        everything = int(self._all.beyond(at + behind))
-        able = min(everything, int(self._able.beyond(at + ahead)))
-        return Overtaken(int(self._requests.beyond(at + behind)), everything, everything - able)
-
-
-class _Spread:
-    """Weights spread evenly over stretches (from, length): how much of them lies beyond a point. O(log n) to ask."""
-
-    __slots__ = ("_at", "_beyond", "_slopes")
-
-    def __init__(self, stretches: Iterable[tuple[int, int, int]]) -> None:
-        changes: list[tuple[int, float]] = []
-        for begin, length, weight in stretches:
-            if length:
-                changes.append((begin, weight / length))
-                changes.append((begin + length, -weight / length))
-        changes.sort()
-        self._at = [at for at, _ in changes]
-        self._slopes = list(accumulate(slope for _, slope in changes))
-        self._beyond = [0.0] * len(changes)
-        for index in range(len(changes) - 2, -1, -1):
-            self._beyond[index] = self._beyond[index + 1] + self._slopes[index] * (self._at[index + 1] - self._at[index])
-
-    def beyond(self, at: int) -> float:
-        """The weight that lies beyond `at`."""
-        index = bisect_right(self._at, at) - 1
-        if index < 0:
-            return self._beyond[0] if self._beyond else 0.0
-        return self._beyond[index] - self._slopes[index] * (at - self._at[index])

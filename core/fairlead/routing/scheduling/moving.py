@@ -12,7 +12,7 @@ from fairlead.routing.queues.building import QueuesInOrder
 from fairlead.routing.queues.pending_moves import PendingMove
 from fairlead.routing.scheduling.prefill_decode import hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
-from fairlead.tables import PoolKey
+from fairlead.tables import MIGRATIONS_PAUSED, PoolKey
 
 Ttfts = tuple[float | None, float]
 """Predicted for staying (None where nothing could be) and for moving."""
@@ -50,8 +50,8 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> bool:
-        """Make `instance` the home of the request's session if the policy keeps homes; True when an
-        earlier home was left for it.
+        """Make `instance` the home of the request's session if the policy keeps homes, and the one it has need not be
+        kept; True when an earlier home was left for it.
         """
         state = self._state
         if session is None or not state.policy.keeps_homes:
@@ -59,6 +59,12 @@ class Moving:
         tracked.session = session
         previous = state.bindings.get(session)
         if previous is not None and previous.instance == instance:
+            self.touch_session(session, now)
+            asked = state.bindings.arrive(session)
+            if asked is not None:
+                tracked.migrations.append(asked)
+            return False
+        if previous is not None and self.is_held(previous.instance, now):
             self.touch_session(session, now)
             return False
         reason = BindingReason.COLD if previous is None else reason
@@ -97,7 +103,8 @@ class Moving:
         """The request, already taken from its queue, is about to be sent: its session moves now. False if it did not,
         and the request waits at the session's home again.
 
-        It goes back when there is no room any more or the session moved meanwhile, unless that home does not serve.
+        It goes back when there is no room any more, the session moved or migrations were paused meanwhile, unless that
+        home does not serve.
         """
         state, session, target = self._state, tracked.session, tracked.instance
         tracked.move = None
@@ -109,7 +116,8 @@ class Moving:
             return True
         moved_on = home.instance != move.source or (home.migrated_at is not None and home.migrated_at > move.decided_at)
         has_room = state.loads[target].free_kv_tokens(state.table.engine.kv_cache_tokens) >= move.room_tokens
-        if home.instance == target or (has_room and not moved_on):
+        paused = self.is_held(home.instance, now)
+        if home.instance == target or (has_room and not moved_on and not paused):
             hit_or_fetched_tokens(tracked, target, state.loads, state.view)
             ttfts = None if moved_on else (move.source_ttft_seconds, move.target_ttft_seconds)
             self.bind(tracked, session, target, move.reason, now, ttfts)
@@ -118,18 +126,27 @@ class Moving:
         tracked.transfer_from = None
         tracked.learn = None
         tracked.reason = DecisionReason.SESSION_BOUND
-        reason = BindingReason.SESSION_MOVED if moved_on else BindingReason.NO_ROOM
+        reason = BindingReason.SESSION_MOVED if moved_on else BindingReason.OPERATOR if paused else BindingReason.NO_ROOM
         self.record_reroute(tracked, target, home.instance, reason, now)
         self.touch_session(session, now)
         state.enqueue(tracked, home.instance, now)
         return False
+
+    def is_held(self, home: str | None, now: float) -> bool:
+        """Whether a session with this home stays there whatever the policy says: migrations are paused, and it takes
+        requests.
+        """
+        load = None if home is None or self._state.table.routing.migrations != MIGRATIONS_PAUSED else self._state.loads.get(home)
+        return load is not None and load.is_candidate(now)
 
     def leaves_home(self, session: str | None, instance: str) -> bool:
         """Whether binding the session to `instance` would move its home."""
         if session is None or not self._state.policy.keeps_homes:
             return False
         home = self._state.bindings.get(session)
-        return home is not None and home.instance is not None and home.instance != instance
+        if home is None or home.instance is None or self.is_held(home.instance, self._state.view.now):
+            return False
+        return home.instance != instance
 
     def touch_session(self, session: str, now: float) -> None:
         """The session was used where it is; reported now and then."""
@@ -138,10 +155,12 @@ class Moving:
             self._state.recorder.bound(refresh)
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
-        """Ask the policy which queued requests of these instances to move, and move them."""
+        """Ask the policy which queued requests of these instances to move, and move them; none while migrations are
+        paused.
+        """
         state = self._state
         rebalances = state.policy.rebalances
-        if rebalances is None:
+        if rebalances is None or state.table.routing.migrations == MIGRATIONS_PAUSED:
             return
         queues = QueuesInOrder({instance: state.queues[instance] for instance in overloaded if instance in state.queues}, now)
         if not queues:

@@ -17,10 +17,12 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.contracts.weighing import QUEUE_FULL, QUEUE_LIMIT
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.holding_still import at_home
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.subsets import choose_within
+from fairlead.tables import MIGRATIONS_PAUSED
 
 
 class Placing:
@@ -49,6 +51,7 @@ class Placing:
         else:
             state.hold(tracked, now)
             return None
+        decision = self._held_back(request, decision, now)
         if not admitted and state.table.early_rejection.mode != "Disabled":
             refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
@@ -110,6 +113,24 @@ class Placing:
         if weighing is not None:
             recorder.decided(tracked, decision, weighing, state.table, now, keep=moves)
 
+    def _held_back(self, request: RoutingRequest, decision: Decision, now: float) -> Decision:
+        """The session's home in place of another choice, if a person has just moved it there or migrations are paused,
+        and it takes requests.
+        """
+        state, session = self._state, decision.session or request.session
+        home = None if session is None or not state.policy.keeps_homes else state.bindings.get(session)
+        if home is None or home.instance in (None, decision.instance) or decision.reason is DecisionReason.DECODE_ONLY:
+            return decision
+        assert home.instance is not None
+        assert session is not None
+        load = state.loads.get(home.instance)
+        if load is None or not load.is_candidate(now) or not request.may_go_to(home.instance):
+            return decision
+        asked = state.bindings.is_asked(session)
+        if not asked and state.table.routing.migrations != MIGRATIONS_PAUSED:
+            return decision
+        return at_home(request, decision, home.instance, state, asked=asked)
+
     def _admission_refusal(self, request: RoutingRequest, decision: Decision, now: float) -> Refusal | None:
         state, view = self._state, self._state.view
         ttft = view.predicted_ttft_seconds(request, decision.instance) if decision.ttft_seconds is None else decision.ttft_seconds
@@ -130,19 +151,22 @@ class Placing:
         """
         state = self._state
         limit = self._queue_limit(request)
-        if self._before(request, decision.instance) < limit:
+        if self._has_room(request, decision.instance, limit):
             return decision.instance
         others = decision.fallbacks if decision.alternate is None else (decision.alternate,)
         for instance in others:
             load = state.loads.get(instance)
-            if load is not None and load.is_candidate(state.view.now) and self._before(request, instance) < limit:
+            if load is not None and load.is_candidate(state.view.now) and self._has_room(request, instance, limit):
                 return instance
         return None
 
-    def _before(self, request: RoutingRequest, instance: str) -> int:
-        """How many requests wait for the instance, without those that would be sent after this one."""
+    def _has_room(self, request: RoutingRequest, instance: str, limit: int) -> bool:
+        """Whether fewer than `limit` requests wait for the instance that would be sent before this one."""
         waiting = self._state.loads[instance].waiting
-        return waiting - self._state.overtaken(request, instance).requests if waiting else 0
+        if waiting < limit:
+            return True
+        overtaking = self._state.overtaking(request)
+        return overtaking is not None and waiting - overtaking.at(instance).requests < limit
 
     def _weighing(self, request: RoutingRequest, decision: Decision, instance: str) -> Weighing:
         """What the policy weighed; when its choice had no room, what that means for `instance`, which

@@ -14,8 +14,9 @@ from fairlead.routing.choosing.binding_reasons import reason_to_leave
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
-from fairlead.routing.contracts.requests import Overtaken, Overtaking, RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.sharing import Front
+from fairlead.routing.contracts.vectors import Overtaking
 from fairlead.routing.knowledge.answer_lengths import AnswerLengths
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.circuit import Circuit
@@ -27,7 +28,8 @@ from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import build_queue
 from fairlead.routing.queues.deadline import DeadlineRules
 from fairlead.routing.queues.late_requests import LateRequests
-from fairlead.routing.queues.queueing import NOBODY, Queue
+from fairlead.routing.queues.overtaking import OvertakenInQueues
+from fairlead.routing.queues.queueing import Queue
 from fairlead.routing.queues.turns import CREDIT_TARGETS, Tenants
 from fairlead.routing.scheduling.expecting import Expecting
 from fairlead.routing.scheduling.held_requests import HeldRequests
@@ -112,13 +114,10 @@ class SchedulerState:
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
         """How to ask what waits for an instance and would be sent after the request; None where nothing would be."""
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
-            return lambda instance: NOBODY if (queue := self.queues.get(instance)) is None else queue.overtaken_by(request)
+            declared = self.classes.are_declared
+            rank = self.classes.rank(request.priority_class) if declared else 0
+            return OvertakenInQueues(request, self.queues, self.tenants, rank, lower=declared)
         return None
-
-    def overtaken(self, request: RoutingRequest, instance: str) -> Overtaken:
-        """What waits for the instance and would be sent after the request."""
-        overtaking = self.overtaking(request)
-        return NOBODY if overtaking is None else overtaking(instance)
 
     def share(self, request: RoutingRequest) -> float:
         """Of every limit, what the request's class may use (0-1]."""

@@ -14,7 +14,7 @@ from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.state import SchedulerState
-from fairlead.tables import InstanceEntry, RoutingTable
+from fairlead.tables import MIGRATIONS_PAUSED, InstanceEntry, RoutingTable
 
 
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
@@ -63,7 +63,7 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
     learn their new alternate.
     """
     found: list[TrackedRequest] = []
-    restricts = state.policy.restricts_placement
+    restricts = None if state.table.routing.migrations == MIGRATIONS_PAUSED else state.policy.restricts_placement
     state.view.candidates()  # so that each load knows whether it is one
     for instance in sorted(state.queues):
         accepting = state.loads[instance].is_candidate(now)

@@ -3,6 +3,7 @@
 import pytest
 
 from fairlead.instances import Role
+from fairlead.routing.knowledge.rings import anchor_count
 from fairlead_simulator.engine_model.presets import PRESETS, preset
 from fairlead_simulator.experiments.arrival_plans import load_workload
 from fairlead_simulator.experiments.saturation import believed_speed, estimate_saturation
@@ -66,6 +67,11 @@ def test_instances_get_their_speeds_in_turn_also_those_that_come_later() -> None
     assert pool.speed_of(pool.entry(5, Role.BOTH).id) == 0.5
     assert pool.capacity(Role.BOTH) == 4.5
     assert pool.preset_of("b002-7").prefill.fixed == pytest.approx(2 * pool.preset.prefill.fixed)
+
+
+def test_instances_get_their_weights_on_the_ring_in_turn() -> None:
+    pool = SimulatedPool(preset=preset("vllm-h100-8b"), instances=4, weights=(1.0, 0.5), prefill_tokens_per_second=1.0)
+    assert [anchor_count(entry) for entry in pool.first_table().instances] == [160, 80, 160, 80]
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -56,6 +56,31 @@ def test_160_anchors_spread_eight_instances_evenly() -> None:
     assert min(shares.values()) > 0.75 / 8
 
 
+@settings(max_examples=25)
+@given(st.lists(st.floats(0.25, 4.0), min_size=2, max_size=8))
+def test_keys_are_shared_out_by_weight(weights: list[float]) -> None:
+    pool = [replace(one, weight=weight) for one, weight in zip(entries(len(weights)), weights, strict=True)]
+    anchors = [anchor_count(one) for one in pool]
+    for share, count in zip(key_shares(pool).values(), anchors, strict=True):
+        fair = count / sum(anchors)
+        assert abs(share - fair) < 5 * fair / count**0.5, "as far as chance places so many anchors"
+
+
+@settings(max_examples=25)
+@given(st.integers(2, 8), st.floats(0.1, 4.0), st.floats(0.1, 4.0), st.data())
+def test_another_weight_moves_only_keys_of_that_instance_and_no_more_than_it_must(
+    count: int, before: float, after: float, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, count - 1))
+    pools = [[replace(one, weight=weight) if n == place else one for n, one in enumerate(entries(count))] for weight in (before, after)]
+    old, new = (HashRing.of(pool) for pool in pools)
+    name, moved = f"i{place:02d}", [key for key in KEYS if old.owner(key) != new.owner(key)]
+    winners, losers = {new.owner(key) for key in moved}, {old.owner(key) for key in moved}
+    grows = anchor_count(pools[1][place]) >= anchor_count(pools[0][place])
+    assert (winners if grows else losers) <= {name}, "all that moves goes to the one that grew, or leaves the one that shrank"
+    assert name not in (losers if grows else winners)
+
+
 @settings(max_examples=15)
 @given(st.integers(1, 9))
 def test_adding_an_instance_moves_only_keys_to_it_and_removing_it_restores_the_map(count: int) -> None:

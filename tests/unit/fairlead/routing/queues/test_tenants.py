@@ -13,7 +13,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.building import build_queue
 from fairlead.routing.queues.deadline import DeadlineRules
 from fairlead.routing.queues.queueing import Queue
-from fairlead.routing.queues.turns import MOST_AWAY, Tenants, Turns
+from fairlead.routing.queues.turns import MOST_AWAY, Tenants
 from fairlead.tables import PriorityClass
 from fairlead_testing.builders.routing import load_of, table
 
@@ -209,13 +209,13 @@ def test_what_is_late_is_told_apart_in_what_is_overtaken() -> None:
 
 
 def test_tenants_that_left_are_forgotten() -> None:
-    turns = Turns(Tenants())
+    turns = Tenants().turns("i0")
     turns.waits(waiting("stays"))
     for number in range(2 * MOST_AWAY):
         one = waiting(f"t{number}")
         turns.waits(one)
         turns.sent(one)
-    assert len(turns._away) == MOST_AWAY
+    assert len(turns.away) == MOST_AWAY
 
 
 def waiting(tenant: str) -> TrackedRequest:

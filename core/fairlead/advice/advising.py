@@ -1,0 +1,63 @@
+"""All findings of some pools, ranked: what harms more comes first."""
+
+from collections.abc import Iterable
+
+from fairlead.advice import (
+    budgets,
+    engines,
+    hot_instances,
+    lateness,
+    losing_moves,
+    predictions,
+    ratios,
+    refusals,
+    saturation,
+    scaling_advice,
+    silence,
+    unmet_conditions,
+)
+from fairlead.advice.findings import Finding, HarmUnit, Level
+from fairlead.advice.situations import PoolSituation
+
+FINDERS = (
+    saturation.find,
+    refusals.find,
+    lateness.find,
+    hot_instances.find,
+    ratios.find,
+    losing_moves.find,
+    engines.find,
+    predictions.find,
+    budgets.find,
+    silence.find,
+    unmet_conditions.find,
+    scaling_advice.find,
+)
+
+_LEVELS = {level: place for place, level in enumerate(Level)}
+_UNITS = {unit: place for place, unit in enumerate(HarmUnit)}
+
+
+def advise(pools: Iterable[PoolSituation]) -> tuple[Finding, ...]:
+    """Every finding whose symptom no other one of its pool explains, in the order of `rank`."""
+    found: list[Finding] = []
+    for pool in pools:
+        of_pool = [finding for find in FINDERS for finding in find(pool)]
+        explained = frozenset[str]().union(*(one.explains for one in of_pool))
+        found += [one for one in of_pool if one.symptom not in explained]
+    return tuple(sorted(found, key=rank))
+
+
+def rank(finding: Finding) -> tuple[int, int, float, str, str, str]:
+    """A sort key. Levels first: a pool within its objectives may miss more requests than a small one that breaks them.
+
+    Within a level requests come before what is counted otherwise, and within a unit the larger harm comes first.
+    """
+    return (
+        _LEVELS[finding.level],
+        _UNITS[finding.harm.unit],
+        -finding.harm.amount,
+        finding.pool,
+        finding.cause.value,
+        finding.subject,
+    )

@@ -1,0 +1,27 @@
+"""BudgetBurns: the error budget of 30 days is used up faster than it may be."""
+
+from collections.abc import Iterator
+
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
+from fairlead.advice.situations import PoolSituation
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """The alert that burns fastest, of those that are on."""
+    if not pool.burns:
+        return
+    worst = max(pool.burns, key=lambda one: (one.burn, one.name))
+    days = 30 / worst.burn if worst.burn > 0 else 30.0
+    lasts = f"{days:.1f} days" if days >= 1 else f"{days * 24:.0f} hours"
+    yield Finding(
+        pool=pool.pool,
+        cause=Cause.BUDGET_BURNS,
+        subject=worst.name,
+        level=Level.WARN,
+        harm=Harm(amount=worst.excess_per_second, unit=HarmUnit.REQUESTS),
+        sentence=(
+            f"{pool.pool} used its error budget {worst.burn:.1f} times faster than it may over {worst.window} (alert above "
+            f"{worst.threshold:.1f}): at that rate the budget of 30 days lasts {lasts}."
+        ),
+        evidence=Evidence(kind=EvidenceKind.SLO, seconds=worst.seconds),
+    )

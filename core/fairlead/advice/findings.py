@@ -1,0 +1,134 @@
+"""A finding: its cause, how much it harms, one sentence, where the evidence is, and the change that would help."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from fairlead.instances import Role
+
+
+class Level(StrEnum):
+    """How bad a finding is, by the pool's own objectives."""
+
+    BAD = "bad"
+    """More requests miss the objectives than the percentile allows, or the pool cannot serve or is not seen."""
+    WARN = "warn"
+    """The objectives are met, or other pools' are; this will cost them, or costs users something already."""
+    NOTE = "note"
+    """Nobody is harmed: what is there is not needed."""
+
+
+class HarmUnit(StrEnum):
+    """What a harm counts. Harms of different units are never compared with each other."""
+
+    REQUESTS = "requests/s"
+    """Requests per second that miss the objectives: late, refused or failed."""
+    INSTANCES = "instances"
+    """Instances that are wanted and do not serve, or serve and are not needed."""
+    WAITED_SECONDS = "seconds/h"
+    """Seconds that users waited longer, per hour."""
+    SILENT_SECONDS = "seconds"
+    """Seconds without news."""
+    ERROR = "share"
+    """Mean error of predictions, as a share of what was predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harm:
+    amount: float
+    unit: HarmUnit
+
+
+class Cause(StrEnum):
+    """What a finding is about."""
+
+    SATURATED = "Saturated"
+    REFUSED = "Refused"
+    LATE_FIRST_TOKENS = "LateFirstTokens"
+    SLOW_TOKENS = "SlowTokens"
+    HOT_INSTANCE = "HotInstance"
+    RATIO_OFF = "RatioOff"
+    LOSING_MOVES = "LosingMoves"
+    INSTANCES_LOST = "InstancesLost"
+    INSTANCE_FAILING = "InstanceFailing"
+    PREDICTIONS_OFF = "PredictionsOff"
+    BUDGET_BURNS = "BudgetBurns"
+    NO_ROUTER = "NoRouter"
+    OPERATOR_SILENT = "OperatorSilent"
+    CONDITION_NOT_MET = "ConditionNotMet"
+    SCALING_ADVISED = "ScalingAdvised"
+
+
+class EvidenceKind(StrEnum):
+    """Where the figures of a finding can be looked at."""
+
+    HEATMAP = "heatmap"
+    REJECTIONS = "rejections"
+    DECISIONS = "decisions"
+    MIGRATIONS = "migrations"
+    INSTANCE = "instance"
+    INSTANCES = "instances"
+    SLO = "slo"
+    PREDICTOR = "predictor"
+    SCALING = "scaling"
+    POOL = "pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """`seconds` is the time before now that the finding rests on. `metric` is one of the heatmap's."""
+
+    kind: EvidenceKind
+    seconds: float
+    instance: str | None = None
+    metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """A change that can be planned: the fields of a plan's request, and `words` for a button such as `7 replicas`."""
+
+    kind: str
+    words: str
+    replicas: int | None = None
+    role: Role | None = None
+    instance: str | None = None
+    fields: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`subject` tells apart findings of one cause in one pool: an instance, a role, a reason; empty if there is one.
+
+    `symptom` names what was seen if another finding may explain it; `explains` the symptoms whose cause this one is.
+    """
+
+    pool: str
+    cause: Cause
+    subject: str = ""
+    level: Level
+    harm: Harm
+    sentence: str
+    evidence: Evidence
+    remedy: Remedy | None = None
+    symptom: str | None = None
+    explains: frozenset[str] = frozenset()
+
+
+LATE_FIRST_TOKENS = "late first tokens"
+SLOW_TOKENS = "slow tokens"
+
+
+def refused(reason: str) -> str:
+    """The symptom of requests refused for a reason."""
+    return f"refused {reason}"
+
+
+def condition(kind: str, reason: str) -> str:
+    """The symptom of a condition that is not as it should be."""
+    return f"condition {kind} {reason}"
+
+
+def failing(instance: str) -> str:
+    """The symptom of an instance that fails requests."""
+    return f"failing {instance}"

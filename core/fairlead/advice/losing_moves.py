@@ -1,0 +1,29 @@
+"""LosingMoves: sessions that moved got their first token later, all in all, than staying was predicted to take."""
+
+from collections.abc import Iterator
+
+from fairlead.advice import wording
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy
+from fairlead.advice.situations import PoolSituation
+from fairlead.scaling.signals import ENOUGH_FINISHED
+from fairlead.tables import MIGRATIONS_PAUSED
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """At most one finding, from enough moves with a known outcome; none of a pool whose migrations are paused."""
+    moves = pool.moves
+    if pool.moves_paused or moves.known < ENOUGH_FINISHED or moves.net_seconds >= 0:
+        return
+    lost = -moves.net_seconds
+    yield Finding(
+        pool=pool.pool,
+        cause=Cause.LOSING_MOVES,
+        level=Level.WARN,
+        harm=Harm(amount=lost * 3600 / moves.seconds, unit=HarmUnit.WAITED_SECONDS),
+        sentence=(
+            f"{pool.pool}'s session moves cost users {wording.seconds(lost)} in the last {wording.seconds(moves.seconds)}: {moves.lost} of "
+            f"{moves.known} with a known outcome came no sooner than staying was predicted to."
+        ),
+        evidence=Evidence(kind=EvidenceKind.MIGRATIONS, seconds=moves.seconds),
+        remedy=Remedy(kind="migrations", words="pausing migrations", fields={"migrations": MIGRATIONS_PAUSED}),
+    )

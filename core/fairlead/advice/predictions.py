@@ -1,0 +1,51 @@
+"""PredictionsOff: routers predict by figures that err more than others they have, or than the objectives bear."""
+
+from collections.abc import Iterator
+
+from fairlead.advice import wording
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
+from fairlead.advice.situations import PoolSituation
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """Of the speed of prefills, and of a policy's model; each only where a wrong prediction decides something."""
+    yield from _speeds(pool)
+    yield from _model(pool)
+
+
+def _speeds(pool: PoolSituation) -> Iterator[Finding]:
+    error = pool.predictions.error
+    if error is None or pool.early_rejection.mode == "Disabled" or error <= pool.allowed:
+        return
+    off = wording.seconds(error * pool.slo.ttft_seconds)
+    yield Finding(
+        pool=pool.pool,
+        cause=Cause.PREDICTIONS_OFF,
+        subject="prefill",
+        level=Level.WARN,
+        harm=Harm(amount=error, unit=HarmUnit.ERROR),
+        sentence=(
+            f"{pool.pool}'s routers predict prefill times with a mean error of {wording.share(error)}: early rejection at "
+            f"{wording.seconds(pool.slo.ttft_seconds)} is off by {off}, so it refuses requests that would be in time, or takes late ones."
+        ),
+        evidence=Evidence(kind=EvidenceKind.POOL, seconds=pool.window_seconds),
+    )
+
+
+def _model(pool: PoolSituation) -> Iterator[Finding]:
+    seen = pool.predictions
+    model, formula = seen.model_error_seconds, seen.formula_error_seconds
+    if not seen.model_chooses or model is None or formula is None or model <= formula:
+        return
+    yield Finding(
+        pool=pool.pool,
+        cause=Cause.PREDICTIONS_OFF,
+        subject="model",
+        level=Level.WARN,
+        harm=Harm(amount=model / pool.slo.ttft_seconds, unit=HarmUnit.ERROR),
+        sentence=(
+            f"{pool.pool}'s routers choose by a model that errs by {wording.seconds(model)} in TTFT, where their own formula errs by "
+            f"{wording.seconds(formula)} for the same requests."
+        ),
+        evidence=Evidence(kind=EvidenceKind.PREDICTOR, seconds=pool.window_seconds),
+    )

@@ -1,0 +1,54 @@
+"""ScalingAdvised: what the operator recommends and does not do, as the mode is Advise or a bound forbids it."""
+
+from collections.abc import Iterator
+
+from fairlead.advice import wording
+from fairlead.advice.findings import LATE_FIRST_TOKENS, Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy
+from fairlead.advice.situations import PoolSituation, SeenAdvice
+from fairlead.instances import Role
+from fairlead.scaling.recommendations import Controller, Hold, Verdict
+from fairlead.scaling.specs import RatioMode, ScalingMode
+
+FRESH_SECONDS = 3600.0
+"""A recommendation is told once, when it changes; after so long it says nothing of now."""
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """One finding for each recommendation that still fits the present number."""
+    for one in pool.advised:
+        role = pool.role(one.role)
+        if role is None or role.wanted != one.current or one.recommended == one.current or one.age_seconds > FRESH_SECONDS:
+            continue
+        if one.verdict == Verdict.ADVISED or (one.verdict == Verdict.HELD and one.hold == Hold.AT_BOUND):
+            yield _finding(pool, one, role.most)
+
+
+def _finding(pool: PoolSituation, one: SeenAdvice, most: int) -> Finding:
+    up = one.recommended > one.current
+    ago = wording.seconds(one.age_seconds)
+    number = wording.of_role(one.role, one.recommended, "replica")
+    return Finding(
+        pool=pool.pool,
+        cause=Cause.SCALING_ADVISED,
+        subject=f"{one.controller} {one.role}",
+        level=Level.WARN if up else Level.NOTE,
+        harm=Harm(amount=float(abs(one.recommended - one.current)), unit=HarmUnit.INSTANCES),
+        sentence=f"The operator advised {number} of {pool.pool} instead of {one.current} {ago} ago: {one.reason.rstrip('.')}.",
+        evidence=Evidence(kind=EvidenceKind.SCALING, seconds=max(one.age_seconds, pool.window_seconds)),
+        remedy=_remedy(pool, one, most),
+        symptom=LATE_FIRST_TOKENS if up and one.controller == Controller.SCALING else None,
+    )
+
+
+def _remedy(pool: PoolSituation, one: SeenAdvice, most: int) -> Remedy | None:
+    if not pool.can_scale or one.verdict != Verdict.ADVISED:
+        return None
+    if one.controller == Controller.RATIO:
+        if pool.ratio_mode is RatioMode.AUTO:
+            return None
+        return Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": RatioMode.AUTO.value})
+    number = min(one.recommended, most)
+    if pool.scaling.mode is ScalingMode.SLO or number == one.current:
+        return None
+    named = None if one.role is Role.BOTH else one.role
+    return Remedy(kind="scale", words=wording.of_role(one.role, number, "replica"), replicas=number, role=named)

@@ -1,0 +1,34 @@
+"""NoRouter and OperatorSilent: nobody reports, so nothing that is shown is of now."""
+
+from collections.abc import Iterator
+
+from fairlead.advice import wording
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
+from fairlead.advice.situations import PoolSituation
+
+OPERATOR_SECONDS = 60.0
+"""The operator tells every pool's state at least every ten seconds; after so long it is away."""
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """Routers are missed only where an instance is wanted."""
+    if pool.live_routers == 0 and any(role.wanted for role in pool.roles):
+        heard = "none ever did" if pool.unheard_seconds is None else f"the last was heard {wording.seconds(pool.unheard_seconds)} ago"
+        yield _finding(
+            pool, Cause.NO_ROUTER, f"No router reports on {pool.pool}, {heard}: nothing of it is measured", pool.unheard_seconds or 0.0
+        )
+    if pool.unseen_seconds > OPERATOR_SECONDS:
+        silent = wording.seconds(pool.unseen_seconds)
+        words = f"The operator has said nothing of {pool.pool} for {silent}: nothing scales, starts or drains"
+        yield _finding(pool, Cause.OPERATOR_SILENT, words, pool.unseen_seconds)
+
+
+def _finding(pool: PoolSituation, cause: Cause, words: str, seconds: float) -> Finding:
+    return Finding(
+        pool=pool.pool,
+        cause=cause,
+        level=Level.BAD,
+        harm=Harm(amount=seconds, unit=HarmUnit.SILENT_SECONDS),
+        sentence=f"{words}.",
+        evidence=Evidence(kind=EvidenceKind.POOL, seconds=max(seconds, pool.window_seconds)),
+    )

@@ -1,0 +1,227 @@
+"""What is known of a pool when advice is asked for. Rates are over `window_seconds`; ages are seconds before now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.scaling.signals import PoolSignals
+from fairlead.scaling.sizing import Capacity
+from fairlead.scaling.specs import RatioMode, ScalingSpec
+from fairlead.tables import EarlyRejectionFacts, SloFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Requests of the window that were judged, and those of them in time: by TTFT and TPOT, by TTFT, by TPOT.
+
+    `prefilled_tokens` are prompt tokens that were not cached. `failed` are tries that failed on the instance, also of
+    requests that were then served elsewhere.
+    """
+
+    judged: int = 0
+    in_time: int = 0
+    ttft_judged: int = 0
+    ttft_in_time: int = 0
+    tpot_judged: int = 0
+    tpot_in_time: int = 0
+    requests: int = 0
+    failed: int = 0
+    prefilled_tokens: int = 0
+
+    def __add__(self, other: "Served") -> "Served":
+        return Served(
+            judged=self.judged + other.judged,
+            in_time=self.in_time + other.in_time,
+            ttft_judged=self.ttft_judged + other.ttft_judged,
+            ttft_in_time=self.ttft_in_time + other.ttft_in_time,
+            tpot_judged=self.tpot_judged + other.tpot_judged,
+            tpot_in_time=self.tpot_in_time + other.tpot_in_time,
+            requests=self.requests + other.requests,
+            failed=self.failed + other.failed,
+            prefilled_tokens=self.prefilled_tokens + other.prefilled_tokens,
+        )
+
+    @property
+    def late(self) -> int:
+        """Requests out of time by either target; by TTFT alone while no router judges by both."""
+        return self.judged - self.in_time if self.judged else self.ttft_judged - self.ttft_in_time
+
+    @property
+    def ended(self) -> int:
+        """Requests that `late` is a part of."""
+        return self.judged or self.ttft_judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenInstance:
+    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None where
+    it was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted.
+    """
+
+    id: str
+    role: Role = Role.BOTH
+    state: InstanceState = InstanceState.SERVING
+    reason: str = ""
+    weight: float = 1.0
+    served: Served = Served()
+    load: float | None = None
+    losses: int = 0
+    sessions: int | None = None
+
+    @property
+    def accepting(self) -> bool:
+        """Whether new requests may be placed here."""
+        return self.state in ACCEPTING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRole:
+    """A role, the instances wanted of it now, and the bounds that the spec sets."""
+
+    role: Role
+    wanted: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenMoves:
+    """Session moves of `seconds`: those whose outcome is known, of these the ones that did not come sooner than
+    staying was predicted to, and the sum of what was gained (negative: lost).
+    """
+
+    seconds: float = 3600.0
+    known: int = 0
+    lost: int = 0
+    net_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenCondition:
+    type: str
+    status: str
+    reason: str
+    message: str
+    age_seconds: float | None = None
+    """Since its status changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenAdvice:
+    """The newest recommendation of a controller for a role, and what became of it."""
+
+    controller: str
+    role: Role
+    current: int
+    recommended: int
+    verdict: str
+    hold: str | None
+    reason: str
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenBurn:
+    """An alert on the error budget that is on: how many times faster than allowed it burns over the long window, and
+    the requests per second beyond what is allowed over it.
+    """
+
+    name: str
+    window: str
+    seconds: float
+    burn: float
+    threshold: float
+    excess_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenPredictions:
+    """How wrong routers' predictions of prefill times are: a share of what was predicted, mean over the live routers.
+
+    `unused_error` is that of the figure not in use (learnt or declared), None where there is none. Of a policy that
+    learns, the mean absolute errors in seconds of its model and of the router's own formula for the same requests.
+    """
+
+    error: float | None = None
+    unused_error: float | None = None
+    model_error_seconds: float | None = None
+    formula_error_seconds: float | None = None
+    model_chooses: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSituation:
+    """`refused` by reason and `failed` (for good) are requests of the window. `signals` None: not measured, because
+    nothing hurts or routers are silent. `unheard_seconds` is the age of the newest report of any router that routes for
+    the pool, None if none ever did; `unseen_seconds` that of the operator's newest state.
+    """
+
+    pool: str
+    slo: SloFacts
+    scaling: ScalingSpec
+    early_rejection: EarlyRejectionFacts
+    ratio_mode: RatioMode = RatioMode.FIXED
+    capacity: Capacity
+    roles: tuple[SeenRole, ...]
+    can_scale: bool = True
+    """Whether a plan can change the number of instances."""
+    can_drain: bool = True
+    """Whether a plan can empty an instance."""
+    window_seconds: float = 300.0
+    instances: tuple[SeenInstance, ...] = ()
+    gone: Served = Served()
+    """Of instances that are gone by now."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+    signals: PoolSignals | None = None
+    moves: SeenMoves = SeenMoves()
+    moves_paused: bool = False
+    """Whether migrations are paused already."""
+    conditions: tuple[SeenCondition, ...] = ()
+    advised: tuple[SeenAdvice, ...] = ()
+    burns: tuple[SeenBurn, ...] = ()
+    predictions: SeenPredictions = SeenPredictions()
+    live_routers: int = 1
+    unheard_seconds: float | None = 0.0
+    unseen_seconds: float = 0.0
+
+    @property
+    def served(self) -> Served:
+        """Of all instances."""
+        return sum((one.served for one in self.instances), self.gone)
+
+    @property
+    def allowed(self) -> float:
+        """The share (0-1) of requests that may miss the objectives."""
+        return max(0.0, 1 - self.slo.percentile / 100)
+
+    def per_second(self, requests: float) -> float:
+        """A count of the window as a rate."""
+        return requests / self.window_seconds
+
+    def exceeds(self, missed: float, of: float) -> bool:
+        """Whether so many of these requests are more than may miss the objectives."""
+        return of > 0 and missed / of > self.allowed + 1e-9
+
+    @property
+    def missed(self) -> int:
+        """Requests of the window that missed the objectives: late, refused, or failed for good."""
+        return self.served.late + sum(self.refused.values()) + self.failed
+
+    @property
+    def ended(self) -> int:
+        """Requests of the window, however they ended."""
+        return self.served.ended + sum(self.refused.values()) + self.failed
+
+    @property
+    def out_of_slo(self) -> bool:
+        """Whether more requests missed the objectives than may."""
+        return self.exceeds(self.missed, self.ended)
+
+    def role(self, role: Role) -> SeenRole | None:
+        """A role of the pool; None if it has none such."""
+        return next((one for one in self.roles if one.role is role), None)
+
+    def accepting(self, role: Role) -> tuple[SeenInstance, ...]:
+        """The role's instances that take requests."""
+        return tuple(one for one in self.instances if one.role is role and one.accepting)

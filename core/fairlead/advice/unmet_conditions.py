@@ -1,0 +1,49 @@
+"""ConditionNotMet: a condition of the object that is not as it should be, in the operator's words."""
+
+from collections.abc import Iterator
+
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, condition
+from fairlead.advice.situations import PoolSituation, SeenCondition
+
+STARTING = "InstancesStarting"
+
+SETTLED_SECONDS = 30.0
+"""Routers take a new table within seconds; RingSynced that is False for less is only a change on its way."""
+
+_WARNINGS = {"Degraded": "True", "ScalingLimited": "True", "GatewayReady": "False", "RingSynced": "False"}
+"""By type, the status that is worth a look. Ready is told apart; the objectives, the API's and the operator's silence
+are findings of their own; the other conditions only say what goes on."""
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """One finding for each."""
+    ready = next((one for one in pool.conditions if one.type == "Ready"), None)
+    if ready is not None and ready.status == "False":
+        yield _not_ready(pool, ready)
+    for one in pool.conditions:
+        young = one.type == "RingSynced" and (one.age_seconds or 0.0) < SETTLED_SECONDS
+        if _WARNINGS.get(one.type) == one.status and not young:
+            yield _finding(pool, one, Level.WARN, 0.0, f"{pool.pool} is {one.type if one.status == 'True' else f'not {one.type}'}")
+
+
+def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Finding:
+    serving = sum(one.accepting for one in pool.instances)
+    wanted = sum(role.wanted for role in pool.roles)
+    missing = float(max(0, wanted - serving))
+    if ready.reason == STARTING:
+        return _finding(pool, ready, Level.WARN, missing, f"{pool.pool} is starting instances")
+    return _finding(pool, ready, Level.BAD, missing, f"{pool.pool} is not ready")
+
+
+def _finding(pool: PoolSituation, seen: SeenCondition, level: Level, missing: float, words: str) -> Finding:
+    told = seen.message.rstrip(".") or seen.reason
+    return Finding(
+        pool=pool.pool,
+        cause=Cause.CONDITION_NOT_MET,
+        subject=seen.type,
+        level=level,
+        harm=Harm(amount=missing, unit=HarmUnit.INSTANCES),
+        sentence=f"{words}: {told}.",
+        evidence=Evidence(kind=EvidenceKind.INSTANCES if missing else EvidenceKind.POOL, seconds=pool.window_seconds),
+        symptom=condition(seen.type, seen.reason),
+    )

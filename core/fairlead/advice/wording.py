@@ -1,0 +1,50 @@
+"""Numbers and nouns in the sentences of findings."""
+
+from collections.abc import Sequence
+
+from fairlead.instances import Role
+
+
+def rate(value: float) -> str:
+    """Per second: one decimal, two below one: 6.63 → `6.6`, 0.042 → `0.04`."""
+    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def share(value: float) -> str:
+    """0.834 → `83.4 %`."""
+    return f"{value * 100:.1f} %"
+
+
+def percent(value: float) -> str:
+    """A percentile without needless decimals: 90.0 → `90 %`."""
+    return f"{value:g} %"
+
+
+def seconds(value: float) -> str:
+    """0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75 s`, 7500 → `2 h 5 min`."""
+    if value < 0.9995:
+        return f"{value * 1000:.0f} ms"
+    if value < 9.995:
+        return f"{value:.2f}".rstrip("0").rstrip(".") + " s"
+    whole = round(value)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 instance`, `2 instances`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def of_role(role: Role, number: int, noun: str = "instance") -> str:
+    """`4 instances`, `1 prefill instance`."""
+    return count(number, noun if role is Role.BOTH else f"{role.value} {noun}")
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

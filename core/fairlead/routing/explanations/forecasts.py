@@ -1,0 +1,40 @@
+"""A predicted TTFT held against the one that came."""
+
+from dataclasses import dataclass
+
+FAR_OFF_FACTOR = 2.0
+FAR_OFF_SECONDS = 0.5
+"""A prediction wrong by this factor and this much is called far off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What was predicted and what came, both in seconds and without the time that the request was held.
+
+    `elsewhere` says that another instance than the chosen one computed the prompt, so that the prediction was of
+    another road; then it is never called far off.
+    """
+
+    predicted_seconds: float
+    actual_seconds: float
+    elsewhere: bool
+
+    @property
+    def off_seconds(self) -> float:
+        """Above zero when the first token was predicted too late."""
+        return self.predicted_seconds - self.actual_seconds
+
+    @property
+    def is_far_off(self) -> bool:
+        more, less = max(self.actual_seconds, self.predicted_seconds), min(self.actual_seconds, self.predicted_seconds)
+        return not self.elsewhere and more - less >= FAR_OFF_SECONDS and more / max(less, 1e-3) >= FAR_OFF_FACTOR
+
+
+def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
+    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT. None where
+    no first token was reported.
+    """
+    if ttft_seconds is None:
+        return None
+    actual = max(0.0, ttft_seconds - (held_seconds or 0.0))
+    return Forecast(predicted_seconds=predicted_seconds, actual_seconds=actual, elsewhere=elsewhere)

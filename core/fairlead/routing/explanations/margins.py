@@ -1,0 +1,71 @@
+"""By how much the chosen instance was ahead of the next best one, in the term that told them apart."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.routing.contracts.weighing import TOTAL, Better, Term, better
+from fairlead.routing.explanations.explaining import WeighedDecision, candidate, deciding, runner_up, term_of, value_of
+
+
+class Standing(StrEnum):
+    """How the chosen one stood to the other: `ahead` by the rule's own order or by the score that the rule does not
+    ask, `equal` in all that the rule compares, `behind` in a score that the rule stands above.
+    """
+
+    AHEAD = "ahead"
+    EQUAL = "equal"
+    BEHIND = "behind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Margin:
+    """The chosen candidate's value of `term` and that of `other`, the best of the rest.
+
+    `by_rule` says that the rule compared them; else `term` is the score, which did not decide.
+    """
+
+    standing: Standing
+    term: Term
+    other: str
+    chosen_value: float
+    other_value: float
+    by_rule: bool
+
+    @property
+    def size(self) -> float:
+        return abs(self.chosen_value - self.other_value)
+
+
+def margin_of(decision: WeighedDecision) -> Margin | None:
+    """None where there was nothing to compare with, or nothing was compared."""
+    chosen = candidate(decision, decision.chosen)
+    if chosen is None:
+        return None
+    if not decision.rule.order:
+        return _by_score(decision)
+    other = runner_up(decision, chosen)
+    if other is None:
+        return None
+    found = deciding(decision, chosen, other)
+    if found is not None:
+        term, mine, theirs = found
+        standing = Standing.AHEAD if better(term, mine, theirs) else Standing.BEHIND
+        return Margin(standing=standing, term=term, other=other.instance, chosen_value=mine, other_value=theirs, by_rule=True)
+    first, value = term_of(decision, decision.rule.order[0]), value_of(chosen, decision.rule.order[0])
+    if first is None or value is None:
+        return None
+    return Margin(standing=Standing.EQUAL, term=first, other=other.instance, chosen_value=value, other_value=value, by_rule=True)
+
+
+def _by_score(decision: WeighedDecision) -> Margin | None:
+    """A rule that compares nothing: the score beside it, with the best of the others."""
+    total, chosen = term_of(decision, TOTAL), candidate(decision, decision.chosen)
+    if total is None or chosen is None or chosen.total is None:
+        return None
+    others = [(one.total, one.instance) for one in decision.candidates if one.total is not None and one.instance != chosen.instance]
+    if not others:
+        return None
+    value, other = min(others) if total.better is Better.LOWER else max(others)
+    ahead = Standing.AHEAD if better(total, chosen.total, value) else Standing.BEHIND
+    standing = Standing.EQUAL if value == chosen.total else ahead
+    return Margin(standing=standing, term=total, other=other, chosen_value=chosen.total, other_value=value, by_rule=False)

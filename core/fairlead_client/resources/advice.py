@@ -1,0 +1,90 @@
+"""Advice: what hurts the pools now, why, and the plan that would help; and how pools did over a range, in short."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
+from fairlead_client.resources.plans import PlanRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceEvidence:
+    """Where the figures of a finding can be looked at, and over which time. `metric` is one of the heatmap's."""
+
+    kind: EvidenceKind
+    start: datetime
+    end: datetime
+    instance: str | None = None
+    metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One finding. `subject` tells apart findings of one cause in one pool: an instance, a role, a reason.
+
+    `harm` is in `unit`: requests per second that miss the objectives, where they do. `plan` is the request of a plan
+    that would help, None where no plan does, and `plan_words` names it: `7 replicas`.
+    """
+
+    pool: str
+    cause: Cause
+    subject: str
+    level: Level
+    harm: float
+    unit: HarmUnit
+    sentence: str
+    evidence: AdviceEvidence
+    plan: PlanRequest | None = None
+    plan_words: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceReport:
+    """Findings, what harms most first: by level, then by unit in the order of `HarmUnit`, then by harm.
+
+    Rates are over the last `window_seconds`. `pools` were looked at; `complete` is false where there are more than one
+    answer covers.
+    """
+
+    at: datetime
+    window_seconds: float
+    pools: int
+    complete: bool
+    items: list[Advice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTrend:
+    """How a pool did, step by step, the oldest first; the fleet's has an empty `pool`.
+
+    `judged` requests were finished and are in time by TTFT and TPOT (`in_time`) or not; `refused` and `failed` ones are
+    beside them. `ttft_seconds` is the TTFT at the SLO's percentile (of the fleet at the 95th), at most a tenth too
+    large; None in a step without requests. `instance_hours` are the hours that its instances existed in the range,
+    whether they served or not.
+    """
+
+    pool: str
+    judged: list[int]
+    in_time: list[int]
+    refused: list[int]
+    failed: list[int]
+    ttft_seconds: list[float | None]
+    ttft_whole_seconds: float | None
+    """Over the whole range."""
+    instance_hours: float
+
+    @property
+    def attainment(self) -> float | None:
+        """Share of all judged requests that were in time."""
+        return sum(self.in_time) / sum(self.judged) if any(self.judged) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trends:
+    """All pools over a range, in steps of `step_seconds`; the last step may still be under way."""
+
+    start: datetime
+    end: datetime
+    step_seconds: int
+    fleet: PoolTrend
+    pools: list[PoolTrend]

@@ -1,0 +1,128 @@
+"""Why an instance was loaded as it was in a stretch of time: its figures beside the others', who sent, what moved."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead.instances import InstanceState, Role
+from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFigure:
+    """One metric in the stretch; None where nothing was measured.
+
+    `maximum` and `mean` are those of its per-second values, as a heatmap's cell shows them; `before` is the maximum in
+    the stretch of the same length before it. `others` is the median of the maximum of the `others_count` other
+    instances of its role, and `others_over` counts those of them over the `limit`. Of a metric of which a low value
+    hurts, `before` and `others` are of means, to be compared with `mean`.
+    """
+
+    metric: str
+    unit: str
+    maximum: float | None
+    mean: float | None
+    before: float | None
+    others: float | None
+    others_count: int
+    others_over: int
+    limit: float | None
+
+    @property
+    def compared(self) -> float | None:
+        """What `before` and `others` are of, here."""
+        return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderShare:
+    """What one session sent of what is recorded; `session` None holds all requests without one.
+
+    `requests` and `prompt_tokens` are what was recorded, `tokens_share` (0-1) weighs each request by how rarely its
+    kind is recorded, so it estimates the share of all prompt tokens. `prefill_tokens` are those of them that the
+    router knew not to be cached when it chose the instance, so that it had to prefill them; `prefill_share` estimates
+    their share as `tokens_share` does. Both are None where no score of the instance was recorded.
+    """
+
+    session: str | None
+    requests: int
+    prompt_tokens: int
+    tokens_share: float
+    prefill_tokens: int | None = None
+    prefill_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Senders:
+    """The sessions whose requests went to the instance from `start` to the end of the stretch, most tokens first.
+
+    `recorded` requests are known by session, of `sent` in all (None where that is no longer kept). `sessions_seen`
+    counts their sessions; `top` holds at most ten, and `top_by_prefill` the ten with most tokens to prefill. `start` is
+    before the stretch's where that is too short to tell, and later where more is recorded than one answer reads.
+    """
+
+    start: datetime
+    sent: int | None
+    recorded: int
+    sessions_seen: int
+    top: list[SenderShare]
+    top_by_prefill: list[SenderShare]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Moves between the instance and another one."""
+
+    instance: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """The moves of one kind within the stretch: how many, and the ten instances with most. All are recorded.
+
+    `complete` is false where there are more than one answer counts; then `total` is the least there were.
+    """
+
+    total: int
+    complete: bool
+    instances: int
+    flows: list[Flow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowChange:
+    """A change that may be the cause: a revision of the pool's spec or a state of the instance."""
+
+    at: datetime
+    kind: str
+    words: str
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadExplanation:
+    """Why an instance was loaded as it was from `start` to `end`, both widened to whole samples.
+
+    `causes` are sentences made from the rest, most telling first; none where nothing stands out. `requests` were sent
+    to the instance within the stretch; tokens are those of requests that ended in it.
+    """
+
+    pool: str
+    instance: str
+    state: InstanceState
+    role: Role
+    start: datetime
+    end: datetime
+    metric: str
+    causes: list[str]
+    figures: list[WindowFigure]
+    requests: int
+    prompt_tokens: int
+    hit_tokens: int
+    output_tokens: int
+    others_requests: float | None
+    """Median of the other instances' requests."""
+    senders: Senders
+    arrived: Moved
+    left: Moved
+    changes: list[WindowChange]

@@ -1,0 +1,136 @@
+"""Numbers over time, of all pools, of one pool or of one instance; and what happened at those times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Scope(StrEnum):
+    """What a series is of."""
+
+    FLEET = "fleet"
+    POOL = "pool"
+    INSTANCE = "instance"
+
+
+class Drawn(StrEnum):
+    """How values follow each other."""
+
+    LINE = "line"
+    """Measured in each step; None where nothing was."""
+    STEPS = "steps"
+    """In force until another value is; None before the first that is known."""
+    POINTS = "points"
+    """Known at moments; the steps between them have none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesLine:
+    """One metric over time; `part` names the role, priority class, cause or router that it is of, None = the whole.
+
+    Each line has steps of its own, those of how it is recorded: value `i` is of the `step_seconds` from `start` on, `i`
+    steps later. None = nothing is known of that step. A rate is over the time that something is known of.
+    """
+
+    metric: str
+    part: str | None
+    unit: str
+    drawn: Drawn
+    start: datetime
+    step_seconds: int
+    values: list[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Lines from `start` to `end`, of a pool or an instance of it; of all pools if `pool` is None."""
+
+    pool: str | None
+    instance: str | None
+    start: datetime
+    end: datetime
+    lines: list[SeriesLine]
+
+
+class AnnotationKind(StrEnum):
+    """What happened."""
+
+    SCALED = "scaled"
+    """Another number of instances is wanted."""
+    REVISION = "revision"
+    """Another spec."""
+    SCHEDULE = "schedule"
+    """A schedule's window, until it closed."""
+    FAILURE = "failure"
+    """An instance was lost, or started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """Something that happened at `at`, or from then on until `until`; in words without the pool's name."""
+
+    at: datetime
+    until: datetime | None
+    kind: AnnotationKind
+    pool: str
+    instance: str | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """What happened from `start` to `end`, oldest first; only the newest of a kind where `complete` is False."""
+
+    start: datetime
+    end: datetime
+    items: list[Annotation]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesMetric:
+    """A metric: its unit, what it can be asked of, and what it says."""
+
+    unit: str
+    scopes: frozenset[Scope]
+    words: str
+
+
+_ALL = frozenset(Scope)
+_POOLS = frozenset({Scope.FLEET, Scope.POOL})
+_POOL = frozenset({Scope.POOL})
+
+SERIES_METRICS: Mapping[str, SeriesMetric] = {
+    "requests": SeriesMetric(unit="requests/s", scopes=_ALL, words="Requests sent to instances"),
+    "failed": SeriesMetric(unit="requests/s", scopes=_ALL, words="Requests that failed at an instance"),
+    "refused": SeriesMetric(unit="requests/s", scopes=_POOLS, words="Refused requests"),
+    "refused_by_cause": SeriesMetric(unit="requests/s", scopes=_POOLS, words="Refused requests, by cause"),
+    "output_tokens": SeriesMetric(unit="tokens/s", scopes=_ALL, words="Output tokens of finished requests"),
+    "attainment": SeriesMetric(unit="share", scopes=_POOLS, words="Judged requests with TTFT and TPOT in time"),
+    "ttft_attainment": SeriesMetric(unit="share", scopes=_ALL, words="First tokens in time"),
+    "goal": SeriesMetric(unit="share", scopes=_POOL, words="Share that the objectives ask for"),
+    "burn": SeriesMetric(unit="times", scopes=_POOL, words="Late requests over those that the error budget allows"),
+    "ttft_p50": SeriesMetric(unit="seconds", scopes=_POOLS, words="TTFT, median"),
+    "ttft_p95": SeriesMetric(unit="seconds", scopes=_ALL, words="TTFT, 95th percentile; of an instance the highest of a second"),
+    "ttft_limit": SeriesMetric(unit="seconds", scopes=_POOL, words="TTFT that the objectives allow"),
+    "tpot_p95": SeriesMetric(unit="seconds", scopes=_ALL, words="TPOT, 95th percentile; of an instance the highest of a second"),
+    "tpot_limit": SeriesMetric(unit="seconds", scopes=_POOL, words="TPOT that the objectives allow"),
+    "hit_rate": SeriesMetric(unit="share", scopes=_ALL, words="Prompt tokens found in a prefix cache"),
+    "running": SeriesMetric(unit="requests", scopes=_ALL, words="Requests running on instances"),
+    "waiting": SeriesMetric(unit="requests", scopes=_ALL, words="Requests waiting in routers"),
+    "pending_prefill_tokens": SeriesMetric(unit="tokens", scopes=_ALL, words="Uncached prompt tokens without a first token"),
+    "kv_usage": SeriesMetric(unit="share", scopes=_ALL, words="KV cache in use, mean of instances"),
+    "instances_serving": SeriesMetric(unit="instances", scopes=_POOL, words="Instances serving, by role"),
+    "instances_wanted": SeriesMetric(unit="instances", scopes=_POOL, words="Instances wanted, by role"),
+    "instances_recommended": SeriesMetric(unit="instances", scopes=_POOL, words="Instances recommended, by role"),
+    "prefill_load": SeriesMetric(unit="times", scopes=_POOL, words="Predicted TTFT of what is pending over its limit, by role"),
+    "decode_load": SeriesMetric(unit="times", scopes=_POOL, words="Predicted TPOT over its limit, by role"),
+    "migrations": SeriesMetric(unit="moves", scopes=_POOLS, words="Session migrations"),
+    "reroutes": SeriesMetric(unit="moves", scopes=_POOLS, words="Re-routes of requests"),
+    "seconds_won": SeriesMetric(unit="seconds", scopes=_POOLS, words="TTFT won by migrations less what others lost"),
+    "predictor_error": SeriesMetric(unit="seconds", scopes=_POOL, words="Mean error of the TTFTs predicted by models, by router"),
+    "formula_error": SeriesMetric(unit="seconds", scopes=_POOL, words="Mean error of the router's own formula, by router"),
+    "predictor_drift": SeriesMetric(unit="deviations", scopes=_POOL, words="Features from the training's, by router"),
+}
+"""Metrics by name."""

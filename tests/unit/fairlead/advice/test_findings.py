@@ -1,0 +1,477 @@
+"""Each finding appears with its cause, in a sentence with its numbers, and not without."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fairlead.advice.advising import advise
+from fairlead.advice.findings import Cause, Finding, HarmUnit, Level, Remedy
+from fairlead.advice.situations import (
+    PoolSituation,
+    SeenAdvice,
+    SeenBurn,
+    SeenCondition,
+    SeenMoves,
+    SeenPredictions,
+    SeenRole,
+)
+from fairlead.instances import InstanceState, Role
+from fairlead.reports.rejections import RejectionReason
+from fairlead.scaling.recommendations import Controller, Hold, Verdict
+from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
+from fairlead.scaling.specs import RatioMode, ScalingMode, ScalingSpec
+from fairlead.tables import EarlyRejectionFacts, SloFacts
+from fairlead_testing.builders.situations import arriving, served, well, with_instance
+
+REFUSED = {RejectionReason.PREDICTED_TTFT.value: 660}
+
+
+def only(pool: PoolSituation) -> Finding:
+    (found,) = advise([pool])
+    return found
+
+
+def causes(pool: PoolSituation) -> list[Cause]:
+    return [one.cause for one in advise([pool])]
+
+
+def test_a_pool_that_is_well_has_no_findings() -> None:
+    assert advise([well(), well("default/idle", instances=0)]) == ()
+
+
+# --- saturated
+
+
+def overloaded(**changes: Any) -> PoolSituation:
+    """5,200 tokens/s come to four instances that prefill 1,000 each; 660 requests were refused in 100 s."""
+    pool = well(refused=REFUSED, signals=arriving(5200))
+    pool = replace(pool, instances=tuple(replace(one, load=1.4) for one in pool.instances))
+    return replace(pool, **changes)
+
+
+def test_a_saturated_pool_is_told_with_its_cause_and_the_number_that_would_serve_it() -> None:
+    found = only(overloaded())
+    assert found.sentence == (
+        "default/chat refuses 6.6 requests/s because 4 of 4 instances are saturated (what arrives needs 6.5); 7 replicas would serve it."
+    )
+    assert (found.cause, found.level, found.harm.amount, found.harm.unit) == (Cause.SATURATED, Level.BAD, 6.6, HarmUnit.REQUESTS)
+    assert found.remedy == Remedy(kind="scale", words="7 replicas", replicas=7)
+
+
+def test_late_requests_of_a_saturated_pool_are_part_of_the_same_finding() -> None:
+    pool = overloaded()
+    for number in range(4):
+        pool = with_instance(pool, number, served=served(100, 30))
+    assert only(pool).sentence.startswith(
+        "default/chat refuses 6.6 requests/s and serves 30.0 % of the others in time (goal 90 %) because 4 of 4 instances are saturated"
+    )
+    assert only(pool).harm.amount == pytest.approx(6.6 + 2.8)
+
+
+def test_a_saturated_pool_that_is_only_late_says_so() -> None:
+    pool = overloaded(refused={})
+    for number in range(4):
+        pool = with_instance(pool, number, served=served(100, 0), load=0.1)
+    assert only(pool).sentence == (
+        "default/chat serves 0.0 % of requests in time (goal 90 %) because what arrives needs 6.5 and 4 instances serve; "
+        "7 replicas would serve it."
+    )
+
+
+def test_the_pools_own_percentile_decides_what_is_too_much() -> None:
+    lax = overloaded(slo=SloFacts(percentile=30))
+    assert causes(lax) == [Cause.REFUSED]
+    assert only(lax).level is Level.WARN
+    assert causes(overloaded(slo=SloFacts(percentile=90))) == [Cause.SATURATED]
+
+
+@pytest.mark.parametrize(
+    ("signals", "why"),
+    [
+        (None, "nothing was measured"),
+        (arriving(5200, age=60.0), "what was measured is old"),
+        (arriving(1000), "the instances can do what arrives"),
+        (arriving(5200, finished_requests=3), "too few finished to know the work"),
+    ],
+)
+def test_refusals_without_too_much_work_are_no_saturation(signals: PoolSignals | None, why: str) -> None:
+    assert causes(overloaded(signals=signals)) == [Cause.REFUSED], why
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "replicas"),
+    [
+        ({"can_scale": False}, "7 replicas would serve it; its engines are started elsewhere", None),
+        ({"scaling": ScalingSpec(mode=ScalingMode.SLO)}, "7 replicas would serve it; spec.scaling sets the number", None),
+        ({"roles": (SeenRole(role=Role.BOTH, wanted=8, least=0, most=64),)}, "8 are wanted already and start", None),
+        ({"roles": (SeenRole(role=Role.BOTH, wanted=4, least=0, most=4),)}, "maxReplicas 4 does not allow more", None),
+        ({"roles": (SeenRole(role=Role.BOTH, wanted=4, least=0, most=5),)}, "7 replicas would serve it, maxReplicas allows 5", 5),
+    ],
+)
+def test_a_plan_is_offered_only_where_it_can_be_made(changes: dict[str, Any], words: str, replicas: int | None) -> None:
+    found = only(overloaded(**changes))
+    assert words in found.sentence
+    assert (found.remedy.replicas if found.remedy else None) == replicas
+
+
+# --- refused
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (RejectionReason.PREDICTED_TTFT, "every instance was predicted to miss the TTFT target of 5 s"),
+        (RejectionReason.DECODE_OVERLOADED, "decoding was predicted to miss the TPOT target of 100 ms"),
+        (RejectionReason.AFTER_PREFILL, "found when their prompts were computed in vain"),
+        (RejectionReason.QUEUE_FULL, "routers' queues are full"),
+        (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would tell them at once"),
+        (RejectionReason.NO_INSTANCES, "none of 4 instances accepts requests"),
+        (RejectionReason.SCALED_TO_ZERO, "no instance is wanted"),
+        (RejectionReason.UPSTREAM_FAILED, "engines failed before the first byte on every try"),
+        (RejectionReason.SHUTTING_DOWN, "a router was shutting down"),
+        ("rejected-by-a-newer-router", "the routers' reason is rejected-by-a-newer-router"),
+    ],
+)
+def test_every_reason_of_refusals_has_its_sentence(reason: str, words: str) -> None:
+    found = only(well(refused={reason: 500}))
+    assert found.sentence.startswith("default/chat refuses 5.0 requests/s: ")
+    assert words in found.sentence
+    assert (found.cause, found.subject, found.level) == (Cause.REFUSED, reason, Level.BAD)
+
+
+def test_few_refusals_are_a_warning() -> None:
+    assert only(well(refused={RejectionReason.QUEUE_FULL.value: 1})).level is Level.WARN
+
+
+def test_refusals_offer_the_change_that_ends_them() -> None:
+    assert only(well(refused={RejectionReason.AFTER_PREFILL.value: 9})).remedy == Remedy(
+        kind="early-rejection", words="early rejection at arrival", fields={"mode": "Load"}
+    )
+    expired = well(refused={RejectionReason.QUEUE_TIMEOUT.value: 9})
+    assert only(expired).remedy == Remedy(kind="early-rejection", words="early rejection", fields={"mode": "Load"})
+    assert only(replace(expired, early_rejection=EarlyRejectionFacts(mode="Load"))).remedy is None
+    cordoned = well(instances=1, refused={RejectionReason.NO_INSTANCES.value: 9})
+    cordoned = with_instance(cordoned, 0, state=InstanceState.CORDONED)
+    assert only(cordoned).remedy == Remedy(kind="uncordon", words="uncordoning i0", instance="i0")
+    asleep = well(instances=0, refused={RejectionReason.SCALED_TO_ZERO.value: 9})
+    assert only(asleep).remedy == Remedy(kind="scale", words="1 replica", replicas=1)
+
+
+# --- late
+
+
+def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
+    pool = well()
+    for number in range(4):
+        pool = with_instance(pool, number, served=served(100, 80))
+    found = only(pool)
+    assert found.sentence == (
+        "80.0 % of default/chat's requests had their first token within 5 s, the goal is 90 %; "
+        "25.0 % of the late ones were on i3, so it is no single instance."
+    )
+    assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
+    assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
+
+
+def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
+    slow = replace(served(100, 70), ttft_in_time=100, tpot_in_time=70)
+    pool = well(instances=1)
+    found = only(with_instance(pool, 0, served=slow))
+    assert (found.cause, found.evidence.metric) == (Cause.SLOW_TOKENS, "tpot_p95")
+    assert found.sentence == (
+        "70.0 % of default/chat's answers took less than 100 ms per output token, the goal is 90 %; all of them on i0, its only instance."
+    )
+
+
+def test_targets_that_are_missed_only_together_name_the_worse_one() -> None:
+    both = replace(served(100, 85), ttft_in_time=92, tpot_in_time=93)
+    assert causes(with_instance(well(instances=1), 0, served=both)) == [Cause.LATE_FIRST_TOKENS]
+
+
+# --- one hot instance
+
+
+def hot() -> PoolSituation:
+    pool = with_instance(well(), 2, served=served(100, 40, tokens=40_000), sessions=18)
+    return replace(pool, instances=tuple(replace(one, sessions=18 if one.id == "i2" else 8) for one in pool.instances))
+
+
+def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None:
+    found = only(hot())
+    assert found.sentence == (
+        "i2 of default/chat serves 40.0 % of first tokens in time, the others 100.0 % (goal 90 %): it computes 57.1 % of the prompt tokens "
+        "where 25.0 % would be fair and holds 18 of 42 sessions; drained, its sessions move to the others and a new instance takes its place."
+    )
+    assert (found.cause, found.subject, found.level) == (Cause.HOT_INSTANCE, "i2", Level.BAD)
+    assert found.remedy == Remedy(kind="drain", words="draining i2", instance="i2")
+
+
+def test_a_hot_instance_of_a_pool_within_its_slo_is_a_warning() -> None:
+    pool = well(instances=16)
+    found = only(with_instance(pool, 0, served=served(100, 40, tokens=40_000)))
+    assert (found.cause, found.level) == (Cause.HOT_INSTANCE, Level.WARN)
+
+
+def test_an_instance_is_hot_only_with_more_than_its_share_and_while_others_do_well() -> None:
+    fair = with_instance(hot(), 2, served=served(100, 40, tokens=10_000))
+    assert causes(fair) == [Cause.LATE_FIRST_TOKENS]
+    heavy = with_instance(hot(), 2, weight=9.0)
+    assert causes(heavy) == [Cause.LATE_FIRST_TOKENS]
+    few = with_instance(hot(), 2, served=served(10, 0, tokens=40_000))
+    assert Cause.HOT_INSTANCE not in causes(few)
+    everywhere = hot()
+    for number in range(4):
+        everywhere = with_instance(everywhere, number, served=served(100, 40, tokens=40_000))
+    assert causes(everywhere) == [Cause.LATE_FIRST_TOKENS]
+
+
+# --- prefill to decode
+
+
+def divided(prefill: int, decode: int, *, prompts: float = 4000.0) -> PoolSituation:
+    """4,000 prompt tokens/s keep four prefill instances busy; what decodes keeps one busy."""
+    common: dict[str, Any] = {
+        "in_flight": 1,
+        "waiting": 0,
+        "prompt_tokens_per_second": prompts,
+        "requests_per_second": 10.0,
+        "finished_requests": 100,
+    }
+    sides = (
+        RoleSignals(
+            role=Role.PREFILL,
+            serving=prefill,
+            cached_share=0.0,
+            prefill_tokens_per_second=1000.0,
+            output_tokens_per_second=0.0,
+            **common,
+        ),
+        RoleSignals(
+            role=Role.DECODE,
+            serving=decode,
+            output_tokens_per_second=100.0,
+            decode_step=DecodeStep(fixed_seconds=0.01, seconds_per_request=0.001, seconds_per_context_token=0.0),
+            decode_context_tokens=100.0,
+            decode_load=0.2,
+            **common,
+        ),
+    )
+    seen = well(
+        roles=(
+            SeenRole(role=Role.PREFILL, wanted=prefill, least=1, most=64),
+            SeenRole(role=Role.DECODE, wanted=decode, least=1, most=64),
+        ),
+        refused={RejectionReason.PREDICTED_TTFT.value: 500},
+        signals=PoolSignals(window_seconds=30.0, age_seconds=1.0, roles=sides),
+    )
+    roles = [Role.PREFILL] * prefill + [Role.DECODE] * decode
+    return replace(seen, instances=tuple(replace(seen.instances[0], id=f"i{at}", role=role) for at, role in enumerate(roles)))
+
+
+def test_a_split_that_would_serve_more_is_told() -> None:
+    found = next(one for one in advise([divided(2, 4)]) if one.cause is Cause.RATIO_OFF)
+    assert found.sentence.startswith("default/chat divides 6 instances 2 : 4 between prefill and decode; by what arrives 4 : 2 could serve")
+    assert found.remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
+    auto = replace(divided(2, 4), ratio_mode=RatioMode.AUTO)
+    found = next(one for one in advise([auto]) if one.cause is Cause.RATIO_OFF)
+    assert found.remedy is None
+    assert "the ratio controller is at it" in found.sentence
+
+
+def test_a_good_split_or_one_that_misses_nothing_is_not() -> None:
+    assert Cause.RATIO_OFF not in causes(divided(5, 1))
+    assert Cause.RATIO_OFF not in causes(replace(divided(2, 4), refused={}))
+
+
+# --- moves
+
+
+def test_moves_that_lose_all_in_all_are_told_with_what_they_cost() -> None:
+    found = only(well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0)))
+    assert found.sentence == (
+        "default/chat's session moves cost users 41 s in the last 60 min: 12 of 100 with a known outcome came no sooner than staying was "
+        "predicted to."
+    )
+    assert (found.harm.amount, found.harm.unit, found.level) == (41.0, HarmUnit.WAITED_SECONDS, Level.WARN)
+    assert found.remedy == Remedy(kind="migrations", words="pausing migrations", fields={"migrations": "Paused"})
+    assert advise([well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0), moves_paused=True)]) == ()
+
+
+@pytest.mark.parametrize("moves", [SeenMoves(known=100, lost=12, net_seconds=1.0), SeenMoves(known=3, lost=3, net_seconds=-9.0)])
+def test_moves_that_win_or_are_too_few_are_not(moves: SeenMoves) -> None:
+    assert advise([well(moves=moves)]) == ()
+
+
+# --- engines
+
+
+def test_lost_instances_are_one_finding_that_explains_the_condition() -> None:
+    degraded = SeenCondition(type="Degraded", status="True", reason="InstancesLost", message="Lost: i1 (NotReady)")
+    pool = with_instance(well(conditions=(degraded,)), 1, state=InstanceState.LOST, reason="NotReady")
+    found = only(pool)
+    assert found.sentence == "1 of 4 instances of default/chat is lost: i1 (NotReady); 3 still take requests."
+    assert (found.level, found.harm.unit) == (Level.WARN, HarmUnit.INSTANCES)
+    alone = with_instance(well(instances=1), 0, state=InstanceState.LOST)
+    assert only(alone).level is Level.BAD
+
+
+def test_an_instance_that_is_lost_again_and_again_is_told() -> None:
+    found = only(with_instance(well(), 1, losses=3))
+    assert found.sentence == "i1 of default/chat was lost 3 times in the last hour; drained, it is replaced."
+    assert found.remedy == Remedy(kind="drain", words="draining i1", instance="i1")
+    assert advise([with_instance(well(), 1, losses=1)]) == ()
+    assert only(with_instance(well(can_drain=False), 1, losses=3)).remedy is None
+
+
+def test_an_instance_that_fails_more_than_the_slo_bears_explains_the_refusals() -> None:
+    pool = with_instance(well(refused={RejectionReason.UPSTREAM_FAILED.value: 4}), 1, served=served(30, 30, failed=12))
+    found = only(pool)
+    assert found.sentence == "i1 of default/chat failed 12 of 42 requests that were sent to it; drained, it is replaced."
+    assert (found.cause, found.harm.amount) == (Cause.INSTANCE_FAILING, 0.12)
+    assert advise([with_instance(well(), 1, served=served(100, 100, failed=1))]) == ()
+
+
+# --- predictions
+
+
+def test_wrong_predictions_count_where_early_rejection_goes_by_them() -> None:
+    pool = well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load"))
+    found = only(pool)
+    assert "with a mean error of 30.0 %: early rejection at 5 s is off by 1.5 s" in found.sentence
+    assert found.harm.unit is HarmUnit.ERROR
+    assert advise([replace(pool, early_rejection=EarlyRejectionFacts())]) == ()
+    assert advise([replace(pool, predictions=SeenPredictions(error=0.09))]) == ()
+
+
+def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> None:
+    seen = SeenPredictions(model_error_seconds=0.9, formula_error_seconds=0.4, model_chooses=True)
+    assert only(well(predictions=seen)).sentence == (
+        "default/chat's routers choose by a model that errs by 900 ms in TTFT, where their own formula errs by 400 ms for the same requests."
+    )
+    assert advise([well(predictions=replace(seen, model_chooses=False))]) == ()
+    assert advise([well(predictions=replace(seen, model_error_seconds=0.3))]) == ()
+
+
+# --- budget, silence, conditions
+
+
+def test_a_burning_budget_says_how_long_it_lasts() -> None:
+    burn = SeenBurn(name="fast", window="1h", seconds=3600.0, burn=9.0, threshold=8.0, excess_per_second=0.8)
+    slow = SeenBurn(name="slow", window="6h", seconds=21_600.0, burn=5.0, threshold=4.0, excess_per_second=0.3)
+    found = only(well(burns=(slow, burn)))
+    assert found.sentence == (
+        "default/chat used its error budget 9.0 times faster than it may over 1h (alert above 8.0): at that rate the budget of 30 days "
+        "lasts 3.3 days."
+    )
+    assert (found.harm.amount, found.level) == (0.8, Level.WARN)
+
+
+def test_a_pool_without_a_router_is_told_unless_nothing_is_wanted_of_it() -> None:
+    found = only(well(live_routers=0, unheard_seconds=190.0))
+    assert found.sentence == "No router reports on default/chat, the last was heard 3 min ago: nothing of it is measured."
+    assert found.level is Level.BAD
+    assert "none ever did" in only(well(live_routers=0, unheard_seconds=None)).sentence
+    assert advise([well(instances=0, live_routers=0)]) == ()
+
+
+def test_an_operator_that_says_nothing_is_told() -> None:
+    assert only(well(unseen_seconds=150.0)).cause is Cause.OPERATOR_SILENT
+    assert advise([well(unseen_seconds=15.0)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "sentence", "level"),
+    [
+        (
+            SeenCondition(type="Ready", status="False", reason="InvalidSpec", message="spec.slo: no."),
+            "default/chat is not ready: spec.slo: no.",
+            Level.BAD,
+        ),
+        (
+            SeenCondition(type="Ready", status="False", reason="InstancesStarting", message="2 of 4 instances serve"),
+            "default/chat is starting instances: 2 of 4 instances serve.",
+            Level.WARN,
+        ),
+        (
+            SeenCondition(type="Degraded", status="True", reason="StrangePods", message="x is no instance"),
+            "default/chat is Degraded: x is no instance.",
+            Level.WARN,
+        ),
+        (
+            SeenCondition(type="GatewayReady", status="False", reason="NoPicker", message="no picker"),
+            "default/chat is not GatewayReady: no picker.",
+            Level.WARN,
+        ),
+        (
+            SeenCondition(type="RingSynced", status="False", reason="WaitingForRouters", message="not yet", age_seconds=60.0),
+            "default/chat is not RingSynced: not yet.",
+            Level.WARN,
+        ),
+    ],
+)
+def test_a_condition_that_is_not_met_is_told_in_the_operators_words(condition: SeenCondition, sentence: str, level: Level) -> None:
+    found = only(well(conditions=(condition,)))
+    assert (found.sentence, found.level) == (sentence, level)
+
+
+def test_conditions_that_only_say_what_goes_on_are_no_findings() -> None:
+    fine = (
+        SeenCondition(type="Ready", status="True", reason="AllServing", message=""),
+        SeenCondition(type="Progressing", status="True", reason="Draining", message="1 instances drain"),
+        SeenCondition(type="Degraded", status="False", reason="AsExpected", message=""),
+        SeenCondition(type="SLOMet", status="False", reason="TargetMissed", message=""),
+        SeenCondition(type="RingSynced", status="False", reason="WaitingForRouters", message="", age_seconds=2.0),
+        SeenCondition(type="GatewayReady", status="Unknown", reason="NoGateway", message=""),
+    )
+    assert advise([well(conditions=fine)]) == ()
+
+
+# --- the operator's advice
+
+
+def advised(recommended: int, **changes: Any) -> SeenAdvice:
+    seen = SeenAdvice(
+        controller=Controller.SCALING,
+        role=Role.BOTH,
+        current=4,
+        recommended=recommended,
+        verdict=Verdict.ADVISED,
+        hold=None,
+        reason="5.4 instances are needed; advised only",
+        age_seconds=120.0,
+    )
+    return replace(seen, **changes)
+
+
+def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
+    found = only(well(advised=(advised(6),)))
+    assert (
+        found.sentence == "The operator advised 6 replicas of default/chat instead of 4 2 min ago: 5.4 instances are needed; advised only."
+    )
+    assert (found.level, found.remedy) == (Level.WARN, Remedy(kind="scale", words="6 replicas", replicas=6))
+    fewer = only(well(advised=(advised(2),)))
+    assert (fewer.level, fewer.harm.amount, fewer.harm.unit) == (Level.NOTE, 2.0, HarmUnit.INSTANCES)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        advised(6, current=5),
+        advised(6, age_seconds=7200.0),
+        advised(6, verdict=Verdict.APPLIED),
+        advised(6, verdict=Verdict.HELD, hold=Hold.COOLDOWN),
+    ],
+)
+def test_advice_that_is_old_followed_or_only_held_back_for_a_while_is_not(seen: SeenAdvice) -> None:
+    assert advise([well(advised=(seen,))]) == ()
+
+
+def test_advice_that_a_bound_holds_back_has_no_plan() -> None:
+    found = only(well(advised=(advised(6, verdict=Verdict.HELD, hold=Hold.AT_BOUND),)))
+    assert (found.cause, found.remedy) == (Cause.SCALING_ADVISED, None)
+
+
+def test_advice_of_the_ratio_controller_is_a_plan_of_its_mode() -> None:
+    pool = replace(divided(2, 4), refused={}, advised=(advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2),))
+    assert only(pool).remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
