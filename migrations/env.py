@@ -7,6 +7,7 @@ from FAIRLEAD_DATABASE_URL.
 
 import os
 import time
+from typing import Any
 
 from alembic import context
 from sqlalchemy import create_engine, pool, text
@@ -14,6 +15,8 @@ from sqlalchemy import create_engine, pool, text
 from fairlead_api.settings import DatabaseSettings
 from fairlead_api.store.partitions import is_partition
 from fairlead_api.store.tables import metadata
+from fairlead_api.store.tables.retired import RETIRED
+from fairlead_api.store.upgrading import LOCK_SECONDS
 from fairlead_process.environment import read
 from fairlead_process.starting import one_line_errors
 
@@ -24,6 +27,11 @@ LOCK = 0x6661_6972
 def include_name(name: str | None, kind: str, parents: object) -> bool:
     """Leaves out the daily partitions, which are made at run time, and Alembic's own table."""
     return not (kind == "table" and name is not None and is_partition(name))
+
+
+def include_object(found: Any, name: str | None, kind: str, reflected: bool, counterpart: Any) -> bool:
+    """Leaves out columns that only the release before still uses."""
+    return not (kind == "column" and reflected and counterpart is None and (found.table.name, name) in RETIRED)
 
 
 def run_online() -> None:
@@ -37,7 +45,8 @@ def run_online() -> None:
         while not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK}).scalar_one():
             connection.rollback()  # waiting inside a statement would hold up a concurrent index build of whoever has the lock, for ever
             time.sleep(0.2)
-        connection.execute(text("SET lock_timeout = '4s'"))
+        lock_seconds = context.config.attributes.get("lock_seconds", LOCK_SECONDS)
+        connection.execute(text(f"SET lock_timeout = '{round(lock_seconds * 1000)}ms'"))
         connection.execute(text("SET statement_timeout = '60s'"))
         connection.commit()
         try:
@@ -45,6 +54,7 @@ def run_online() -> None:
                 connection=connection,
                 target_metadata=metadata,
                 include_name=include_name,
+                include_object=include_object,
                 transaction_per_migration=True,
                 compare_server_default=True,
                 compare_type=True,

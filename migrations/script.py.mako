@@ -3,7 +3,8 @@
 Revision: ${up_revision}
 Revises: ${down_revision or 'nothing' | comma,n}
 
-One idea. Indexes of tables that grow: fairlead_api.store.index_building, so that nobody's writes wait.
+One idea; the release before works on with what this makes (docs/development.md, "Change the database"). Indexes of
+tables that grow: fairlead_api.store.index_building; their rows: fairlead_api.store.backfilling.
 """
 
 import sqlalchemy as sa

@@ -17,8 +17,11 @@ from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.documenting import openapi
 from fairlead_api.identifying import Identify
 from fairlead_api.jobs import scheduled
+from fairlead_api.reviews import KubernetesReviews
 from fairlead_api.routes.access import access_routes
+from fairlead_api.routes.advice import advice_routes
 from fairlead_api.routes.audit import audit_routes
+from fairlead_api.routes.cluster_audit import cluster_audit_routes
 from fairlead_api.routes.decisions import decision_routes
 from fairlead_api.routes.gateway_keys import gateway_key_routes
 from fairlead_api.routes.guards import Guard
@@ -26,6 +29,7 @@ from fairlead_api.routes.health import health_routes
 from fairlead_api.routes.internal import internal_routes
 from fairlead_api.routes.live import live_routes
 from fairlead_api.routes.moves import move_routes
+from fairlead_api.routes.parameters import closed
 from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
 from fairlead_api.routes.predictors import predictor_routes
@@ -34,18 +38,27 @@ from fairlead_api.routes.rings import ring_routes
 from fairlead_api.routes.rollouts import rollout_routes
 from fairlead_api.routes.scaling import scaling_routes
 from fairlead_api.routes.schedules import schedule_routes
+from fairlead_api.routes.search import search_routes
+from fairlead_api.routes.series import series_routes
 from fairlead_api.routes.sessions import session_routes
 from fairlead_api.routes.simulations import simulation_routes
 from fairlead_api.routes.slo import slo_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
+from fairlead_api.services.access.cluster_rights import ClusterRights
 from fairlead_api.services.access.gateway_keys import GatewayKeys
+from fairlead_api.services.advice.asking import Advising
+from fairlead_api.services.advice.trends import TrendReading
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
+from fairlead_api.services.history.load_explaining import LoadExplaining
+from fairlead_api.services.history.series_reading import SeriesReading
 from fairlead_api.services.history.slo_reading import SloReading
 from fairlead_api.services.plans.objects import ClusterGateway
+from fairlead_api.services.plans.planned_objects import PlannedObjects
 from fairlead_api.services.plans.plans import Plans
 from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.reports.plausibility import Ages
+from fairlead_api.services.simulations.expectations import Expectations
 from fairlead_api.services.simulations.simulations import Simulations
 from fairlead_api.services.streams.live import Live
 from fairlead_api.services.streams.notices import CredentialsRevoked, Notice
@@ -58,21 +71,29 @@ from fairlead_api.simulating import Simulating
 from fairlead_api.stale import StaleReads
 from fairlead_api.store import tables
 from fairlead_api.store.access import PostgresAccess
+from fairlead_api.store.advice.situations import PostgresSituations
+from fairlead_api.store.advice.trends import PostgresTrends
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
 from fairlead_api.store.gateway_keys import PostgresGatewayKeys
 from fairlead_api.store.history.audit import PostgresAuditLog
 from fairlead_api.store.history.decisions import PostgresDecisions
+from fairlead_api.store.history.load_windows import PostgresLoadWindows
 from fairlead_api.store.history.loads import PostgresLoads
 from fairlead_api.store.history.moves import PostgresMoves
+from fairlead_api.store.history.plans import PostgresPlanList
 from fairlead_api.store.history.rejections import PostgresRejections
 from fairlead_api.store.history.scaling import PostgresScaling
 from fairlead_api.store.history.schedules import PostgresSchedules
+from fairlead_api.store.history.search import PostgresSearch
+from fairlead_api.store.history.series import PostgresSeries
 from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.plans.evidence import PostgresEvidence
 from fairlead_api.store.plans.plans import PostgresPlans
+from fairlead_api.store.plans.session_homes import PostgresSessionHomes
+from fairlead_api.store.pools.attributing import PostgresClusterChanges
 from fairlead_api.store.pools.history import PostgresPoolHistory
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.mirror import PostgresPools
@@ -84,9 +105,12 @@ from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports.reports import PostgresReports
 from fairlead_api.store.simulations import PostgresSimulations
 from fairlead_api.store.streams import PostgresStream
+from fairlead_api.store.suspended_copies import keep_ending_suspended_copies
 from fairlead_api.store.upgrading import upgrade
 from fairlead_api.store.upkeep.retention import SWEEPS
 from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
+from fairlead_api.strict_bodies import StrictBodies
+from fairlead_api.tagging import Tagging
 from fairlead_api.telemetry import Instrument, Telemetry
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.moves import Migration, ReRoute
@@ -120,7 +144,18 @@ def create_api(
         Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens
     )
     new_secret = partial(secrets.token_urlsafe, 32)
-    access = Access(PostgresAccess(control), bootstrap, new_secret, open_to_all=settings.auth_mode == "none")
+    kubernetes = KubernetesCluster(settings.kubeconfig)
+    stored_access = PostgresAccess(control)
+    access = Access(
+        stored_access,
+        bootstrap,
+        new_secret,
+        open_to_all=settings.auth_mode == "none",
+        requests_per_second=settings.requests_per_second,
+        cluster=ClusterRights(KubernetesReviews(kubernetes, settings.kubernetes_audience), stored_access.namespaces)
+        if settings.auth_mode == "kubernetes"
+        else None,
+    )
     guard = Guard(access, clock)
     mirroring = PoolMirroring(PostgresPools(control), key_shares)
     audit = PostgresAudit(reads)
@@ -131,13 +166,15 @@ def create_api(
     policies = installed_policies()
     decisions, rejections = PostgresDecisions(reads, policies), PostgresRejections(reads)
     heatmaps = HeatmapReading(PostgresLoads(reads))
-    slo = PostgresSlo(reads)
-    kubernetes = KubernetesCluster(settings.kubeconfig)
-    plans = Plans(PostgresPlans(control), PostgresEvidence(reads), cluster or kubernetes, policies, lambda: secrets.token_hex(8))
+    slo, sessions = PostgresSlo(reads), PostgresSessions(reads)
+    planned = PlannedObjects(cluster or kubernetes, PostgresSessionHomes(control, clock))
     simulates = settings.simulation_processes > 0 and bool(simulator)
-    simulations = Simulations(PostgresSimulations(control), plans, policies, lambda: secrets.token_hex(8), enabled=simulates)
+    evidence, new_id = PostgresEvidence(reads), partial(secrets.token_hex, 8)
+    expectations = Expectations(PostgresSimulations(control), evidence, new_id, enabled=simulates)
+    plans = Plans(PostgresPlans(control), evidence, planned, policies, new_id, expectations)
+    simulations = Simulations(PostgresSimulations(control), plans, policies, new_id, enabled=simulates)
     simulating = Simulating(PostgresSimulations(background), secrets.token_hex(8), settings.simulation_processes, simulator)
-    upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
+    upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention), plans.close_left_open)
     live = Live(topics(pool_reads, migrations, reroutes, decisions, rejections), clock)
     telemetry.live.set_function(lambda: live.streams)
     ingestion = Ingestion(PostgresReports(reports, partitions), report_ages(settings.retention))
@@ -151,6 +188,7 @@ def create_api(
                 stack.push_async_callback(database.close)
             tasks = await stack.enter_async_context(Tasks())
             tasks.start("database pulse", pulse.run)
+            tasks.start("suspended copies", partial(keep_ending_suspended_copies, background, REPORTS.patient(patience).idle_seconds))
             stack.push_async_callback(recent.close)
             stack.push_async_callback(kubernetes.close)
             listening = asyncio.Event()
@@ -177,21 +215,25 @@ def create_api(
 
     routers = (
         health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
-        access_routes(guard, access, clock),
+        access_routes(guard, access, clock, settings.kubernetes_audience),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
-        pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock),
+        pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads)), clock),
         slo_routes(guard, slo, SloReading(slo), clock),
+        series_routes(guard, SeriesReading(PostgresSeries(reads)), clock),
         ring_routes(guard, PostgresRings(reads), policies),
         predictor_routes(guard, PostgresPredictors(reads, policies)),
         rollout_routes(guard, cluster or kubernetes),
         schedule_routes(guard, PostgresSchedules(reads), clock),
-        session_routes(guard, PostgresSessions(reads)),
+        session_routes(guard, sessions),
+        search_routes(guard, PostgresSearch(reads, sessions)),
         move_routes(guard, migrations, reroutes, clock),
         decision_routes(guard, decisions, clock),
         scaling_routes(guard, PostgresScaling(reads), clock),
         rejection_routes(guard, rejections, clock),
+        cluster_audit_routes(guard, PostgresClusterChanges(control), clock),
         audit_routes(guard, PostgresAuditLog(reads), audit, clock),
-        plan_routes(guard, plans, clock),
+        advice_routes(guard, Advising(PostgresSituations(reads), recent), TrendReading(PostgresTrends(reads), recent), clock),
+        plan_routes(guard, plans, expectations, PostgresPlanList(reads, clock), clock),
         simulation_routes(guard, simulations, clock),
         live_routes(guard, live),
         internal_routes(guard, mirroring, ingestion, PostgresPredictors(reports, policies), stream, telemetry.count_report, clock),
@@ -203,9 +245,11 @@ def create_api(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        routes=[route for router in routers for route in router.routes],  # include_router would analyse every route once more
+        routes=[closed(route) for router in routers for route in router.routes],  # include_router would analyse every route once more
     )
     problems.install(app)
+    app.add_middleware(StrictBodies)
+    app.add_middleware(Tagging)
     app.add_middleware(StaleReads)
     app.add_middleware(Identify, access=access, clock=clock)
     app.add_middleware(Instrument, telemetry=telemetry)

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from fairlead import pool_roles
 from fairlead.errors import InvalidInput
-from fairlead.pools import GROUP, PLURAL, VERSION
+from fairlead.pools import GROUP, KIND, PLURAL, VERSION
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
-from fairlead_api.services.plans.marks import FIELD_MANAGER
+from fairlead_api.services.plans.marks import CHANGED_BY, FIELD_MANAGER
 from fairlead_api.services.plans.objects import POOL_LABEL, ClusterObject, Target, TargetKind
 from fairlead_api.services.pools.rollouts import StoredRevision, instant
 from fairlead_process import kubernetes_api
@@ -21,6 +21,7 @@ _PATHS = {
     TargetKind.ROLE: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{pool_roles.PLURAL}/{{}}",
     TargetKind.INSTANCE: "/api/v1/namespaces/{}/pods/{}",
 }
+_JSON = "application/json"
 CONFIGURE_SECONDS = 60
 """Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
 
@@ -51,9 +52,30 @@ class KubernetesCluster:
         query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
         return _object(await self._call(target, "PATCH", body, query))
 
+    async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid, "resourceVersion": resource_version}}
+        dry = {"dryRun": ["All"]} if dry_run else {}
+        await self._call(target, "DELETE", {**body, **dry}, content=_JSON)
+
+    async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
+        told = {name: value for name, value in marks.items() if value is not None}
+        metadata = {
+            "name": target.name,
+            "namespace": target.namespace,
+            "labels": dict(manifest["labels"]),
+            "annotations": {**manifest["annotations"], **told},
+        }
+        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata, "spec": dict(manifest["spec"])}
+        query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
+        path = _PATHS[target.kind].format(quote(target.namespace, safe=""), "").rstrip("/")
+        made = await self.ask("POST", path, body, query, content=_JSON)
+        if made is None:
+            raise NotFound("namespace", target.namespace)
+        return _object(made)
+
     async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
         path = f"/apis/apps/v1/namespaces/{quote(pool.namespace, safe='')}/controllerrevisions"
-        answer = await self._ask("GET", path, query=[("labelSelector", f"{POOL_LABEL}={pool.name}")])
+        answer = await self.ask("GET", path, query=[("labelSelector", f"{POOL_LABEL}={pool.name}")])
         return [_revision(found) for found in (answer or {}).get("items") or ()]
 
     async def close(self) -> None:
@@ -63,24 +85,34 @@ class KubernetesCluster:
             await api.close()
 
     async def _call(
-        self, target: Target, method: str, body: Mapping[str, Any] | None = None, query: Sequence[tuple[str, str]] = ()
+        self,
+        target: Target,
+        method: str,
+        body: Mapping[str, Any] | None = None,
+        query: Sequence[tuple[str, str]] = (),
+        content: str = MERGE_PATCH,
     ) -> Mapping[str, Any]:
         path = _PATHS[target.kind].format(quote(target.namespace, safe=""), quote(target.name, safe=""))
-        found = await self._ask(method, path, body, query)
+        found = await self.ask(method, path, body, query, content)
         if found is None:
             raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
         return found
 
-    async def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Sequence[tuple[str, str]] = ()
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Sequence[tuple[str, str]] = (),
+        content: str = MERGE_PATCH,
     ) -> Mapping[str, Any] | None:
-        """None = there is no such object."""
+        """None = there is no such object. Raises ClusterUnavailable, Denied, Conflict, InvalidInput."""
         try:
             async with self._connecting:
                 if self._api is None:
                     self._api = await KubernetesApi.connect(self._kubeconfig)
                 api = self._api
-            return await api.call(method, path, query=query, body=body, content=MERGE_PATCH, absent=404)
+            return await api.call(method, path, query=query, body=body, content=content, absent=404)
         except ClusterNotConfigured as error:
             raise ClusterUnavailable(str(error), CONFIGURE_SECONDS) from error
         except kubernetes_api.ClusterUnavailable as error:
@@ -106,20 +138,26 @@ def _refusal(error: ClusterRefused) -> Exception:
 
 def _object(found: Mapping[str, Any]) -> ClusterObject:
     about = found["metadata"]
-    managers = tuple(
-        entry.get("manager", "")
+    writers = [
+        entry
         for entry in about.get("managedFields") or ()
         if entry.get("subresource", "") in {"", "scale"} and "f:spec" in (entry.get("fieldsV1") or {})
-    )
+    ]
+    last = max(writers, key=lambda entry: str(entry.get("time") or ""), default=None)
+    annotations = about.get("annotations") or {}
+    by = None if last is None else annotations.get(CHANGED_BY) if last.get("manager") == FIELD_MANAGER else last.get("manager")
     return ClusterObject(
         uid=about["uid"],
-        resource_version=about["resourceVersion"],
+        resource_version=about.get("resourceVersion", ""),  # what a dry run would create has none
         generation=int(about.get("generation", 1)),
         spec=found.get("spec") or {},
         labels=about.get("labels") or {},
-        annotations=about.get("annotations") or {},
-        managers=managers,
+        annotations=annotations,
+        managers=tuple(entry.get("manager", "") for entry in writers),
         status=found.get("status") or {},
+        is_deleting=bool(about.get("deletionTimestamp")),
+        changed_by=by,
+        changed_at=None if last is None else instant(last.get("time")),
     )
 
 

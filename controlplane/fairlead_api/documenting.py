@@ -1,6 +1,7 @@
 """Completes FastAPI's OpenAPI document.
 
-It adds credentials, the refusals that every endpoint shares, and that request bodies take no unknown fields.
+It adds credentials, the refusals and headers that really come, examples, and that request bodies take no unknown
+fields.
 """
 
 from typing import Any
@@ -10,67 +11,97 @@ from pydantic import TypeAdapter
 
 from fairlead.reports.batches import Report
 from fairlead.reports.predictors import TrainedModel
+from fairlead_api import refusals
 from fairlead_api.identifying import OPEN_PATHS
+from fairlead_api.request_examples import EXAMPLES
 from fairlead_api.routes.bodies import with_definitions
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.simulations import SimulationRequest
 
-REFUSALS = {
-    "400": "The request is malformed.",
-    "401": "No token, or one that is not known, has expired or was revoked.",
-    "403": "The token's role does not reach.",
-    "404": "What the path names does not exist.",
-    "405": "The path exists, the method does not; Allow names those that do.",
-    "409": "The state of the world forbids it; `type` says why.",
-    "413": "The body is too large.",
-    "422": "A field, parameter or body cannot be used; `field`, `value` and `remedy` say which and what to do.",
-    "503": "A dependency is away; Retry-After says when to come back.",
-}
-"""Refusals by status, each a problem document (RFC 9457)."""
-
-OF_TOKENS = ("401", "403")
-OF_BODIES = ("409", "413")
-
 DESCRIPTION = (
     "Persists what routers and the operator do, and plans what people change. Every refusal is a problem document. Send `Authorization: Bearer "
-    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router."
+    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md tells of "
+    "pages, exports, tags and how long a version is kept."
 )
+_REF = "#/components/schemas/"
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The whole document. FastAPI builds and keeps it; completing it again changes nothing."""
-    document = with_definitions(app.openapi(), Report, TrainedModel, SimulationRequest)
+    document = app.openapi()
+    if "securitySchemes" in document.get("components", {}):
+        return document
+    document = with_definitions(document, Report, TrainedModel, SimulationRequest)
     document["info"] |= {"description": DESCRIPTION}
     components = document["components"]
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": "An API token, or a web session's token."}
     }
-    components["responses"] = {status: _refusal(words) for status, words in REFUSALS.items()}
+    components["responses"] = refusals.responses()
+    components["headers"] = refusals.headers()
     schemas = components["schemas"]
-    schemas["Problem"] = TypeAdapter(Problem).json_schema()
+    problem = TypeAdapter(Problem).json_schema(ref_template=_REF + "{model}")
+    schemas |= problem.pop("$defs", {})
+    schemas["Problem"] = problem
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     for path, item in document["paths"].items():
-        for operation in item.values():
-            _add_refusals(operation, path)
+        for method, operation in item.items():
+            _add_refusals(operation, path, method)
+            _add_headers(operation, path, method)
+            _add_sparse(operation, schemas)
             if path.startswith("/v1/") and "requestBody" in operation:
-                _close(operation["requestBody"]["content"]["application/json"]["schema"], schemas)
+                _describe_body(operation["requestBody"]["content"]["application/json"], schemas)
     return document
 
 
-def _refusal(words: str) -> dict[str, Any]:
-    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {"description": words, "content": content}
+def _add_refusals(operation: dict[str, Any], path: str, method: str) -> None:
+    operation["security"] = [{"bearer": []}] if path not in OPEN_PATHS else []
+    answers = operation["responses"]
+    answers.pop("422", None)
+    for status in sorted(refusals.statuses(path, method, operation)):
+        answers[status] = {"$ref": f"#/components/responses/{status}"}
 
 
-def _add_refusals(operation: dict[str, Any], path: str) -> None:
-    needs_token, has_body = path not in OPEN_PATHS, "requestBody" in operation
-    operation["security"] = [{"bearer": []}] if needs_token else []
-    for status in REFUSALS:
-        if (needs_token or has_body or status not in OF_TOKENS) and (has_body or status not in OF_BODIES):
-            operation["responses"][status] = {"$ref": f"#/components/responses/{status}"}
+def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
+    """X-Request-ID on every answer; ETag and 304 where an answer comes in one piece."""
+    for status, found in list(operation["responses"].items()):
+        if "$ref" in found:
+            continue
+        found.setdefault("headers", {}).update(refusals.header("X-Request-ID"))
+        whole = "application/json" in found.get("content", {}) and not path.endswith(".json")
+        if method == "get" and status == "200" and path.startswith("/v1/") and whole:
+            found["headers"].update(refusals.header("ETag"))
+            known = {"name": "if-none-match", "in": "header", "required": False, "schema": {"type": "string"}}
+            operation.setdefault("parameters", []).append({**known, "description": "ETags that are known; one of them again is a 304."})
+            sent = {**refusals.header("X-Request-ID"), **refusals.header("ETag")}
+            operation["responses"]["304"] = {"description": "It is what If-None-Match names.", "headers": sent}
 
 
-def _close(body: dict[str, str], schemas: dict[str, Any]) -> None:
-    """Mark bodies sent by people as taking no unknown fields (`routes.bodies.known_fields`)."""
-    schemas[body["$ref"].rpartition("/")[2]]["additionalProperties"] = False
+def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Lists with `fields` answer pages whose items have only these."""
+    if not any(one["name"] == "fields" for one in operation.get("parameters", ())):
+        return
+    content = operation["responses"]["200"].get("content", {}).get("application/json")
+    if content is None or "$ref" not in content["schema"]:
+        return
+    page = content["schema"]["$ref"].removeprefix(_REF)
+    item = schemas[page]["properties"]["items"]["items"]["$ref"].removeprefix(_REF)
+    sparse, sparse_page = f"Sparse{item}", f"Sparse{page}"
+    words = f"A {item} with the fields that were asked for."
+    schemas[sparse] = {**{name: part for name, part in schemas[item].items() if name != "required"}, "title": sparse, "description": words}
+    parts = {**schemas[page]["properties"], "items": {"type": "array", "items": {"$ref": _REF + sparse}, "title": "Items"}}
+    schemas[sparse_page] = {**schemas[page], "title": sparse_page, "properties": parts}
+    content["schema"] = {"anyOf": [{"$ref": _REF + page}, {"$ref": _REF + sparse_page}]}
+
+
+def _describe_body(content: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Mark bodies sent by people as taking no unknown fields (`routes.bodies.known_fields`), and show examples. A body
+    without a type of ours is another's, which may grow.
+    """
+    if "$ref" not in content["schema"]:
+        return
+    name = content["schema"]["$ref"].removeprefix(_REF)
+    schemas[name]["additionalProperties"] = False
+    if name in EXAMPLES:
+        content["examples"] = {title: {"summary": title, "value": value} for title, value in EXAMPLES[name].items()}

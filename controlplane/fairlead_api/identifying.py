@@ -15,8 +15,11 @@ from fairlead_api.problems import of_service, problem_response
 from fairlead_api.services.access.access import Access, Caller
 from fairlead_api.services.errors import NotAuthenticated, ServiceError
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes"})
 """Paths that answer without a token."""
+
+IN_PROCESS = "in-process"
+"""The client's address of a call without a socket; no address of a network reads so."""
 
 _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 
@@ -34,17 +37,28 @@ class Identify:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        if scope["type"] == "http":
             request = Request(scope)
+            request.state.address = address_of(request)
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
-                identity, key = await self._access.identify(bearer(request), self._clock())
+                now = self._clock()
+                identity, key = await self._access.identify(bearer(request), now)
+                self._access.require_pace(identity, key, now)
             except ServiceError as error:
                 problem, headers = of_service(error)
                 await problem_response(request, problem, headers)(scope, receive, send)
                 return
-            request.state.caller = Caller(identity=identity, key=key, request_id=request.state.request_id)
+            caller = Caller(identity=identity, key=key, request_id=request.state.request_id, address=request.state.address)
+            request.state.caller = caller
             request.state.actor = identity.subject
         await self._app(scope, receive, send)
+
+
+def address_of(request: Request) -> str:
+    """The address of the person or program that asks. The web UI beside the API names that of its visitor."""
+    host = request.client.host if request.client else "unknown"
+    return request.headers.get("x-forwarded-for", host)[:64] if host == IN_PROCESS else host
 
 
 def bearer(request: Request) -> str | None:

@@ -42,6 +42,7 @@ async def scheduled(
         "retention": (upkeep.keep_days, 1800),
         "rollups": (upkeep.roll_up, 2),
         "sessions": (upkeep.end_sessions, 30),
+        "plans": (upkeep.close_plans, 10),
         "audit-head": (tell_audit_head, 3600),
     }
     started: list[Alone] = []

@@ -1,6 +1,10 @@
-"""Turns errors into RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback."""
+"""Turns errors into RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback.
+
+`detail` says what is wrong and `remedy` what to do about it, each once. Types are stable (docs/api.md).
+"""
 
 import logging
+import math
 from typing import Any
 
 import msgspec
@@ -13,7 +17,8 @@ from starlette.routing import compile_path
 
 from fairlead.errors import InvalidInput
 from fairlead_api.routes.bodies import MalformedBody
-from fairlead_api.services.errors import Conflict, Denied, NotAuthenticated, NotFound, ServiceError, Unavailable
+from fairlead_api.routes.strict_json import printable
+from fairlead_api.services.errors import Changed, Conflict, Denied, NotAuthenticated, NotFound, ServiceError, TooMany, Unavailable
 from fairlead_client.resources.problems import Problem
 
 _log = logging.getLogger(__name__)
@@ -24,8 +29,10 @@ TITLES = {
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
+    412: "Changed meanwhile",
     413: "Too large",
     422: "Input cannot be used",
+    429: "Too many requests",
     500: "Internal error",
     503: "Temporarily unavailable",
 }
@@ -48,21 +55,39 @@ def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
     match error:
         case NotFound():
             return _problem("not-found", 404, str(error)), {}
+        case Changed():
+            remedy = "read it again, and send its new ETag as If-Match"
+            return _problem("changed-meanwhile", 412, str(error), remedy=remedy), {"etag": error.tag}
         case Conflict():
-            return _problem(error.code, 409, str(error)), {}
+            return _problem(error.code, 409, str(error), conflict=error.conflict), {}
         case Denied():
             return _problem("denied", 403, str(error)), {}
         case NotAuthenticated():
             return _problem(error.code, 401, str(error)), {"www-authenticate": "Bearer"}
+        case TooMany():
+            again = f"try again in {error.retry_after_seconds} s"
+            return _problem(error.code, 429, str(error), remedy=again), {"retry-after": str(error.retry_after_seconds)}
         case Unavailable():
-            return _problem(error.code, 503, str(error)), {"retry-after": str(error.retry_after_seconds)}
+            again = f"send it again after {error.retry_after_seconds} s"
+            return _problem(error.code, 503, str(error), remedy=again), {"retry-after": str(error.retry_after_seconds)}
     return _problem("refused", 400, str(error)), {}
 
 
 def of_input(error: InvalidInput) -> Problem:
     """A 422 with field, value and remedy."""
     value = error.value if isinstance(error.value, str | int | float | bool | None) else str(error.value)
-    return _problem("invalid-input", 422, str(error), field=error.field, value=value, remedy=error.remedy)
+    return _problem("invalid-input", 422, printable(error.told), field=printable(error.field), value=_shown(value), remedy=error.remedy)
+
+
+def of_malformed(error: Exception) -> Problem:
+    """A 400 for a body that is no JSON."""
+    return _problem("malformed-json", 400, f"the body is not JSON: {error}", remedy="send JSON in UTF-8, each name once in an object")
+
+
+def of_too_large(error: HTTPException) -> Problem:
+    """A 413."""
+    detail, _, remedy = error.detail.partition("; ")
+    return _problem("too-large", 413, detail, remedy=remedy or "send less at once")
 
 
 def of_validation(error: RequestValidationError) -> Problem:
@@ -70,11 +95,21 @@ def of_validation(error: RequestValidationError) -> Problem:
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid":
-        return _problem("malformed-json", 400, f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}")
-    field = ".".join(where[1:]) or where[0]
+        return of_malformed(ValueError(first.get("ctx", {}).get("error", first["msg"])))
+    field = printable(".".join(where[1:]) or where[0])
+    if first["type"] == "missing":
+        return _problem("invalid-input", 422, f"{field} is missing", field=field, remedy=f"give {field}")
     value = first.get("input")
-    shown = value if isinstance(value, str | int | float | bool) and len(str(value)) <= 200 else None
-    return _problem("invalid-input", 422, f"{field}: {first['msg']}", field=field, value=shown, remedy=first["msg"])
+    shown = _shown(value) if isinstance(value, str | int | float | bool) and len(str(value)) <= 200 else None
+    told = f"{field}: {shown!r} cannot be used" if shown is not None else f"{field} cannot be used"
+    return _problem("invalid-input", 422, told, field=field, value=shown, remedy=first["msg"])
+
+
+def _shown(value: str | float | None) -> str | float | None:
+    """The value, if JSON can hold it; text without half characters."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return printable(value) if isinstance(value, str) else value
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:
@@ -98,7 +133,7 @@ def install(app: FastAPI) -> None:
         return problem_response(request, of_input(error))
 
     async def malformed(request: Request, error: Exception) -> Response:
-        return problem_response(request, _problem("malformed-json", 400, f"the body is not JSON: {error}"))
+        return problem_response(request, of_malformed(error))
 
     async def validation_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, RequestValidationError):
@@ -108,8 +143,10 @@ def install(app: FastAPI) -> None:
     async def http_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             raise error
+        if error.status_code == 413:
+            return problem_response(request, of_too_large(error))
         detail = f"{request.method} {request.url.path}: {error.detail}"
-        code = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "http-error")
+        code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
         headers = dict(error.headers or {})
         if error.status_code == 405:
             headers["Allow"] = ", ".join(allowed_methods(app, request.url.path))
@@ -122,12 +159,14 @@ def install(app: FastAPI) -> None:
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, psycopg.DataError):
             first = str(cause).strip().splitlines()[0]
-            return problem_response(request, _problem("invalid-input", 422, f"a value cannot be stored: {first}"))
+            remedy = "write a value that fits: no NUL characters, whole numbers of at most 64 bits"
+            return problem_response(request, _problem("invalid-input", 422, f"a value cannot be stored: {first}", remedy=remedy))
         return await unexpected(request, error)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("request failed", exc_info=error, extra={"path": request.url.path, "request": getattr(request.state, "request_id", "")})
-        return problem_response(request, _problem("internal-error", 500, "something failed here; the request id names it in our log"))
+        detail = "something failed here, and the request id names it in the API's log"
+        return problem_response(request, _problem("internal-error", 500, detail, remedy="report it with the request id"))
 
     app.add_exception_handler(ServiceError, service_error)
     app.add_exception_handler(InvalidInput, input_error)

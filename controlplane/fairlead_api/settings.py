@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidInput
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import Choice, Parsed, Switch, Whole
+from fairlead_process.kinds import Choice, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import KUBECONFIG
 
-ROLES = ("viewer", "operator", "admin", "system-operator", "system-router")
+ROLES = ("viewer", "operator", "admin", "system-operator", "system-router", "system-audit")
 """Roles of people in rising order, and those of the operator process and of routers."""
 
 MOST_DAYS = 36_500
@@ -64,7 +64,7 @@ class Retention:
         "ROLLUPS_10S",
         7,
         "load per 10 s, SLO kept per minute",
-        "heatmaps by 10 s, SLO attainment by the minute; older ones show minutes and hours",
+        "heatmaps and charts by 10 s, SLO attainment by the minute; older ones show minutes and hours",
     )
     rollups_1m_days: int = _days(
         "ROLLUPS_1M",
@@ -122,9 +122,29 @@ class Settings:
         default="bootstrap",
         metadata=variable(
             "FAIRLEAD_AUTH_MODE",
-            Choice(("bootstrap", "none")),
+            Choice(("bootstrap", "kubernetes", "none")),
             "how people sign in",
-            "none lets everybody in as admin; only on a loopback address",
+            "API tokens and login links always; kubernetes: with tokens of the cluster too, and rights by its RBAC; none lets everybody in as "
+            "admin, only on a loopback address",
+        ),
+    )
+    kubernetes_audience: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_KUBERNETES_AUDIENCE",
+            Text("an audience"),
+            "the audience that Kubernetes tokens must be made for (`kubectl create token NAME --audience=…`)",
+            "without it, tokens for the API server itself sign in here too",
+            default_shown="that of the API server",
+        ),
+    )
+    requests_per_second: int = field(
+        default=200,
+        metadata=variable(
+            "FAIRLEAD_REQUESTS_PER_SECOND",
+            Whole("requests", 0, 1_000_000),
+            "requests that one person's session or token may make each second at one API process; ten times as many at once",
+            "more are answered 429 with Retry-After; 0 limits nothing; routers and the operator are never limited",
         ),
     )
     migrate: bool = field(

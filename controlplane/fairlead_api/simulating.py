@@ -1,22 +1,24 @@
 """Runs simulations that people asked for: claims one at a time and hands its runs to processes of the simulator.
 
 The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); its command is told by what joins the
-two. A process that dies is started once more with the runs it had left; when this process dies, its children end with
-it, and after a silence another API process, or this one started again, begins the simulation anew.
+two. A process that is free takes the next run; one that dies is started once more with the run that it had. When this
+process dies, its children end with it, and after a silence another API process, or this one started again, begins the
+simulation anew.
 """
 
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 
 import msgspec
 
 from fairlead_api.services.errors import StoreUnavailable
-from fairlead_api.services.simulations.results import results_of, runs_of, winner_of
+from fairlead_api.services.simulations.results import results_of, winner_of
 from fairlead_api.services.simulations.running import Claimed, RunningStore, Traffic
-from fairlead_client.resources.simulations import SimulationResult
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 
 LOOK_SECONDS = 1.0
@@ -63,8 +65,7 @@ class Simulating:
                     with suppress(StoreUnavailable):
                         if not await self._store.go_on(claimed, self._runner, progress.done):
                             return  # cancelled, or taken by another process
-            results, winner, notes = await work
-            await self._store.finish(claimed, self._runner, results, winner, notes, progress.done)
+            await self._finish(claimed, await work, progress)
         except SimulationFailed as error:
             await self._store.fail(claimed, self._runner, str(error))
         except TimeoutError:
@@ -75,33 +76,74 @@ class Simulating:
             with suppress(asyncio.CancelledError, Exception):
                 await work
 
-    async def _work(self, claimed: Claimed, progress: "_Progress") -> tuple[list[SimulationResult], int, list[str]]:
+    async def _finish(self, claimed: Claimed, traffic: Traffic, progress: "_Progress") -> None:
+        notes = [*traffic.notes, *progress.notes]
+        if claimed.plan_runs is not None:
+            figures = [progress.figures[run.number] for run in claimed.plan_runs]
+            await self._store.finish_trial(claimed, self._runner, figures, traffic, notes)
+            return
+        results = results_of(claimed.runs, progress.figures)
+        await self._store.finish(claimed, self._runner, results, winner_of(claimed.policies, results), notes, progress.done)
+
+    async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
+        """Every run is simulated; whose requests."""
         traffic = await self._store.traffic(claimed)
-        runs = runs_of(claimed.policies, claimed.rates)
+        runs = claimed.runs
         await self._store.go_on(claimed, self._runner, 0, len(traffic.requests) * len(runs))  # more may have come since it was asked for
-        parts = [part for number in range(self._processes) if (part := runs[number :: self._processes])]
+        left = RunsLeft(runs)
         try:
             async with asyncio.TaskGroup() as group:
-                for part in parts:
-                    group.create_task(self._part(claimed, traffic, part, progress))
+                for _ in range(min(self._processes, len(runs))):
+                    group.create_task(self._share(claimed, traffic, left, progress))
         except BaseExceptionGroup as group:
             failed = group.subgroup(SimulationFailed)
             if failed is None:
                 raise
             raise failed.exceptions[0] from None
-        results = results_of(runs, progress.figures)
-        return results, winner_of(claimed.policies, results), [*traffic.notes, *progress.notes]
+        return traffic
 
-    async def _part(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
-        """These runs in a process of their own."""
+    async def _share(self, claimed: Claimed, traffic: Traffic, left: "RunsLeft", progress: "_Progress") -> None:
+        """What is left of the runs, one after the other, in a process of their own."""
+        job = SimulationJob(requests=traffic.requests, weight=traffic.weight, target=claimed.target, seed=claimed.seed)
         for start in range(1, _STARTS + 1):
-            left = [run for run in runs if run.number not in progress.figures]
-            job = SimulationJob(requests=traffic.requests, weight=traffic.weight, target=claimed.target, runs=left, seed=claimed.seed)
-            ended = await _process(self._command, encode_line(job), progress)
-            if all(run.number in progress.figures for run in runs):
+            taken = left.take()
+            if taken is None:
+                return
+            ended = await _process(self._command, encode_line(job), taken, left, progress)
+            if ended is None:
                 return
             _log.warning("a process of the simulator ended early", extra={"simulation": claimed.id, "status": ended, "start": start})
         raise SimulationFailed(f"the simulator ended {_STARTS} times before its end ({ended}); see the log of the control API")
+
+
+class RunsLeft:
+    """Runs that no process has begun. Those of policies that take longest come first, so that no process is left alone
+    with one at the end; a policy of which no run has ended may take longest of all.
+    """
+
+    def __init__(self, runs: Sequence[JobRun]) -> None:
+        self._runs = list(runs)
+        self._seconds: dict[str, float] = {}
+
+    def take(self) -> JobRun | None:
+        """The next run, for a process that is free."""
+        if not self._runs:
+            return None
+        chosen = max(self._runs, key=lambda run: (self._seconds.get(_policy(run), inf), run.rate))
+        self._runs.remove(chosen)
+        return chosen
+
+    def ended(self, run: JobRun, seconds: float) -> None:
+        """It took so long."""
+        self._seconds[_policy(run)] = seconds
+
+    def give_back(self, run: JobRun) -> None:
+        """Its process died."""
+        self._runs.append(run)
+
+
+def _policy(run: JobRun) -> str:
+    return f"{run.policy} {run.parameters}"
 
 
 class _Progress:
@@ -119,8 +161,11 @@ class _Progress:
         self.notes += [note for note in line.notes if note not in self.notes]
 
 
-async def _process(command: Sequence[str], job: bytes, progress: _Progress) -> str:
-    """Starts a process, gives it the job and takes its lines; how it ended, in words. Raises SimulationFailed."""
+async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLeft, progress: _Progress) -> str | None:
+    """Starts a process, gives it the job, this run and then what is left, and takes its lines.
+
+    None when no run is left; else how it ended, in words, with the run it had given back. Raises SimulationFailed.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=_LONGEST_LINE
@@ -128,11 +173,13 @@ async def _process(command: Sequence[str], job: bytes, progress: _Progress) -> s
     assert process.stdin is not None
     assert process.stdout is not None
     begun = 0
+    under_way = run
+    since = time.monotonic()
     try:
         with suppress(ProcessLookupError, PermissionError):
             os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
         with suppress(ConnectionError):  # it died: the loop below sees that
-            process.stdin.write(job)
+            process.stdin.write(job + encode_line(run))
             await process.stdin.drain()
         async for text in process.stdout:
             try:
@@ -143,7 +190,18 @@ async def _process(command: Sequence[str], job: bytes, progress: _Progress) -> s
                 raise SimulationFailed(line.error)
             begun = 0 if line.figures is not None else begun + line.done
             progress.take(line)
+            if line.figures is not None:
+                left.ended(under_way, time.monotonic() - since)
+                since = time.monotonic()
+                following = left.take()
+                if following is None:
+                    return None
+                under_way = following
+                with suppress(ConnectionError):
+                    process.stdin.write(encode_line(under_way))
+                    await process.stdin.drain()
         progress.done -= begun  # what was begun and not ended is simulated anew
+        left.give_back(under_way)
         status = await process.wait()
         return f"signal {-status}" if status < 0 else f"exit status {status}"
     finally:

@@ -6,6 +6,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.app import create_api
+from fairlead_api.identifying import IN_PROCESS
 from fairlead_api.services.plans.objects import ClusterGateway
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
@@ -24,7 +25,9 @@ def create_app(settings: Settings, public_url: str, cluster: ClusterGateway | No
     Raises InvalidInput for a `public_url` that nobody can open.
     """
     api = create_api(settings, cluster=cluster, simulator=SIMULATOR)
-    web = create_web_app(api_urls="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
+    web = create_web_app(
+        api_urls="http://fairlead-api", api_transport=httpx.ASGITransport(app=api, client=(IN_PROCESS, 0)), public_url=public_url
+    )
     return BesideWeb(api, web)
 
 

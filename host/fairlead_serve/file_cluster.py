@@ -53,6 +53,12 @@ class FileCluster:
                 return self._list(target, change, marks, dry_run)
             return self._write(target, change, marks, dry_run)
 
+    async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
+        raise Conflict("engines-are-fixed", f"{target} is there as long as `fairlead serve` runs; end that")
+
+    async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
+        raise Conflict("engines-are-fixed", f"{target} cannot be created here; start `fairlead serve`")
+
     def _list(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         memory, file = self._known(target)
         entries = merged(_engines(file), change[ENGINES])

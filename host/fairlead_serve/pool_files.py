@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import yaml
 
 from fairlead.errors import InvalidInput, UnknownName
+from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT
 from fairlead.pools import MAX_NAME, DrainSpec, MetricsSpec, RoutingSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead.schemas.reading import read
@@ -45,7 +46,7 @@ class EngineEntry:
         pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
         max_length=63,
     )
-    weight: float = number("Share of the keys it gets, beside engines of weight 1.", 1.0, minimum=0.01, maximum=100)
+    weight: float = number("Share of the keys it gets, beside engines of weight 1.", 1.0, minimum=LEAST_WEIGHT, maximum=MOST_WEIGHT)
     drain: bool = truth("Whether it is emptied and gets no new requests; it stays in the pool.", False)
 
     @property

@@ -9,6 +9,7 @@ from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import DesiredRole
+from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_api.services.plans.changes import CORDONED, DRAIN
 from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
 from fairlead_api.services.plans.marks import FIELD_MANAGER
@@ -104,6 +105,7 @@ def conditions(
             if engine.state in {InstanceState.STARTING, InstanceState.LOST} and (found := health.get(engine.name)) and found.words
         ),
         apply_problem=None,
+        migrations_paused=file.pool.routing.migrations == MIGRATIONS_PAUSED,
     )
     told = [one for one in pool_conditions(facts) if one.type not in _OF_SCALING]
     return merge_conditions(memory.conditions, told, memory.generation, format_second(now))

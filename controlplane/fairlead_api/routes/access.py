@@ -4,61 +4,77 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 
 from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
-from fairlead_api.services.access.access import Access, Caller
+from fairlead_api.routes.listing import Fetch, listing
+from fairlead_api.services.access.access import Access, Caller, Login
 from fairlead_client.resources.access import (
     AccessRole,
     Identity,
     LoginLink,
     LoginLinkRequest,
+    LoginModes,
     LoginRequest,
     TokenItem,
     TokenRequest,
     WebSession,
+    WebSessionItem,
 )
-from fairlead_client.resources.pages import Page
-
-Limit = Annotated[int, Query(ge=1, le=100)]
 
 
-def access_routes(guard: Guard, access: Access, clock: Callable[[], datetime]) -> APIRouter:
-    """Identity endpoints under /v1."""
+def access_routes(guard: Guard, access: Access, clock: Callable[[], datetime], audience: str | None = None) -> APIRouter:
+    """Identity endpoints under /v1. `audience` is the one of Kubernetes tokens."""
     routes = APIRouter(prefix="/v1", tags=["identity"])
-    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
-    Admin = Annotated[Caller, Depends(guard.needs(AccessRole.ADMIN))]  # noqa: N806 - it is a type
+    person, admin = guard.needs(AccessRole.NONE, somewhere=True), guard.needs(AccessRole.ADMIN, somewhere=True)
+    Person = Annotated[Caller, Depends(person)]  # noqa: N806 - it is a type
+    Admin = Annotated[Caller, Depends(admin)]  # noqa: N806 - it is a type
 
     @routes.get("/whoami")
-    async def whoami(caller: Viewer) -> Identity:
+    async def whoami(caller: Person) -> Identity:
         """The identity of this token's bearer."""
         return caller.identity
 
+    @routes.get("/login-modes")
+    async def login_modes() -> LoginModes:
+        """The ways to log in that are offered here. Needs no token."""
+        return LoginModes(modes=access.modes, audience=audience)
+
     @routes.post("/login", dependencies=[Depends(known_fields(LoginRequest))])
     async def login(body: LoginRequest, request: Request) -> WebSession:
-        """A web session for a one-time login link or an API token; the only endpoint without a bearer token."""
-        address = request.client.host if request.client else "unknown"
-        return await access.login(body.token, address, request.state.request_id, clock())
+        """A web session for a one-time login link or an API token; needs no bearer token."""
+        return await access.login(body.token, Login(address=request.state.address, request_id=request.state.request_id), clock())
 
     @routes.post("/logout", status_code=204)
-    async def logout(caller: Viewer) -> None:
+    async def logout(caller: Person) -> None:
         """Ends the caller's web session."""
         await access.logout(caller, clock())
+
+    def web_sessions(caller: Person) -> Fetch:
+        return lambda span: access.sessions(span.cursor, span.limit, caller, clock())
+
+    own = "the caller's own; all of them for who is admin everywhere"
+    listing(routes, "/web-sessions", WebSessionItem, person, web_sessions, about=f"Browser sessions that live, newest first: {own}.")
+
+    @routes.delete("/web-sessions/{session_id}", status_code=204)
+    async def revoke_web_session(session_id: str, caller: Person) -> None:
+        """Ends a browser session, which asks for a login with its next page."""
+        await access.revoke_session(session_id, caller, clock())
 
     @routes.post("/login-links", status_code=201, dependencies=[Depends(known_fields(LoginLinkRequest))])
     async def create_login_link(body: LoginLinkRequest, caller: Admin) -> LoginLink:
         """A link that logs one person in once. It is valid for at most 10 minutes."""
         return await access.create_link(body, caller, clock())
 
-    @routes.get("/tokens")
-    async def list_tokens(caller: Admin, cursor: str | None = None, limit: Limit = 50) -> Page[TokenItem]:
-        """API tokens, newest first, without secrets."""
-        return await access.tokens(cursor, limit)
+    def tokens(caller: Admin) -> Fetch:
+        return lambda span: access.tokens(span.cursor, span.limit, caller)
+
+    listing(routes, "/tokens", TokenItem, admin, tokens, about="API tokens that the caller may revoke, newest first, without secrets.")
 
     @routes.post("/tokens", status_code=201, dependencies=[Depends(known_fields(TokenRequest))])
     async def create_token(body: TokenRequest, caller: Admin) -> TokenItem:
-        """A new API token; its secret is shown here and never again."""
+        """A new API token; its secret is shown here and never again. Its rights must lie where the caller is admin."""
         return await access.create_token(body, caller, clock())
 
     @routes.delete("/tokens/{token_id}", status_code=204)

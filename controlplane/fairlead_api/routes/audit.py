@@ -14,9 +14,9 @@ from fairlead_api.services.access.access import Caller
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.filters import AuditFilter
 from fairlead_api.services.history.times import parse_range
-from fairlead_api.services.spans import Span
+from fairlead_api.services.spans import Sight, Span
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
+from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, AuditVerification
 from fairlead_client.resources.pages import Page
 
 KeptId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
@@ -28,8 +28,8 @@ class AuditReader(Protocol):
 
     async def entries(self, wanted: AuditFilter, span: Span) -> Page[AuditEntry]: ...
 
-    async def entry(self, entry_id: int) -> AuditEntry:
-        """One entry. Raises NotFound."""
+    async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
+        """One entry. Raises NotFound, also for one about what is not in sight."""
 
 
 class ChainVerifier(Protocol):
@@ -49,12 +49,13 @@ def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clo
     def chosen(
         actor: str | None = None,
         action: str | None = None,
+        kind: AuditKind | None = None,
         target: Annotated[str | None, Query(alias="object")] = None,
         start: From = None,
         end: To = None,
     ) -> Fetch:
         begun, ended = parse_range(start, end, clock())
-        wanted = AuditFilter(actor=actor, action=action, object=target, start=begun, end=ended)
+        wanted = AuditFilter(actor=actor, action=action, object=target, kind=kind, start=begun, end=ended)
         return lambda span: reader.entries(wanted, span)
 
     @routes.get("/audit/verification", response_model=AuditVerification)
@@ -76,11 +77,12 @@ def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clo
             raise NotFound("audit entry", "1")
         return answer(head)
 
-    listing(routes, "/audit", AuditEntry, viewer, chosen)
+    seeing = guard.needs(AccessRole.VIEWER, somewhere=True)
+    listing(routes, "/audit", AuditEntry, seeing, chosen, by="-at")
 
     @routes.get("/audit/{entry_id}", response_model=AuditEntry)
-    async def get_audit_entry(entry_id: int, caller: Viewer) -> Any:
+    async def get_audit_entry(entry_id: int, caller: Annotated[Caller, Depends(seeing)]) -> Any:
         """One entry."""
-        return answer(await reader.entry(entry_id))
+        return answer(await reader.entry(entry_id, caller.sight))
 
     return routes

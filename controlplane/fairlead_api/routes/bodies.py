@@ -16,10 +16,9 @@ class MalformedBody(Exception):
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
-    """A dependency that refuses unknown fields in a request's body.
+    """A dependency that refuses names in a request's body that `body` (a dataclass) does not have. Raises InvalidInput.
 
-    It raises InvalidInput for top-level names that `body` (a dataclass) does not have and for strings that are not
-    valid text, and MalformedBody for nesting deeper than any of our bodies has.
+    What is no JSON, or cannot be stored, was refused before (`fairlead_api.strict_bodies`).
     """
     names = [field.name for field in dataclasses.fields(body)]
 
@@ -27,21 +26,12 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
         try:
             document = json.loads(await request.body())
         except ValueError:
-            return  # malformed JSON is reported by the body's own validation
-        except RecursionError:
-            raise MalformedBody("it is nested too deeply") from None
+            return  # an empty body is reported by the body's own validation
         for name in document if isinstance(document, dict) else ():
             if name not in names:
-                raise InvalidInput(_shown(name), _shown(document[name]), f"remove it; known fields: {', '.join(names)}")
-            if isinstance(document[name], str) and _shown(document[name]) != document[name]:
-                raise InvalidInput(name, _shown(document[name]), "remove the lone surrogate (\\ud800 to \\udfff): it is half a character")
+                raise InvalidInput(name, document[name], f"remove it; known fields: {', '.join(names)}")
 
     return dependency
-
-
-def _shown(value: Any) -> Any:
-    """Text without lone surrogates, which UTF-8 cannot encode; any other value unchanged."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
@@ -62,3 +52,9 @@ def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, A
         schemas.update({name: found for name, found in schema.pop("$defs", {}).items() if name not in schemas})
         schemas[kind.__name__] = schema
     return document
+
+
+def described_answer(kind: str, example: str | None = None) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI responses of an endpoint whose answer is text of this media type."""
+    content: dict[str, Any] = {"schema": {"type": "string"}} | ({"example": example} if example else {})
+    return {200: {"content": {kind: content}}}

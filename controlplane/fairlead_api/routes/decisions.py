@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import APIRouter, Depends
 
 from fairlead.reports.decisions import DecisionReason
-from fairlead_api.routes.answers import answer
+from fairlead_api.routes.answers import answer, seen
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
 from fairlead_api.services.access.access import Caller
@@ -31,7 +31,7 @@ class DecisionReader(Protocol):
 def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], datetime]) -> APIRouter:
     """Decisions under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
-    viewer = guard.needs(AccessRole.VIEWER)
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     def chosen(
         pool: str | None = None,
@@ -48,11 +48,11 @@ def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], da
         )
         return lambda span: reader.decisions(wanted, span)
 
-    listing(routes, "/decisions", RoutingDecision, viewer, chosen)
+    listing(routes, "/decisions", RoutingDecision, viewer, chosen, by="-at")
 
     @routes.get("/decisions/{decision_id:path}", response_model=RoutingDecision)
     async def get_decision(decision_id: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
         """One sampled decision with its candidates."""
-        return answer(await reader.decision(decision_id))
+        return answer(seen(caller, await reader.decision(decision_id), "decision", decision_id))
 
     return routes

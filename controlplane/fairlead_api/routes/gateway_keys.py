@@ -4,41 +4,41 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends
 
 from fairlead_api.routes.bodies import known_fields
+from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
-from fairlead_api.routes.listing import From, To
+from fairlead_api.routes.listing import Fetch, From, To, listing
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.access.gateway_keys import GatewayKeys
 from fairlead_api.services.history.times import parse_range
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
-from fairlead_client.resources.pages import Page
-
-Limit = Annotated[int, Query(ge=1, le=100)]
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage, GatewayKeyUsePoint
 
 
 def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], datetime]) -> APIRouter:
     """/v1/gateway-keys."""
     routes = APIRouter(prefix="/v1", tags=["gateway keys"])
-    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+    viewer = guard.needs(AccessRole.VIEWER)
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 
-    @routes.get("/gateway-keys")
-    async def list_gateway_keys(caller: Viewer, cursor: str | None = None, limit: Limit = 50) -> Page[GatewayKey]:
-        """Keys of the gateway's clients, newest first, without secrets, with what each was used for in 24 hours."""
-        return await keys.keys(cursor, limit, clock())
+    def all_keys() -> Fetch:
+        return lambda span: keys.keys(span.cursor, span.limit, clock())
 
-    @routes.get("/gateway-keys/{key_id}/usage")
-    async def get_gateway_key_usage(key_id: str, caller: Viewer, start: From = None, end: To = None) -> GatewayKeyUsage:
+    listing(routes, "/gateway-keys", GatewayKey, viewer, all_keys)
+
+    async def get_gateway_key_usage(key_id: str, start: From = None, end: To = None) -> Ask:
         """Requests, tokens and refusals of a key; the last 24 hours unless asked otherwise.
 
         By the minute for a range of at most 6 hours, by the hour up to 14 days, else by the UTC day.
         """
         now = clock()
         begun, ended = parse_range(start or "now-24h", end or "now", now)
-        return await keys.usage(key_id, begun or now - timedelta(days=1), ended or now)
+        return lambda sight: keys.usage(key_id, begun or now - timedelta(days=1), ended or now)
+
+    path = "/gateway-keys/{key_id}/usage"
+    document(routes, path, GatewayKeyUsage, viewer, get_gateway_key_usage, GatewayKeyUsePoint, lambda found: found.points)
 
     @routes.post("/gateway-keys", status_code=201, dependencies=[Depends(known_fields(GatewayKeyRequest))])
     async def create_gateway_key(body: GatewayKeyRequest, caller: Operator) -> GatewayKey:

@@ -16,23 +16,37 @@ class Guard:
         self._access = access
         self._clock = clock
 
-    def needs(self, role: AccessRole) -> Callable[[Request], Awaitable[Caller]]:
-        """A dependency that gives the caller if its role reaches `role`; 403 otherwise."""
+    def needs(self, role: AccessRole, *, somewhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
+        """A dependency that gives the caller if its role reaches `role`; 403 otherwise.
+
+        The role is needed in the namespace that the path names. A path without one needs it in all namespaces; or,
+        with `somewhere`, in any, and then the endpoint must answer with that part only which the caller may see
+        (`Caller.sight`). A pool among the parameters of such an endpoint must be in a namespace with the role.
+        """
 
         async def dependency(request: Request) -> Caller:
             caller: Caller = request.state.caller
-            await self.require(request, caller, role)
+            named = namespace_of(request, somewhere=somewhere)
+            await self._access.require(caller, role, _target(request), self._clock(), named, somewhere=somewhere and named is None)
             return caller
 
         return dependency
 
-    async def require(self, request: Request, caller: Caller, role: AccessRole) -> None:
-        """Raises Denied unless the caller's role reaches `role`."""
-        await self._access.require(caller, role, _target(request), self._clock())
+    async def require(self, request: Request, caller: Caller, role: AccessRole, pool: str) -> None:
+        """Raises Denied unless the caller's role reaches `role` where the pool is."""
+        await self._access.require(caller, role, _target(request), self._clock(), pool.partition("/")[0])
 
     async def require_router(self, request: Request, caller: Caller, router: str) -> None:
         """Raises Denied unless the caller's token speaks for this router."""
         await self._access.require_router(caller, router, _target(request), self._clock())
+
+
+def namespace_of(request: Request, *, somewhere: bool) -> str | None:
+    """The namespace that the path names, or with `somewhere` the parameter `pool`; None without one."""
+    if "namespace" in request.path_params:
+        return str(request.path_params["namespace"])
+    pool = request.query_params.get("pool") if somewhere else None
+    return pool.partition("/")[0] if pool is not None and "/" in pool else None
 
 
 def _target(request: Request) -> str:

@@ -1,19 +1,19 @@
-"""Lists: one page as JSON (also under `.json`), and the whole list streamed as `.csv`.
+"""Lists: one page as JSON, and the whole list streamed as `.json` and `.csv`.
 
-Each list is registered with one call.
+Each list is registered with one call. `fields` leaves out what the caller does not need, `sort` turns the list around.
 """
 
-import csv
 import dataclasses
-import io
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_api.routes.answers import answer
+from fairlead_api.routes.bodies import described_answer
+from fairlead_api.routes.files import Fields, attachment, cell, line, named, only
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.spans import Span
@@ -23,6 +23,7 @@ Fetch = Callable[[Span], Awaitable[Page[Any]]]
 """A list with its filters already applied; it takes the span to read."""
 
 Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(max_length=4000)]
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]
 """The range of a list, as RFC 3339 or `now-15m`."""
@@ -30,67 +31,114 @@ To = Annotated[str | None, Query(alias="to")]
 EXPORT_PAGE = 500
 
 
-def listing(routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch]) -> None:
+def listing(
+    routes: APIRouter,
+    path: str,
+    item: type[Any],
+    needs: Callable[..., Any],
+    fetch: Callable[..., Fetch],
+    *,
+    by: str | None = None,
+    about: str = "",
+) -> None:
     """Registers `path`, `path.json` and `path.csv`.
 
-    `fetch` is a dependency that reads the filters; `needs` is one that checks the caller.
+    `fetch` is a dependency that reads the filters; `needs` is one that checks the caller. `by` is the field that the
+    list is ordered by, `-` before it for the largest first: then `sort` can turn it around. `about` says what is in it.
     """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
+    spans = _spans(by)
+    Chosen = Annotated[Callable[..., Span], Depends(spans)]  # noqa: N806 - it is a type
 
     async def page(
         caller: Annotated[Caller, Depends(needs)],  # first, so that strangers learn nothing from other errors
         chosen: Annotated[Fetch, Depends(fetch)],
-        cursor: Annotated[str | None, Query(max_length=4000)] = None,
+        span: Chosen,
+        cursor: Cursor = None,
         limit: Limit = 50,
+        fields: Fields = None,
     ) -> Response:
-        return answer(await chosen(Span(cursor=cursor, limit=limit)))
+        names = named(item, fields)
+        found = await chosen(span(cursor=cursor, limit=limit, sight=caller.sight))
+        if names is None:
+            return answer(found)
+        return answer(dataclasses.replace(found, items=[only(row, names) for row in found.items]))
 
-    page.__doc__ = f"One page of {name}; pass next_cursor as cursor for the next."
-    routes.add_api_route(path, page, methods=["GET"], response_model=Page[item], name=f"list_{name}")  # type: ignore[valid-type]  # a type made at run time, for the document
-    routes.add_api_route(f"{path}.json", page, methods=["GET"], include_in_schema=False)
-    exporting(routes, path, item, needs, fetch)
+    page.__doc__ = f"{about and about + ' '}One page of {name}; pass next_cursor as cursor for the next."
+    sparse = f"With `fields` the items have these only, else all of {item.__name__}."
+    routes.add_api_route(path, page, methods=["GET"], response_model=Page[item], name=f"list_{name}", response_description=sparse)  # type: ignore[valid-type]  # a type made at run time, for the document
+    _exporting(routes, path, item, needs, fetch, by=by)
+
+    async def whole(
+        caller: Annotated[Caller, Depends(needs)], chosen: Annotated[Fetch, Depends(fetch)], span: Chosen, fields: Fields = None
+    ) -> Response:
+        names = named(item, fields)
+        seen = partial(span, sight=caller.sight)
+        first = await chosen(seen(limit=EXPORT_PAGE))  # a refusal must come before the answer starts
+        return BoundedStream(_documents(chosen, seen, first, names), media_type="application/json", headers=attachment(name, "json"))
+
+    whole.__doc__ = f"All {name} that match, as one JSON document like that of a page, without a cursor."
+    routes.add_api_route(f"{path}.json", whole, methods=["GET"], response_model=Page[item], name=f"export_{name}_json")  # type: ignore[valid-type]  # as above
 
 
-def exporting(routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch]) -> None:
+def _exporting(
+    routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch], *, by: str | None = None
+) -> None:
     """Registers only `path.csv`."""
     name = path.rsplit("/", 1)[-1].replace("-", "_")
+    spans = _spans(by)
 
-    async def export(caller: Annotated[Caller, Depends(needs)], chosen: Annotated[Fetch, Depends(fetch)]) -> Response:
-        first = await chosen(Span(limit=EXPORT_PAGE))  # a refusal must come before the answer starts
-        headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
-        return BoundedStream(_rows(item, chosen, first), media_type="text/csv; charset=utf-8", headers=headers)
+    async def export(
+        caller: Annotated[Caller, Depends(needs)],
+        chosen: Annotated[Fetch, Depends(fetch)],
+        span: Annotated[Callable[..., Span], Depends(spans)],
+        fields: Fields = None,
+    ) -> Response:
+        names = named(item, fields) or [field.name for field in dataclasses.fields(item)]
+        seen = partial(span, sight=caller.sight)
+        first = await chosen(seen(limit=EXPORT_PAGE))  # a refusal must come before the answer starts
+        return BoundedStream(_rows(names, chosen, seen, first), media_type="text/csv; charset=utf-8", headers=attachment(name, "csv"))
 
     export.__doc__ = f"All {name} that match, as CSV."
-    routes.add_api_route(f"{path}.csv", export, methods=["GET"], response_class=Response, name=f"export_{name}")
+    routes.add_api_route(
+        f"{path}.csv", export, methods=["GET"], response_class=Response, name=f"export_{name}", responses=described_answer("text/csv")
+    )
 
 
-async def _rows(item: type[Any], fetch: Fetch, first: Page[Any]) -> AsyncIterator[bytes]:
-    names = [field.name for field in dataclasses.fields(item)]
-    yield _line(names)
+def _spans(by: str | None) -> Callable[..., Callable[..., Span]]:
+    """A dependency that reads `sort`; it gives a function that makes spans."""
+    if by is None:
+        return lambda: Span
+    other = by[1:] if by.startswith("-") else f"-{by}"
+    Sort = Annotated[Literal[by, other], Query(description="Order; `-` before the field puts the largest first.")]  # type: ignore[valid-type]  # noqa: N806  # made at run time, for the document
+
+    def spans(sort: Sort = by) -> Callable[..., Span]:
+        return lambda **given: Span(**given, reverse=sort != by)
+
+    return spans
+
+
+async def _pages(fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> AsyncIterator[Page[Any]]:
+    """All pages; one at a time is held."""
     found = first
-    while True:
-        yield b"".join(_line([_cell(getattr(row, name)) for name in names]) for row in found.items)
-        if found.next_cursor is None:
-            return
-        found = await fetch(Span(cursor=found.next_cursor, limit=EXPORT_PAGE))
+    yield found
+    while found.next_cursor is not None:
+        found = await fetch(span(cursor=found.next_cursor, limit=EXPORT_PAGE))
+        yield found
 
 
-def _line(cells: list[str]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerow(cells)
-    return text.getvalue().encode()
+async def _documents(fetch: Fetch, span: Callable[..., Span], first: Page[Any], names: Sequence[str] | None) -> AsyncIterator[bytes]:
+    """The parts of one JSON document. A reader that is cut off has no valid document, so it cannot miss the end."""
+    count, opening = 0, b'{"items":['
+    async for found in _pages(fetch, span, first):
+        rows = [msgspec.json.encode(row if names is None else only(row, names)) for row in found.items]
+        count += len(rows)
+        yield opening + b",".join(rows) if rows else b""
+        opening = b"," if count else opening
+    yield (b"" if count else opening) + b'],"next_cursor":null,"total":%d,"total_at_least":null}' % count
 
 
-def _cell(value: Any) -> str:
-    """Text of a value; a value that a spreadsheet would take for a formula gets an apostrophe."""
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f"'{value}" if value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
-    if isinstance(value, int | float):
-        return str(value)
-    return msgspec.json.encode(value).decode()
+async def _rows(names: Sequence[str], fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> AsyncIterator[bytes]:
+    yield line(list(names))
+    async for found in _pages(fetch, span, first):
+        yield b"".join(line([cell(getattr(row, name)) for name in names]) for row in found.items)

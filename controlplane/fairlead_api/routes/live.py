@@ -17,7 +17,7 @@ def live_routes(guard: Guard, live: Live) -> APIRouter:
 
     @routes.get("/live", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
     async def get_live(
-        caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))],
+        caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER, somewhere=True))],
         topics: str = "pools",
         pool: str | None = None,
         last_event_id: Annotated[str | None, Header()] = None,
@@ -28,6 +28,6 @@ def live_routes(guard: Guard, live: Live) -> APIRouter:
         """
         wanted = [topic.strip() for topic in topics.split(",") if topic.strip()]
         live.check(wanted, pool)
-        return BoundedStream(live.stream(wanted, pool, caller.key, last_event_id), media_type="text/event-stream")
+        return BoundedStream(live.stream(wanted, pool, caller.key, last_event_id, caller.sight), media_type="text/event-stream")
 
     return routes

@@ -8,15 +8,16 @@ from fastapi import APIRouter, Depends
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
-from fairlead_api.routes.answers import answer
+from fairlead_api.routes.answers import answer, seen
+from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.history.filters import MoveFilter
 from fairlead_api.services.history.times import parse_range
-from fairlead_api.services.spans import Span
+from fairlead_api.services.spans import Sight, Span
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
 
 AnyMove = TypeVar("AnyMove", Migration, ReRoute)
@@ -30,13 +31,13 @@ class MoveReader(Protocol[AnyMove]):
     async def move(self, move_id: str) -> AnyMove:
         """One move. Raises NotFound."""
 
-    async def matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix: ...
+    async def matrix(self, wanted: MoveFilter, now: datetime, sight: Sight) -> MigrationMatrix: ...
 
 
 def move_routes(guard: Guard, migrations: MoveReader[Migration], reroutes: MoveReader[ReRoute], clock: Callable[[], datetime]) -> APIRouter:
     """Migrations and re-routes under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
-    viewer = guard.needs(AccessRole.VIEWER)
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
     def move_filter(
@@ -71,27 +72,29 @@ def move_routes(guard: Guard, migrations: MoveReader[Migration], reroutes: MoveR
     def chosen_reroutes(wanted: Moves) -> Fetch:
         return lambda span: reroutes.moves(wanted, span)
 
-    @routes.get("/migrations/matrix", response_model=MigrationMatrix)
-    async def get_matrix(caller: Viewer, wanted: Moves) -> Any:
+    async def get_matrix(wanted: Moves) -> Ask:
         """Session migrations: flows between instances, counts per trigger and a timeline of 60 buckets."""
-        return answer(await migrations.matrix(wanted, clock()))
+        return lambda sight: migrations.matrix(wanted, clock(), sight)
 
-    @routes.get("/reroutes/matrix", response_model=MigrationMatrix)
-    async def get_reroute_matrix(caller: Viewer, wanted: Moves) -> Any:
+    document(routes, "/migrations/matrix", MigrationMatrix, viewer, get_matrix, MigrationFlow, lambda found: found.flows)
+
+    async def get_reroute_matrix(wanted: Moves) -> Ask:
         """Re-routes: flows between instances, counts per trigger and a timeline of 60 buckets."""
-        return answer(await reroutes.matrix(wanted, clock()))
+        return lambda sight: reroutes.matrix(wanted, clock(), sight)
 
-    listing(routes, "/migrations", Migration, viewer, chosen_migrations)
-    listing(routes, "/reroutes", ReRoute, viewer, chosen_reroutes)
+    document(routes, "/reroutes/matrix", MigrationMatrix, viewer, get_reroute_matrix, MigrationFlow, lambda found: found.flows)
+
+    listing(routes, "/migrations", Migration, viewer, chosen_migrations, by="-at")
+    listing(routes, "/reroutes", ReRoute, viewer, chosen_reroutes, by="-at")
 
     @routes.get("/migrations/{migration_id:path}", response_model=Migration)
     async def get_migration(migration_id: str, caller: Viewer) -> Any:
         """One migration of a session."""
-        return answer(await migrations.move(migration_id))
+        return answer(seen(caller, await migrations.move(migration_id), "migration", migration_id))
 
     @routes.get("/reroutes/{reroute_id:path}", response_model=ReRoute)
     async def get_reroute(reroute_id: str, caller: Viewer) -> Any:
         """One re-route of a request."""
-        return answer(await reroutes.move(reroute_id))
+        return answer(seen(caller, await reroutes.move(reroute_id), "re-route", reroute_id))
 
     return routes

@@ -8,15 +8,19 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead.tables import PoolKey
 from fairlead_api.routes.answers import answer
+from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, listing
 from fairlead_api.services.access.access import Caller
+from fairlead_api.services.history.flat_rows import HeatmapCell, heatmap_cells
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import MAX_COLUMNS
+from fairlead_api.services.history.load_explaining import LoadExplaining
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 
@@ -42,7 +46,12 @@ class PoolHistoryReader(Protocol):
 
 
 def pool_routes(
-    guard: Guard, reader: PoolReader, history: PoolHistoryReader, heatmaps: HeatmapReading, clock: Callable[[], datetime]
+    guard: Guard,
+    reader: PoolReader,
+    history: PoolHistoryReader,
+    heatmaps: HeatmapReading,
+    explaining: LoadExplaining,
+    clock: Callable[[], datetime],
 ) -> APIRouter:
     """Everything under /v1/pools that only reads."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
@@ -61,10 +70,10 @@ def pool_routes(
     def events(namespace: str, name: str) -> Fetch:
         return lambda span: history.events(PoolKey(namespace=namespace, name=name), span)
 
-    listing(routes, "/pools", PoolSummary, viewer, all_pools)
-    listing(routes, "/pools/{namespace}/{name}/instances", InstanceSummary, viewer, instances)
-    listing(routes, "/pools/{namespace}/{name}/revisions", PoolRevision, viewer, revisions)
-    listing(routes, "/pools/{namespace}/{name}/events", PoolEventItem, viewer, events)
+    listing(routes, "/pools", PoolSummary, guard.needs(AccessRole.VIEWER, somewhere=True), all_pools, by="name")
+    listing(routes, "/pools/{namespace}/{name}/instances", InstanceSummary, viewer, instances, by="id")
+    listing(routes, "/pools/{namespace}/{name}/revisions", PoolRevision, viewer, revisions, by="-number")
+    listing(routes, "/pools/{namespace}/{name}/events", PoolEventItem, viewer, events, by="-at")
 
     @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
     async def get_pool(namespace: str, name: str, caller: Viewer) -> Any:
@@ -76,20 +85,39 @@ def pool_routes(
         """An instance, also a gone one, with its newest 500 transitions."""
         return answer(await reader.instance(PoolKey(namespace=namespace, name=name), instance, clock()))
 
-    @routes.get("/pools/{namespace}/{name}/heatmap", response_model=Heatmap)
     async def get_heatmap(
         namespace: str,
         name: str,
-        caller: Viewer,
         metric: str = "pending_prefill_tokens",
         start: Annotated[str, Query(alias="from")] = "now-1h",
         end: Annotated[str, Query(alias="to")] = "now",
         columns: int = MAX_COLUMNS,
         aggregate: str = "max",
         sort: str = "name",
-    ) -> Response:
-        """At most 512 instances by 360 columns; each cell the maximum or mean of its per-second values."""
+        group: str = "instance",
+    ) -> Ask:
+        """At most 512 instances, or groups of them, by 360 columns; each cell the maximum or mean of its per-second
+        values.
+        """
         pool = PoolKey(namespace=namespace, name=name)
-        return answer(await heatmaps.heatmap(pool, metric, start, end, columns, aggregate, sort, clock()))
+        return lambda sight: heatmaps.heatmap(pool, metric, start, end, columns, aggregate, sort, group, clock())
+
+    document(routes, "/pools/{namespace}/{name}/heatmap", Heatmap, viewer, get_heatmap, HeatmapCell, heatmap_cells)
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}/explanation", response_model=LoadExplanation)
+    async def get_load_explanation(
+        namespace: str,
+        name: str,
+        instance: str,
+        caller: Viewer,
+        metric: str = "pending_prefill_tokens",
+        start: Annotated[str, Query(alias="from")] = "now-5m",
+        end: Annotated[str, Query(alias="to")] = "now",
+    ) -> Response:
+        """Why an instance was loaded as it was, at most over a day: its figures beside the others', who sent, what came
+        and went, what changed.
+        """
+        pool = PoolKey(namespace=namespace, name=name)
+        return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
 
     return routes

@@ -1,15 +1,14 @@
 """The models by which a pool's routers predict TTFTs."""
 
-from typing import Annotated, Any, Protocol
+from typing import Protocol
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from fairlead.tables import PoolKey
-from fairlead_api.routes.answers import answer
+from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
-from fairlead_api.services.access.access import Caller
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.predictors import Predictor
+from fairlead_client.resources.predictors import Predictor, PredictorModel
 
 
 class PredictorReader(Protocol):
@@ -22,11 +21,12 @@ class PredictorReader(Protocol):
 def predictor_routes(guard: Guard, reader: PredictorReader) -> APIRouter:
     """GET /v1/pools/{namespace}/{name}/predictor."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
-    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+    viewer = guard.needs(AccessRole.VIEWER)
 
-    @routes.get("/pools/{namespace}/{name}/predictor", response_model=Predictor)
-    async def get_predictor(namespace: str, name: str, caller: Viewer) -> Any:
+    async def get_predictor(namespace: str, name: str) -> Ask:
         """Models of a learning policy, newest first: how wrong each was, and who chose while it was in use."""
-        return answer(await reader.predictor(PoolKey(namespace=namespace, name=name)))
+        return lambda sight: reader.predictor(PoolKey(namespace=namespace, name=name))
+
+    document(routes, "/pools/{namespace}/{name}/predictor", Predictor, viewer, get_predictor, PredictorModel, lambda found: found.models)
 
     return routes

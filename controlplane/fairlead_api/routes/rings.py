@@ -1,18 +1,18 @@
 """The hash ring of a pool."""
 
 import asyncio
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_api.routes.answers import answer
+from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
-from fairlead_api.services.access.access import Caller
 from fairlead_api.services.pools.rings import RingQuestion, ring_of
+from fairlead_api.services.spans import Sight
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.rings import Ring, RingInstance
 
 
 class RingReader(Protocol):
@@ -28,22 +28,25 @@ class RingReader(Protocol):
 def ring_routes(guard: Guard, reader: RingReader, policies: PolicyCatalogue) -> APIRouter:
     """GET /v1/pools/{namespace}/{name}/ring."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
-    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
 
-    @routes.get("/pools/{namespace}/{name}/ring", response_model=Ring)
     async def get_ring(
         namespace: str,
         name: str,
-        caller: Viewer,
         add: int = 0,
         remove: Annotated[list[str] | None, Query()] = None,
         anchors: int | None = None,
-    ) -> Any:
+    ) -> Ask:
         """Anchors and key shares, and what a change would move: `add` instances more, those named by `remove` gone
         (several times), another number of `anchors` per instance.
         """
         question = RingQuestion(add=add, remove=tuple(remove or ()), anchors=anchors)
-        table, per_instance, bound = await reader.ring(PoolKey(namespace=namespace, name=name))
-        return answer(await asyncio.to_thread(ring_of, table, per_instance, bound, policies, question))
 
+        async def ask(sight: Sight) -> Ring:
+            table, per_instance, bound = await reader.ring(PoolKey(namespace=namespace, name=name))
+            return await asyncio.to_thread(ring_of, table, per_instance, bound, policies, question)
+
+        return ask
+
+    path, needs = "/pools/{namespace}/{name}/ring", guard.needs(AccessRole.VIEWER)
+    document(routes, path, Ring, needs, get_ring, RingInstance, lambda found: found.instances)
     return routes

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 
 from fairlead.instances import Role
 from fairlead.scaling.recommendations import Controller, Verdict
-from fairlead_api.routes.answers import answer
+from fairlead_api.routes.answers import answer, seen
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
 from fairlead_api.services.access.access import Caller
@@ -32,7 +32,7 @@ class ScalingReader(Protocol):
 def scaling_routes(guard: Guard, reader: ScalingReader, clock: Callable[[], datetime]) -> APIRouter:
     """Scaling decisions under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
-    viewer = guard.needs(AccessRole.VIEWER)
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     def chosen(
         pool: str | None = None,
@@ -46,11 +46,11 @@ def scaling_routes(guard: Guard, reader: ScalingReader, clock: Callable[[], date
         wanted = ScalingFilter(pool=pool, role=role, controller=controller, verdict=verdict, start=begun, end=ended)
         return lambda span: reader.scaling_decisions(wanted, span)
 
-    listing(routes, "/scaling-decisions", ScalingDecisionItem, viewer, chosen)
+    listing(routes, "/scaling-decisions", ScalingDecisionItem, viewer, chosen, by="-at")
 
     @routes.get("/scaling-decisions/{decision_id}", response_model=ScalingDecisionItem)
     async def get_scaling_decision(decision_id: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
         """One recommendation with the signals it was made from."""
-        return answer(await reader.scaling_decision(decision_id))
+        return answer(seen(caller, await reader.scaling_decision(decision_id), "scaling decision", decision_id))
 
     return routes

@@ -35,7 +35,7 @@ class ScheduleReader(Protocol):
 def schedule_routes(guard: Guard, reader: ScheduleReader, clock: Callable[[], datetime]) -> APIRouter:
     """Schedules under /v1."""
     routes = APIRouter(prefix="/v1", tags=["schedules"])
-    viewer = guard.needs(AccessRole.VIEWER)
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
     def schedules(pool: str | None = None) -> Fetch:
@@ -49,7 +49,7 @@ def schedule_routes(guard: Guard, reader: ScheduleReader, clock: Callable[[], da
         return lambda span: reader.runs(wanted, span)
 
     listing(routes, "/schedules", ScheduleItem, viewer, schedules)
-    listing(routes, "/schedule-runs", ScheduleRun, viewer, runs)
+    listing(routes, "/schedule-runs", ScheduleRun, viewer, runs, by="-start")
 
     @routes.get("/schedules/{namespace}/{pool}/{name}", response_model=ScheduleDetail)
     async def get_schedule(namespace: str, pool: str, name: str, caller: Viewer, start: From = None) -> Any:

@@ -28,13 +28,13 @@ class SessionReader(Protocol):
 def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
     """Sessions under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
-    viewer = guard.needs(AccessRole.VIEWER)
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     def chosen(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:
         wanted = SessionFilter(pool=pool, instance=instance, q=q)
         return lambda span: reader.sessions(wanted, span)
 
-    listing(routes, "/sessions", SessionSummary, viewer, chosen)
+    listing(routes, "/sessions", SessionSummary, viewer, chosen, by="-last_seen_at")
 
     @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
     async def get_session(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:

@@ -43,7 +43,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
     def of_pool(namespace: str, name: str) -> Fetch:
         return lambda span: simulations.simulations(PoolKey(namespace=namespace, name=name), span)
 
-    listing(routes, _PATH, SimulationItem, viewer, of_pool)
+    listing(routes, _PATH, SimulationItem, viewer, of_pool, by="-created_at")
 
     @routes.post(_PATH, status_code=202, response_model=Simulation, openapi_extra=described(SimulationRequest))
     async def create_simulation(namespace: str, name: str, request: Request, caller: Operator) -> Any:
@@ -71,8 +71,8 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
         namespace: str, name: str, simulation_id: str, body: SimulationPlanRequest, request: Request, caller: Operator
     ) -> Any:
         """Previews the pool under a policy of a done simulation, the winner unless told otherwise. Changes nothing."""
-        await guard.require(request, caller, NEEDED_ROLE[PlanKind.POLICY])
         pool = PoolKey(namespace=namespace, name=name)
+        await guard.require(request, caller, NEEDED_ROLE[PlanKind.POLICY], str(pool))
         return answer(await simulations.plan(pool, simulation_id, body, caller, clock()), 201)
 
     return routes

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from fairlead.tables import PoolKey
-from fairlead_api.routes.answers import answer
+from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, listing
-from fairlead_api.services.access.access import Caller
 from fairlead_api.services.history.slo_reading import SloReading
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloShare, SloVersion, SloWhatIf, WhatIfShare
 
 From = Annotated[str, Query(alias="from")]
 To = Annotated[str, Query(alias="to")]
@@ -33,50 +32,50 @@ def slo_routes(guard: Guard, versions: SloVersionReader, reading: SloReading, cl
     """Everything under /v1/pools/{namespace}/{name}/slo."""
     routes = APIRouter(prefix="/v1/pools/{namespace}/{name}", tags=["slo"])
     viewer = guard.needs(AccessRole.VIEWER)
-    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
     def slo_versions(namespace: str, name: str) -> Fetch:
         return lambda span: versions.slo_versions(PoolKey(namespace=namespace, name=name), span)
 
-    listing(routes, "/slo", SloVersion, viewer, slo_versions)
+    listing(routes, "/slo", SloVersion, viewer, slo_versions, by="-version")
 
-    @routes.get("/slo/attainment", response_model=SloAttainment)
     async def get_slo_attainment(
         namespace: str,
         name: str,
-        caller: Viewer,
         start: From = "now-1d",
         end: To = "now",
         version: Annotated[int | None, Query(ge=0, le=2**53)] = None,
         priority_class: Class = None,
-    ) -> Any:
+    ) -> Ask:
         """How the objectives were kept, by version and priority class. A range that begins within the last 25 hours is
         widened to whole minutes, any other to whole hours.
         """
         pool = PoolKey(namespace=namespace, name=name)
-        return answer(await reading.attainment(pool, start, end, version, priority_class, clock()))
+        return lambda sight: reading.attainment(pool, start, end, version, priority_class, clock())
 
-    @routes.get("/slo/burn", response_model=SloBurn)
-    async def get_slo_burn(namespace: str, name: str, caller: Viewer) -> Any:
+    document(routes, "/slo/attainment", SloAttainment, viewer, get_slo_attainment, SloShare, lambda found: [found.whole, *found.shares])
+
+    async def get_slo_burn(namespace: str, name: str) -> Ask:
         """How fast the error budget is used up, over seven windows of time, by priority class."""
-        return answer(await reading.burn(PoolKey(namespace=namespace, name=name), clock()))
+        return lambda sight: reading.burn(PoolKey(namespace=namespace, name=name), clock())
 
-    @routes.get("/slo/what-if", response_model=SloWhatIf)
+    document(routes, "/slo/burn", SloBurn, viewer, get_slo_burn, BurnWindow, lambda found: found.windows)
+
     async def get_slo_what_if(
         namespace: str,
         name: str,
-        caller: Viewer,
         ttft: Annotated[str | None, Query(max_length=40)] = None,
         tpot: Annotated[str | None, Query(max_length=40)] = None,
         percentile: float | None = None,
         start: From = "now-1d",
         end: To = "now",
         priority_class: Class = None,
-    ) -> Any:
+    ) -> Ask:
         """What recorded requests would have met under other targets (`5s`, `80ms`), served as they were. Exact for
         targets at round numbers, else between two.
         """
         pool = PoolKey(namespace=namespace, name=name)
-        return answer(await reading.what_if(pool, start, end, ttft, tpot, percentile, priority_class, clock()))
+        return lambda sight: reading.what_if(pool, start, end, ttft, tpot, percentile, priority_class, clock())
+
+    document(routes, "/slo/what-if", SloWhatIf, viewer, get_slo_what_if, WhatIfShare, lambda found: [found.whole, *found.classes])
 
     return routes

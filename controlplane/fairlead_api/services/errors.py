@@ -2,14 +2,18 @@
 
 ServiceError
 ├── NotFound              the named object does not exist
+├── Changed               the object is not as the caller saw it (If-Match)
 ├── Conflict              the present state forbids it; `code` names why
 ├── Denied                the caller is known, but not allowed
 ├── NotAuthenticated      the caller is not known; `code` names why (login-link-expired, token-invalid, …)
+├── TooMany               too often in a short time; repeat later
 └── Unavailable           a dependency is away; repeat later
     ├── StoreUnavailable      Postgres
     │   └── StoreBusy             Postgres has no capacity for this call
     └── ClusterUnavailable    the Kubernetes API
 """
+
+from fairlead_client.resources.problems import PlanConflict
 
 
 class ServiceError(Exception):
@@ -26,11 +30,23 @@ class NotFound(ServiceError):
 
 
 class Conflict(ServiceError):
-    """The present state forbids the call; `code` is a short hyphenated word, used in the problem's type."""
+    """The present state forbids the call; `code` is a short hyphenated word, used in the problem's type.
 
-    def __init__(self, code: str, detail: str) -> None:
+    `conflict` says what was changed meanwhile, where that is why.
+    """
+
+    def __init__(self, code: str, detail: str, conflict: PlanConflict | None = None) -> None:
         self.code = code
+        self.conflict = conflict
         super().__init__(detail)
+
+
+class Changed(ServiceError):
+    """The object changed since the caller read it; `tag` names its present version."""
+
+    def __init__(self, what: str, tag: str) -> None:
+        self.tag = tag
+        super().__init__(f"{what} changed since it was read")
 
 
 class Denied(ServiceError):
@@ -42,6 +58,15 @@ class NotAuthenticated(ServiceError):
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
+        super().__init__(detail)
+
+
+class TooMany(ServiceError):
+    """The caller did it too often; `code` names what. `retry_after_seconds` says when there is room again."""
+
+    def __init__(self, code: str, detail: str, retry_after_seconds: int) -> None:
+        self.code = code
+        self.retry_after_seconds = retry_after_seconds
         super().__init__(detail)
 
 

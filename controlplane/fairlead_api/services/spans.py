@@ -1,11 +1,18 @@
-"""The requested part of a long list."""
+"""The requested part of a long list, and what of it the caller may see."""
 
 from dataclasses import dataclass
+
+Sight = frozenset[str] | None
+"""The namespaces whose pools a caller may see; None = all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of a list: from a cursor, at most `limit` rows."""
+    """A stretch of a list: from a cursor, at most `limit` rows, of pools in `sight`; `reverse` turns the order of
+    the list around.
+    """
 
     cursor: str | None = None
     limit: int = 50
+    reverse: bool = False
+    sight: Sight = None

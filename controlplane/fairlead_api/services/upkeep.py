@@ -1,12 +1,13 @@
 """Jobs that run in one API process at a time, the one that gets the lock.
 
-They are rollups, making partitions ahead, retention and ending sessions. Each run does everything that is due by
-`now`, so the next run makes up for a missed one.
+They are rollups, making partitions ahead, retention, ending sessions and closing plans that were left open. Each run
+does everything that is due by `now`, so the next run makes up for a missed one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 AHEAD_DAYS = 2
@@ -31,8 +32,8 @@ class UpkeepStore(Protocol):
 class Rollups(Protocol):
     """Turns load samples into buckets."""
 
-    async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = 200) -> int:
-        """Recomputes buckets that are due; returns how many."""
+    async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = ...) -> int:
+        """Recomputes some of the buckets that are due; returns how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +47,14 @@ class Keep:
 class Upkeep:
     """One method per job."""
 
-    def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep) -> None:
+    def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep, close_plans: Callable[[datetime], Awaitable[None]]) -> None:
         self._store = store
         self._rollups = rollups
         self._keep = keep
+        self._close_plans = close_plans
 
     async def roll_up(self, now: datetime) -> None:
-        """All buckets that are due, a few hundred at a time."""
+        """All buckets that are due, a few at a time."""
 
         async def work() -> None:
             while await self._rollups.roll_up(now) > 0:
@@ -81,3 +83,7 @@ class Upkeep:
                 pass
 
         await self._store.alone("sessions", work)
+
+    async def close_plans(self, now: datetime) -> None:
+        """Closes the plans whose apply was made by a process that ended before it was recorded."""
+        await self._store.alone("plans", partial(self._close_plans, now))

@@ -1,24 +1,28 @@
 """Credentials in Postgres. Rows are found by the hash of a secret and compared again in constant time."""
 
 import hmac
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, Text, cast, func, insert, select, update
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.access.access import ABSOLUTE, IDLE, Caller
+from fairlead_api.services.access.access import ABSOLUTE, ID_DIGITS, IDLE, Caller, Login
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import NotFound, StoreUnavailable
+from fairlead_api.services.spans import Sight
 from fairlead_api.services.streams.notices import CredentialsRevoked
 from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
 from fairlead_api.store.records import read
-from fairlead_client.resources.access import Identity, LoginLinkRequest, TokenItem
+from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, WebSessionItem
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
 
@@ -50,23 +54,23 @@ class PostgresAccess:
             return read(Identity, row, subject=row.name, source=f"token:{row.id}")
         return read(Identity, row)
 
-    async def redeem(self, key: bytes, session: bytes, now: datetime, request_id: str) -> Identity | None:
+    async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
         links = tables.login_links
 
         async def work(connection: AsyncConnection) -> Identity | None:
             used = update(links).where(links.c.token_hash == key, links.c.used_at.is_(None), links.c.expires_at > now).values(used_at=now)
-            row = (await connection.execute(used.returning(links.c.subject, links.c.role))).one_or_none()
+            row = (await connection.execute(used.returning(links.c.subject, links.c.role, links.c.namespaces))).one_or_none()
             if row is None:
                 return None
             identity = read(Identity, row, source="login-link", expires_at=now + ABSOLUTE)
-            await _open(connection, session, identity, now, request_id)
+            await _open(connection, session, identity, login, now)
             return identity
 
         return await self._database.writing(work)
 
-    async def open_session(self, session: bytes, identity: Identity, now: datetime, request_id: str) -> None:
+    async def open_session(self, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
-            await _open(connection, session, identity, now, request_id)
+            await _open(connection, session, identity, login, now)
 
         await self._database.writing(work)
 
@@ -91,21 +95,47 @@ class PostgresAccess:
                     created_by=caller.identity.subject,
                     created_at=now,
                     expires_at=expires_at,
+                    namespaces=request.namespaces,
                 )
             )
             draft = replace(
-                caller.draft(AuditAction.LOGIN_LINK_CREATED, request.subject), after={"role": request.role, "minutes": request.minutes}
+                caller.draft(AuditAction.LOGIN_LINK_CREATED, request.subject),
+                after={"role": request.role, "namespaces": request.namespaces, "minutes": request.minutes},
             )
             await audit.append(connection, [draft], now)
 
         await self._database.writing(work)
 
-    async def tokens(self, cursor: str | None, limit: int) -> Page[TokenItem]:
-        table = tables.api_tokens
+    async def sessions(self, cursor: str | None, limit: int, owner: Identity | None, now: datetime) -> Page[WebSessionItem]:
+        table = tables.web_sessions
+        living = (table.c.revoked_at.is_(None), table.c.expires_at > now, table.c.last_used_at > now - IDLE)
+        query = select(table).where(*living, *_owned(owner))
         async with self._database.reading() as connection:
-            return await page(
-                connection, select(table), (table.c.created_at, table.c.id), partial(read, TokenItem), cursor=cursor, limit=limit
+            keys = (table.c.created_at, table.c.subject, table.c.last_used_at)
+            return await page(connection, query, keys, _session, cursor=cursor, limit=limit)
+
+    async def revoke_session(self, session_id: str, owner: Identity | None, caller: Caller, now: datetime) -> None:
+        table = tables.web_sessions
+        named = func.left(func.encode(table.c.token_hash, "hex"), ID_DIGITS) == session_id
+
+        async def work(connection: AsyncConnection) -> None:
+            ended = (
+                update(table).where(named, table.c.revoked_at.is_(None), table.c.expires_at > now, *_owned(owner)).values(revoked_at=now)
             )
+            found = (await connection.execute(ended.returning(table.c.subject, table.c.source))).one_or_none()
+            if found is None:
+                raise NotFound("web session", session_id)
+            await notifying.send(connection, [CredentialsRevoked()])
+            told = {"subject": found.subject, "source": found.source}
+            await audit.append(connection, [replace(caller.draft(AuditAction.SESSION_REVOKED, session_id), before=told)], now)
+
+        await self._database.writing(work)
+
+    async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
+        table = tables.api_tokens
+        query = select(table).where(*_all_within(within))
+        async with self._database.reading() as connection:
+            return await page(connection, query, (table.c.created_at, table.c.id), partial(read, TokenItem), cursor=cursor, limit=limit)
 
     async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
@@ -118,21 +148,29 @@ class PostgresAccess:
                     created_at=item.created_at,
                     created_by=item.created_by,
                     expires_at=item.expires_at,
+                    namespaces=item.namespaces,
                 )
             )
             draft = replace(
                 caller.draft(AuditAction.TOKEN_CREATED, item.id),
-                after={"name": item.name, "role": item.role, "expires_at": item.expires_at.isoformat()},
+                after={
+                    "name": item.name,
+                    "role": item.role,
+                    "namespaces": item.namespaces,
+                    "expires_at": item.expires_at.isoformat(),
+                },
             )
             await audit.append(connection, [draft], now)
 
         await self._database.writing(work)
 
-    async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
+    async def revoke_token(self, token_id: str, within: Sight, caller: Caller, now: datetime) -> None:
         tokens, sessions = tables.api_tokens, tables.web_sessions
 
         async def work(connection: AsyncConnection) -> None:
-            row = (await connection.execute(select(tokens).where(tokens.c.id == token_id).with_for_update())).one_or_none()
+            row = (
+                await connection.execute(select(tokens).where(tokens.c.id == token_id, *_all_within(within)).with_for_update())
+            ).one_or_none()
             if row is None:
                 raise NotFound("token", token_id)
             if row.revoked_at is not None:
@@ -142,10 +180,18 @@ class PostgresAccess:
                 update(sessions).where(sessions.c.source == f"token:{token_id}", sessions.c.revoked_at.is_(None)).values(revoked_at=now)
             )
             await notifying.send(connection, [CredentialsRevoked()])
-            draft = replace(caller.draft(AuditAction.TOKEN_REVOKED, token_id), before={"name": row.name, "role": row.role})
+            draft = replace(
+                caller.draft(AuditAction.TOKEN_REVOKED, token_id), before={"name": row.name, "role": row.role, "namespaces": row.namespaces}
+            )
             await audit.append(connection, [draft], now)
 
         await self._database.writing(work)
+
+    async def namespaces(self) -> Sequence[str]:
+        """The namespaces that have pools."""
+        pools = tables.pools
+        async with self._database.reading() as connection:
+            return (await connection.execute(select(pools.c.namespace).where(pools.c.deleted_at.is_(None)).distinct())).scalars().all()
 
     async def record(self, draft: AuditDraft, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
@@ -154,7 +200,25 @@ class PostgresAccess:
         await self._database.writing(work)
 
 
-async def _open(connection: AsyncConnection, session: bytes, identity: Identity, now: datetime, request_id: str) -> None:
+def _owned(owner: Identity | None) -> list[ColumnElement[bool]]:
+    table = tables.web_sessions
+    return [] if owner is None else [table.c.subject == owner.subject, table.c.source == owner.source]
+
+
+def _all_within(namespaces: Sight) -> list[ColumnElement[bool]]:
+    """Tokens whose rights lie in these namespaces only."""
+    table = tables.api_tokens
+    if namespaces is None:
+        return []
+    beyond = table.c.namespaces.op("-")(cast(sorted(namespaces), ARRAY(Text)))
+    return [table.c.role == AccessRole.NONE, beyond == cast({}, JSONB)]
+
+
+def _session(row: Any) -> WebSessionItem:
+    return read(WebSessionItem, row, id=bytes(row.token_hash).hex()[:ID_DIGITS], current=False)
+
+
+async def _open(connection: AsyncConnection, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
     await connection.execute(
         insert(tables.web_sessions).values(
             token_hash=session,
@@ -164,12 +228,21 @@ async def _open(connection: AsyncConnection, session: bytes, identity: Identity,
             created_at=now,
             last_used_at=now,
             expires_at=identity.expires_at,
+            namespaces=identity.namespaces,
+            address=login.address,
+            groups=list(identity.groups),
         )
     )
     user = upsert(tables.users).values(subject=identity.subject, role=identity.role, source=identity.source, last_login_at=now)
     seen = {"role": identity.role, "source": identity.source, "last_login_at": now}
     await connection.execute(user.on_conflict_do_update(index_elements=["subject"], set_=seen))
     draft = AuditDraft(
-        actor=identity.subject, role=identity.role, source=identity.source, action=AuditAction.LOGIN, object="web", request_id=request_id
+        actor=identity.subject,
+        role=identity.role,
+        source=identity.source,
+        action=AuditAction.LOGIN,
+        object="web",
+        after={"address": login.address},
+        request_id=login.request_id,
     )
     await audit.append(connection, [draft], now)

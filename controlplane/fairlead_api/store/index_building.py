@@ -29,10 +29,17 @@ def index_name(table: str, columns: Sequence[str]) -> str:
     return f"ix_{table}_{'_'.join(columns)}"
 
 
-def build(table: str, columns: Sequence[str]) -> None:
-    """Builds an index on a plain table."""
+def build(table: str, columns: Sequence[str], where: str = "") -> None:
+    """Builds an index on a plain table; only of the rows of `where` if given."""
     with _patient() as connection:
-        _build(connection, index_name(table, columns), table, columns)
+        _build(connection, index_name(table, columns), table, columns, where)
+
+
+def build_partial(name: str, table: str, columns: Sequence[str], where: str) -> None:
+    """Builds an index on the rows of a plain table that meet a condition."""
+    with _patient() as connection:
+        connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
+        connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({', '.join(columns)}) WHERE {where}"))
 
 
 def build_on_partitions(table: str, columns: Sequence[str]) -> None:
@@ -54,9 +61,10 @@ def drop(table: str, columns: Sequence[str]) -> None:
         connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_name(table, columns)}"))
 
 
-def _build(connection: Any, name: str, table: str, columns: Sequence[str]) -> None:
+def _build(connection: Any, name: str, table: str, columns: Sequence[str], where: str = "") -> None:
     connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
-    connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({', '.join(columns)})"))
+    of_rows = f" WHERE {where}" if where else ""
+    connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({', '.join(columns)}){of_rows}"))
 
 
 @contextmanager

@@ -61,13 +61,16 @@ async def page(
     cursor: str | None,
     limit: int,
     descending: bool = True,
+    reverse: bool = False,
 ) -> Page[Item]:
-    """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns).
+    """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns);
+    `reverse` turns that direction around, which the same index serves.
 
     An index must serve the conditions of `query` together with the order. Conditions that no index serves go into
     `also`: they are tests of the selected columns, applied to the next SEARCHED rows only. The cursor continues after
     the last row read, so a page may hold fewer than `limit` rows, or none, without being the last.
     """
+    descending = descending != reverse
     order = [key.desc() if descending else key.asc() for key in keys]
     position = None
     if cursor is not None:
@@ -76,9 +79,9 @@ async def page(
     following = (query if position is None else query.where(position)).order_by(*order)
     if not also:
         rows = (await connection.execute(following.limit(limit + 1))).all()
-        counted = (
-            await connection.execute(select(func.count()).select_from(query.order_by(*order).limit(COUNTED + 1).subquery()))
-        ).scalar_one()
+        # by the first key alone, which the index of the conditions has: then rows need not be read to be counted
+        some = query.with_only_columns(keys[0]).order_by(order[0]).limit(COUNTED + 1)
+        counted = (await connection.execute(select(func.count()).select_from(some.subquery()))).scalar_one()
         exact = counted <= COUNTED
     else:
         searched = following.limit(SEARCHED).subquery()

@@ -27,7 +27,7 @@ Getter = Callable[[Any], Any]
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's dialects are not typed
 
 
-def read(kind: type[Record], row: Any, **given: Any) -> Record:
+def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
     """A row as a record.
 
     Each field is `given`, or read from the column of its name; words become enums and JSON becomes records. A field

@@ -12,12 +12,14 @@ from sqlalchemy import ColumnElement, Select, func, insert, or_, select, text, u
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.instances import ACCEPTING, Role
+from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, NotFound
+from fairlead_api.services.plans.stored_plans import LIFE
 from fairlead_api.services.simulations.asking import Inputs, PoolAtPresent
+from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept, PlanTrial, Recorded, Trialled
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.services.simulations.simulations import most_requests
 from fairlead_api.services.spans import Span
@@ -35,7 +37,7 @@ from fairlead_client.resources.simulations import (
     SimulationState,
     TraceRequest,
 )
-from fairlead_client.simulation_jobs import SimulatedTarget
+from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 
 runs, requests, pools, instances = tables.simulations, tables.recorded_requests, tables.pools, tables.instances
 
@@ -44,10 +46,21 @@ SILENCE = text("interval '15 seconds'")
 MOST_ATTEMPTS = 2
 
 _AT_WORK = runs.c.state.in_([SimulationState.QUEUED, SimulationState.RUNNING])
+_ASKED = runs.c.plan.is_(None)
+_RECORDED = text("""
+SELECT sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(hit_tokens) AS hits, sum(prompt_tokens) AS tokens
+FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :start AND bucket < :end
+""")
+_STARTUP = text("""
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM state_since - created_at)) AS seconds
+FROM instances WHERE pool_id = :pool AND gone_at IS NULL AND state = 'Serving'
+""")
 
 
 class PostgresSimulations:
-    """Implements `services.simulations.SimulationStore` and `services.simulations.running.RunningStore`."""
+    """Implements `services.simulations.SimulationStore`, `services.simulations.expectations.ExpectationStore` and
+    `services.simulations.running.RunningStore`.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -60,9 +73,14 @@ class PostgresSimulations:
             accepting = func.count().filter(instances.c.state.in_(sorted(ACCEPTING)))
             counted = select(instances.c.role, accepting).where(instances.c.pool_id == row.id, instances.c.gone_at.is_(None))
             found = (await connection.execute(counted.group_by(instances.c.role))).all()
+            of = (instances.c.pool_id == row.id, instances.c.gone_at.is_(None), instances.c.role != Role.DECODE)
+            weighed = (
+                select(instances.c.weight, instances.c.state).where(*of, instances.c.state.in_(sorted(ACCEPTING))).order_by(instances.c.id)
+            )
+            weights = [1.0 if one.state == InstanceState.WARMING else one.weight for one in await connection.execute(weighed)]
         declared = [role["name"] for role in (row.spec or {}).get("roles") or () if isinstance(role, dict) and "name" in role]
         numbers = dict.fromkeys(map(Role, declared), 0) | {Role(role): int(count) for role, count in found}
-        return PoolAtPresent(facts=msgspec.convert(row.facts, MirroredFacts).table, instances=numbers)
+        return PoolAtPresent(facts=msgspec.convert(row.facts, MirroredFacts).table, instances=numbers, weights=weights)
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
         async with self._database.reading() as connection:
@@ -105,10 +123,16 @@ class PostgresSimulations:
     async def simulations(self, pool: PoolKey, span: Span) -> Page[SimulationItem]:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
-            query = select(*_columns(SimulationItem)).where(runs.c.pool_id == row.id)
+            query = select(*_columns(SimulationItem)).where(runs.c.pool_id == row.id, _ASKED)
             order = (runs.c.created_at, runs.c.id)
             return await page(
-                connection, query, order, lambda one: read(SimulationItem, one, pool=str(pool)), cursor=span.cursor, limit=span.limit
+                connection,
+                query,
+                order,
+                lambda one: read(SimulationItem, one, pool=str(pool)),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
             )
 
     async def get(self, pool: PoolKey, simulation_id: str) -> Simulation:
@@ -118,7 +142,7 @@ class PostgresSimulations:
     async def cancel(self, pool: PoolKey, simulation_id: str, draft: AuditDraft, now: datetime) -> Simulation:
         async def work(connection: AsyncConnection) -> Simulation:
             row = await pool_row(connection, pool)
-            this = (runs.c.id == simulation_id, runs.c.pool_id == row.id, _AT_WORK)
+            this = (runs.c.id == simulation_id, runs.c.pool_id == row.id, _AT_WORK, _ASKED)
             ended = await connection.execute(update(runs).where(*this).values(state=SimulationState.CANCELLED, finished_at=now))
             found = await _get(connection, pool, simulation_id)
             if ended.rowcount:
@@ -128,15 +152,20 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """The oldest simulation that nobody runs, for this runner; one whose runner fell silent twice fails."""
+        """The oldest simulation that nobody runs, plans' first, for this runner. One whose runner fell silent twice
+        fails, and so does a plan's that can no longer be of use.
+        """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 
         async def work(connection: AsyncConnection) -> Claimed | None:
             given_up = update(runs).where(silent, runs.c.attempts >= MOST_ATTEMPTS)
             words = "the process that ran it ended, twice; ask for it again"
             await connection.execute(given_up.values(state=SimulationState.FAILED, error=words, finished_at=func.now()))
+            late = update(runs).where(runs.c.state == SimulationState.QUEUED, ~_ASKED, runs.c.created_at < func.now() - LIFE)
+            await connection.execute(late.values(state=SimulationState.FAILED, error=TOO_LATE, finished_at=func.now()))
             free = or_(runs.c.state == SimulationState.QUEUED, silent)
-            oldest = select(runs.c.id).where(free).order_by(runs.c.created_at).limit(1).with_for_update(skip_locked=True).scalar_subquery()
+            order = (runs.c.plan.is_(None), runs.c.created_at)
+            oldest = select(runs.c.id).where(free).order_by(*order).limit(1).with_for_update(skip_locked=True).scalar_subquery()
             taken = await connection.execute(
                 update(runs)
                 .where(runs.c.id == oldest)
@@ -161,7 +190,7 @@ class PostgresSimulations:
             if claimed.window is None:
                 trace = (await connection.execute(select(runs.c.trace).where(runs.c.id == claimed.id))).scalar_one()
                 return Traffic.uploaded(msgspec.json.decode(zlib.decompress(trace), type=list[TraceRequest]))
-            most = most_requests(len(claimed.policies) * len(claimed.rates))
+            most = most_requests(len(claimed.runs)) if claimed.plan_runs is None else MOST
             order = (requests.c.at.desc(), requests.c.session, requests.c.prompt_tokens, requests.c.blocks)
             wanted = (requests.c.at, requests.c.session, requests.c.prompt_tokens, requests.c.output_tokens, requests.c.blocks)
             query = select(*wanted, requests.c.sample_rate).where(*_within(claimed.pool_id, *claimed.window))
@@ -178,6 +207,75 @@ class PostgresSimulations:
     ) -> None:
         values = {"results": msgspec.to_builtins(results), "winner": winner, "notes": list(notes), "done": done}
         await self._end(claimed, runner, {"state": SimulationState.DONE, "finished_at": func.now(), "trace": None, **values})
+
+    async def finish_trial(
+        self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
+    ) -> None:
+        half = traffic.second_half
+        recorded = Recorded()
+        if half is not None:
+            async with self._database.reading() as connection:
+                values = {"pool": claimed.pool_id, "start": half[0], "end": half[1]}
+                row = (await connection.execute(_RECORDED, values)).one()
+            recorded = Recorded(
+                attainment=float(row.within / row.judged) if row.judged else None,
+                hit_rate=float(row.hits / row.tokens) if row.tokens else None,
+            )
+        seconds = 0.0 if half is None else (half[1] - half[0]).total_seconds()
+        found = Trialled(figures=list(figures), recorded=recorded, measured_seconds=seconds)
+        ended = {"state": SimulationState.DONE, "finished_at": func.now(), "notes": list(notes), "done": runs.c.total}
+        await self._end(claimed, runner, {**ended, "trialled": msgspec.to_builtins(found)})
+
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            ends = select(func.min(requests.c.at).label("first"), func.max(requests.c.at).label("last")).where(*_within(row.id, start, end))
+            found = (await connection.execute(ends)).one()
+        return 0.0 if found.first is None else float((found.last - found.first).total_seconds())
+
+    async def startup_seconds(self, pool: PoolKey) -> float | None:
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            seconds = (await connection.execute(_STARTUP, {"pool": row.id})).scalar_one()
+        return None if seconds is None else max(0.0, float(seconds))
+
+    async def waiting_plans(self) -> int:
+        async with self._database.reading() as connection:
+            query = select(func.count()).select_from(runs).where(_AT_WORK, ~_ASKED)
+            return int((await connection.execute(query)).scalar_one())
+
+    async def add_trial(self, trial: PlanTrial, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            row = await pool_row(connection, trial.pool)
+            await connection.execute(
+                insert(runs).values(
+                    id=trial.id,
+                    pool_id=row.id,
+                    state=SimulationState.QUEUED if trial.refusal is None else SimulationState.FAILED,
+                    error=trial.refusal,
+                    created_at=now,
+                    created_by=trial.created_by,
+                    policies=[],
+                    rates=[],
+                    seed=0,
+                    target={} if trial.target is None else msgspec.to_builtins(trial.target),
+                    start=trial.window[0],
+                    end=trial.window[1],
+                    total=trial.total,
+                    plan=trial.plan,
+                    plan_runs=msgspec.to_builtins(trial.runs),
+                )
+            )
+
+        await self._database.writing(work)
+
+    async def expectation(self, plan_id: str) -> Kept | None:
+        async with self._database.reading() as connection:
+            row = (await connection.execute(select(runs).where(runs.c.plan == plan_id))).one_or_none()
+        if row is None:
+            return None
+        found = None if row.trialled is None else msgspec.convert(row.trialled, Trialled)
+        return read(Kept, row, found=found, notes=row.notes or [])
 
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None:
         await self._end(claimed, runner, {"state": SimulationState.FAILED, "finished_at": func.now(), "trace": None, "error": why})
@@ -200,7 +298,7 @@ def _columns(kind: type[SimulationItem]) -> list[Any]:
 
 async def _get(connection: AsyncConnection, pool: PoolKey, simulation_id: str) -> Simulation:
     row = await pool_row(connection, pool)
-    query: Select[Any] = select(*_columns(Simulation), runs.c.target).where(runs.c.id == simulation_id, runs.c.pool_id == row.id)
+    query: Select[Any] = select(*_columns(Simulation), runs.c.target).where(runs.c.id == simulation_id, runs.c.pool_id == row.id, _ASKED)
     found = (await connection.execute(query)).one_or_none()
     if found is None:
         raise NotFound("simulation", simulation_id)
@@ -228,4 +326,5 @@ def _claimed(row: Any) -> Claimed:
         seed=row.seed,
         target=msgspec.convert(row.target, SimulatedTarget),
         window=None if row.start is None else (row.start, row.end),
+        plan_runs=None if row.plan is None else msgspec.convert(row.plan_runs, list[JobRun]),
     )

@@ -3,11 +3,18 @@
 It does what `alembic upgrade head` does, from any working directory.
 """
 
+import logging
 from pathlib import Path
 
+import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+
+logger = logging.getLogger(__name__)
+
+LOCK_SECONDS = 4.0
+"""Longest wait of a migration for a lock: whoever comes after it waits as long."""
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
 _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
@@ -30,11 +37,31 @@ def heads() -> str:
     return head
 
 
-def upgrade(url: str, revision: str = "head") -> None:
-    """Migrates the database at `url`; waits while another process is doing so."""
+def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECONDS) -> None:
+    """Migrates the database at `url`; waits while another process is doing so.
+
+    A migration that does not get a lock within `lock_seconds` is given up, with nothing of it done.
+
+    A database that a newer version migrated is left as it is: during a rollout, or after going back, processes of this
+    version start on it too, and migrations of the next release take nothing from them.
+    """
+    newer = _newer(url)
+    if newer is not None:
+        logger.warning("a newer version migrated the database, it is left as it is", extra={"database": newer, "known": heads()})
+        return
     config = _config()
-    config.attributes["url"] = url
+    config.attributes.update(url=url, lock_seconds=lock_seconds)
     command.upgrade(config, revision)
+
+
+def _newer(url: str) -> str | None:
+    """The database's migration if this version does not know it."""
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1)) as connection:
+        if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
+            return None
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row is not None and row[0] not in known else None
 
 
 def downgrade(url: str, revision: str) -> None:

@@ -88,6 +88,27 @@ async def test_an_unknown_pool_is_not_found(gateway: ClusterGateway) -> None:
             await call()
 
 
+async def test_a_deleted_object_is_gone_and_can_be_created_again(gateway: ClusterGateway) -> None:
+    before = await gateway.read(POOL)
+    for uid, version in ((before.uid, "1"), ("another", before.resource_version)):
+        with pytest.raises(Conflict):
+            await gateway.delete(POOL, uid, version, dry_run=False)
+    await gateway.delete(POOL, before.uid, before.resource_version, dry_run=True)
+    manifest = {"labels": {"team": "a"}, "annotations": {"note": "b"}, "spec": dict(before.spec)}
+    with pytest.raises(Conflict):
+        await gateway.create(POOL, manifest, {}, dry_run=False)
+    await gateway.delete(POOL, before.uid, before.resource_version, dry_run=False)
+    with pytest.raises(NotFound):
+        await gateway.delete(POOL, before.uid, before.resource_version, dry_run=False)
+    await gateway.create(POOL, manifest, {}, dry_run=True)
+    with pytest.raises(NotFound):
+        await gateway.read(POOL)
+    made = await gateway.create(POOL, manifest, {"fairlead.dev/plan": "p1", "fairlead.dev/change-reason": None}, dry_run=False)
+    assert (made.spec, made.generation, made.labels) == (before.spec, 1, {"team": "a"})
+    assert made.annotations == {"note": "b", "fairlead.dev/plan": "p1"}
+    assert made.uid != before.uid
+
+
 async def test_a_cluster_that_is_away_is_unavailable_in_one_line(tmp_path: Path) -> None:
     missing = KubernetesCluster(str(tmp_path / "none"))
     with pytest.raises(ClusterUnavailable) as caught:

@@ -20,24 +20,27 @@ from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Verdict
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.advice import Advice, AdviceReport, Trends
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
-from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
-from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.rings import Ring, RingInstance
 from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.scaling import ScalingDecisionItem
+from fairlead_client.resources.search import SearchReport
+from fairlead_client.resources.series import Annotations, Series
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
-from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloShare, SloVersion, SloWhatIf
 from fairlead_testing.builders.wire_examples import differences
-from fairlead_testing.fakes.public_api.paths import public_paths
+from fairlead_testing.fakes.public_api.paths import public_parameters, public_paths, template
 from fairlead_testing.running.public_doors import Door
 
 RANGE = {"from": "now-1h", "to": "now"}
@@ -92,6 +95,9 @@ READS: dict[str, tuple[Read, Any]] = {
     "rollout": (lambda door: door.viewer.rollout(door.pool), Rollout),
     "predictor": (lambda door: door.viewer.predictor(door.pool), Predictor),
     "events": (lambda door: door.viewer.events(door.pool), Page[PoolEventItem]),
+    "fleet series": (lambda door: door.viewer.series(["requests", "ttft_p95"]), Series),
+    "series": (lambda door: door.viewer.series(["attainment", "instances_serving"], door.pool), Series),
+    "annotations": (lambda door: door.viewer.annotations(door.pool), Annotations),
     "slo": (lambda door: door.viewer.slo_versions(door.pool), Page[SloVersion]),
     "slo attainment": (lambda door: door.viewer.slo_attainment(door.pool), SloAttainment),
     "slo burn": (lambda door: door.viewer.slo_burn(door.pool), SloBurn),
@@ -109,6 +115,10 @@ READS: dict[str, tuple[Read, Any]] = {
     "scaling decisions": (lambda door: door.viewer.scaling_decisions(RANGE), Page[ScalingDecisionItem]),
     "scaling decision": (scaling_decision, ScalingDecisionItem),
     "rejections": (lambda door: door.viewer.rejections(RANGE), RejectionReport),
+    "search": (lambda door: door.viewer.search("chat"), SearchReport),
+    "advice": (lambda door: door.viewer.advice(), AdviceReport),
+    "advice of a pool": (lambda door: door.viewer.advice(door.pool), AdviceReport),
+    "trends": (lambda door: door.viewer.trends(), Trends),
     "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
     "audit entry": (audit_entry, AuditEntry),
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
@@ -127,6 +137,10 @@ CSV: dict[str, type[Any]] = {
     "/v1/decisions": RoutingDecision,
     "/v1/scaling-decisions": ScalingDecisionItem,
     "/v1/rejections": RejectionGroup,
+    "/v1/migrations/matrix": MigrationFlow,
+    "/v1/pools/default/chat/ring": RingInstance,
+    "/v1/pools/default/chat/slo/attainment": SloShare,
+    "/v1/advice": Advice,
     "/v1/audit": AuditEntry,
 }
 
@@ -180,7 +194,9 @@ async def _get(door: Door, path: str) -> Any:
 
 async def test_a_list_as_csv_has_a_column_per_field(door: Door) -> None:
     for path, item in CSV.items():
-        text = b"".join([chunk async for chunk in door.viewer.export(f"{path}.csv", RANGE)]).decode()
+        asked = template(f"{path.replace('/default/chat/', '/{namespace}/{name}/')}.csv")
+        span = RANGE if "from" in public_parameters()[asked, "GET"] else {}
+        text = b"".join([chunk async for chunk in door.viewer.export(f"{path}.csv", span)]).decode()
         rows = list(csv.reader(io.StringIO(text)))
         assert rows[0] == [field.name for field in fields(item)], path
         assert len(rows) > 1, path
@@ -229,6 +245,14 @@ async def test_a_word_no_filter_knows_is_refused_with_the_words_it_knows(door: D
         problem = caught.value.problem
         assert (problem.status, problem.field, problem.value) == (422, name, "mood")
         assert all(repr(word.value) in (problem.remedy or "") for word in words)
+
+
+async def test_a_parameter_that_no_path_takes_is_refused_with_the_near_one(door: Door) -> None:
+    with pytest.raises(ApiProblem) as caught:
+        await door.viewer.decisions({**RANGE, "sesion": "s1"})
+    problem = caught.value.problem
+    assert (problem.status, problem.field, problem.value) == (422, "sesion", "s1")
+    assert (problem.remedy or "").startswith("write session; known parameters: ")
 
 
 async def test_a_list_goes_on_where_its_page_ended(door: Door) -> None:

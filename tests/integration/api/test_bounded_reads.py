@@ -4,6 +4,7 @@ more rows than one page may. Filters are found in the API's own document; one wi
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,8 +18,10 @@ from benchmarks.history_rows import SMALL, fill
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from fairlead.tables import PoolKey
 from fairlead_api.store import paging
-from fairlead_api.store.history import moves, sessions
+from fairlead_api.store.history import load_windows, moves, sessions
+from fairlead_api.store.partitions import partition_day
 from fairlead_testing.running.api import SECRETS, running_api
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -30,7 +33,7 @@ of a quarter of a million.
 """
 
 MOST_ROWS = 10 * BOUND
-"""No node of any plan looks at more.
+"""No statement looks at more of any table.
 
 Where a filter matches every third row, Postgres rightly reads three for each it wants.
 """
@@ -64,8 +67,24 @@ VALUES: dict[str, tuple[str, ...]] = {
     "ttft": ("2s",),
     "tpot": ("80ms",),
     "percentile": ("95",),
+    "kind": ("scale", "slo"),
+    "created_by": ("person-7", "nope"),
+    "buckets": ("120",),
 }
-VALUES_OF: dict[str, dict[str, tuple[str, ...]]] = {"/v1/schedule-runs": {"outcome": ("closed", "open")}}
+_POOL = "/pools/{namespace}/{name}"
+_OF_ALL_POOLS = "requests,attainment,refused,refused_by_cause,ttft_p95,migrations"
+VALUES_OF: dict[str, dict[str, tuple[str, ...]]] = {
+    "/v1/schedule-runs": {"outcome": ("closed", "open")},
+    "/v1/audit": {"kind": ("human", "system")},
+    "/v1/series": {"metrics": (_OF_ALL_POOLS,)},
+    f"/v1{_POOL}/series": {"metrics": (f"{_OF_ALL_POOLS},burn,instances_serving,instances_wanted,instances_recommended,predictor_error",)},
+    f"/v1{_POOL}/instances/{{instance}}/series": {"metrics": ("requests,running,ttft_p95",)},
+    f"/v1{_POOL}/instances/{{instance}}/explanation": {
+        "metric": ("ttft_p95",),
+        "from": ((datetime.now(UTC) - timedelta(hours=23)).isoformat(),),
+        "to": ((datetime.now(UTC) - timedelta(hours=1)).isoformat(),),
+    },
+}
 """Values of a filter that means something else at one path."""
 
 PLACES = {
@@ -84,7 +103,14 @@ LEFT_OUT = {
     "/v1/pools/{namespace}/{name}/simulations/{simulation_id}": "one row, by its primary key",
 }
 
-OF_LATELY = ("/v1/rejections", "/v1/pools/{namespace}/{name}/slo/attainment", "/v1/pools/{namespace}/{name}/slo/what-if")
+OF_LATELY = (
+    "/v1/rejections",
+    "/v1/trends",
+    "/v1/pools/{namespace}/{name}/slo/attainment",
+    "/v1/pools/{namespace}/{name}/slo/what-if",
+    *(f"/v1{of}/{what}" for of in ("", _POOL, f"{_POOL}/instances/{{instance}}") for what in ("series", "annotations")),
+    f"/v1{_POOL}/instances/{{instance}}/explanation",
+)
 """Paths that begin lately unless asked otherwise, so that a `to` of yesterday comes before it."""
 
 COUNTED_WHOLE = ("count(*) AS bound FROM sessions",)
@@ -96,6 +122,9 @@ RECENT = ("load_samples", "load_rollups", "rejections")
 """Tables read only for a time range, the last minutes unless asked otherwise: how much that is depends on the range,
 not on how much there is.
 """
+
+SUMMED = {path: ("migrations", "instance_transitions") for path in OF_LATELY if path.endswith("/series")}
+"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise."""
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +139,9 @@ def documented() -> dict[str, list[str]]:
     paths: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"]
     found: dict[str, list[str]] = {}
     for path, methods in paths.items():
-        if "get" in methods and path.startswith("/v1/") and path not in LEFT_OUT and not path.endswith(".csv"):
+        if "get" in methods and path.startswith("/v1/") and path not in LEFT_OUT and not path.endswith((".csv", ".json")):
             names = [one["name"] for one in methods["get"].get("parameters", []) if one["in"] == "query"]
-            found[path] = [name for name in names if name not in {"cursor", "limit", "last-event-id"}]
+            found[path] = [name for name in names if name not in {"cursor", "limit", "fields", "sort", "last-event-id"}]
     return found
 
 
@@ -128,9 +157,19 @@ def questions(path: str, filters: list[str], url: str) -> Iterator[tuple[str, di
     values = VALUES | VALUES_OF.get(path, {})
     yield named, {}
     yield from ((named, {name: value}) for name in filters for value in values[name])
+    for turned in turned_around(path):
+        yield named, {"sort": turned}
+        yield from ((named, {"sort": turned, name: values[name][0]}) for name in filters)
     for first, second in itertools.combinations(filters, 2):  # of values that occur, and of one that does not among many that do
         yield named, {first: values[first][0], second: values[second][0]}
         yield named, {first: values[first][-1], second: values[second][0]}
+
+
+def turned_around(path: str) -> list[str]:
+    """Values of `sort` that turn the list around."""
+    parameters = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"][path]["get"].get("parameters", [])
+    schemas = [one["schema"] for one in parameters if one["name"] == "sort"]
+    return [value for schema in schemas for value in schema["enum"] if value != schema["default"]]
 
 
 class Statements:
@@ -157,16 +196,20 @@ def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(inner)
 
 
-def faults(connection: "psycopg.Connection[Any]", statement: str, parameters: Any) -> Iterator[str]:
+def faults(connection: "psycopg.Connection[Any]", path: str, statement: str, parameters: Any) -> Iterator[str]:
     if not statement.lstrip().upper().startswith(("SELECT", "WITH")) or any(part in statement for part in COUNTED_WHOLE):
         return
     row = connection.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}".encode(), parameters).fetchone()
     assert row is not None
+    read: Counter[str] = Counter()  # a partitioned table's rows are those of all its partitions
     for node in nodes(row[0][0]["Plan"]):
-        rows = sum(node.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck"))
         relation = node.get("Relation Name", "")
-        if relation and not relation.startswith(RECENT) and rows * node["Actual Loops"] > MOST_ROWS:
-            yield f"{node['Node Type']} of {relation} over {rows * node['Actual Loops']:.0f} rows: {' '.join(statement.split())[:300]}"
+        if relation and not relation.startswith((*RECENT, *SUMMED.get(path, ()))):
+            rows = sum(node.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck"))
+            read[(partition_day(relation) or (relation,))[0]] += round(rows * node["Actual Loops"])
+    for relation, rows in read.items():
+        if rows > MOST_ROWS:
+            yield f"{rows} rows of {relation}: {' '.join(statement.split())[:300]}"
 
 
 @pytest.fixture
@@ -175,6 +218,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "COUNTED", BOUND)
     monkeypatch.setattr(sessions, "NAMED", BOUND)
     monkeypatch.setattr(moves, "MATRIX_ROWS", 2 * BOUND)
+    monkeypatch.setattr(load_windows, "READ", BOUND)
 
 
 @pytest.mark.usefixtures("small_bounds")
@@ -196,7 +240,7 @@ async def test_no_question_looks_at_more_rows_than_a_page_may(filled: str, state
                     cursor = answer.json().get("next_cursor") if answer.status_code == 200 else None
                     if cursor:
                         assert (await http.get(named, params={**query, "cursor": cursor})).status_code == 200
-                    for fault in itertools.chain.from_iterable(faults(connection, *one) for one in list(statements.seen)):
+                    for fault in itertools.chain.from_iterable(faults(connection, path, *one) for one in list(statements.seen)):
                         found.setdefault(fault, f"{named} {query}")
     assert not found, "\n".join(f"{where}: {fault}" for fault, where in found.items())
 
@@ -251,3 +295,33 @@ async def test_a_matrix_of_more_than_it_counts_says_from_when_on_it_is_whole(fil
         assert sum(sum(bucket.counts.values()) for bucket in cut.timeline) == 2 * BOUND
         assert cut.timeline[0].at == cut.counted_from
         assert sum(flow.count for flow in cut.flows) == 2 * BOUND
+
+
+async def test_what_moves_came_to_is_the_plain_sum_of_them(filled: str) -> None:
+    net = "predicted_source_ttft_seconds - actual_ttft_seconds"
+    columns = (
+        "count(*) FILTER (WHERE paid_off), count(*) FILTER (WHERE NOT paid_off), count(*) FILTER (WHERE paid_off IS NULL), "
+        f"count({net}), coalesce(sum({net}), 0), sum(tokens_moved), sum(tokens_recomputed)"
+    )
+    with psycopg.connect(plain(filled)) as connection:
+        row = connection.execute(f"SELECT {columns} FROM migrations WHERE source = 'i7'".encode()).fetchone()
+    assert row is not None
+    assert 0 < row[3] <= moves.MATRIX_ROWS
+    async with running_api(filled) as api:
+        found = (await api.viewer.migration_matrix({"source": "i7"})).effect
+        assert (await api.viewer.migration_matrix({"source": "nope"})).effect.seconds_won == 0.0
+    assert (found.paid_off, found.not_paid_off, found.unknown, found.compared) == row[:4]
+    assert found.seconds_won == pytest.approx(row[4])
+    assert (found.tokens_moved, found.tokens_recomputed) == row[5:]
+
+
+async def test_the_sessions_of_an_instance_are_ranked_by_their_context(filled: str) -> None:
+    mine = "instance = 'i7' AND pool_id = (SELECT id FROM pools WHERE namespace = 'big' AND name = 'p1')"
+    with psycopg.connect(plain(filled)) as connection:
+        query = f"SELECT session, context_tokens FROM sessions WHERE {mine} ORDER BY context_tokens DESC, session"
+        rows = connection.execute(query.encode()).fetchall()
+    async with running_api(filled) as api:
+        held = (await api.viewer.instance(PoolKey(namespace="big", name="p1"), "i7")).held
+    assert [(one.session, one.context_tokens) for one in held.top] == rows[:10]
+    assert (held.counted, held.complete, held.context_tokens) == (len(rows), True, sum(tokens for _, tokens in rows))
+    assert rows

@@ -8,14 +8,22 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
+import yaml
+from aiohttp import web
 
 from fairlead.reports.batches import Report, ReportReceipt
+from fairlead_api.services.plans.objects import Target
+from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
 from fairlead_client.lines import BindingsLine, SyncedLine
+from fairlead_client.problems import ApiUnreachable
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest
+from fairlead_client.resources.plans import ApplyRequest
+from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
@@ -127,9 +135,9 @@ async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_po
 
 
 @asynccontextmanager
-async def api_process(database_url: str, port: int) -> AsyncIterator["subprocess.Popen[bytes]"]:
+async def api_process(database_url: str, port: int, **more: str) -> AsyncIterator["subprocess.Popen[bytes]"]:
     tokens = ",".join(":".join(token) for token in BOOTSTRAP)
-    environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_BOOTSTRAP_TOKENS": tokens, "FAIRLEAD_WEB": "0"}
+    environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_BOOTSTRAP_TOKENS": tokens, "FAIRLEAD_WEB": "0", **more}
     process = subprocess.Popen([sys.executable, "-m", "fairlead_api.main", "--port", str(port)], env=environment)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient() as http:
@@ -178,6 +186,64 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
         assert stored
         assert (await api.viewer.sessions({})).total == 200
         assert (await api.admin.audit_verification()).intact
+
+
+async def test_what_a_killed_api_process_applied_is_recorded_by_the_next_one(database_url: str, tmp_path: Path) -> None:
+    cluster, patched = FakeClusterGateway(), asyncio.Event()
+    cluster.add(CHAT, 4)
+
+    async def answered(request: web.Request) -> web.Response:
+        target = Target.of_pool(CHAT)
+        if request.method == "PATCH":
+            body, dry = await request.json(), "dryRun" in request.query
+            marks = {name: value for name, value in body["metadata"]["annotations"].items() if value is not None}
+            found = await cluster.patch(target, body["spec"], body["metadata"]["resourceVersion"], marks, dry_run=dry)
+            if not dry:
+                patched.set()
+                await asyncio.sleep(PATIENCE_SECONDS)  # the answer comes to nobody: who asked is killed
+        else:
+            found = await cluster.read(target)
+        about = {"uid": found.uid, "resourceVersion": found.resource_version, "generation": found.generation}
+        return web.json_response({"metadata": {**about, "annotations": dict(found.annotations)}, "spec": dict(found.spec)})
+
+    kubernetes = web.Application()
+    kubernetes.router.add_route("*", "/{path:.*}", answered)
+    runner = web.AppRunner(kubernetes, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", free_port())
+    await site.start()
+    kubeconfig = tmp_path / "kubeconfig"
+    named = [{"name": "one", "cluster": {"server": site.name}}]
+    context = [{"name": "one", "context": {"cluster": "one", "user": "one"}}]
+    users = [{"name": "one", "user": {}}]
+    kubeconfig.write_text(yaml.safe_dump({"clusters": named, "contexts": context, "users": users, "current-context": "one"}))
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    async with (
+        api_process(database_url, port, KUBECONFIG=str(kubeconfig)) as process,
+        SystemApi(url, SECRETS["system-operator"]) as operator_api,
+        ControlApi(url, SECRETS["operator"]) as person,
+    ):
+        taken(await operator_api.put_state(CHAT, a_state(an_instance("a"))))
+        plan = await person.create_scale_plan(CHAT, 6)
+        applying = asyncio.create_task(person.apply_plan(plan.id, ApplyRequest(reason="load")))
+        await asyncio.wait_for(patched.wait(), PATIENCE_SECONDS)
+        process.send_signal(signal.SIGKILL)
+        with pytest.raises(ApiUnreachable):
+            await applying
+    async with running_api(database_url, overrides={"cluster": cluster}) as api:
+        assert (await api.viewer.plan(plan.id)).state == "open", "it may still be under way"
+        api.clock.skip(700)
+        await api.app.state.upkeep.close_plans(api.clock())
+        found = await api.viewer.plan(plan.id)
+        assert (found.state, found.applied_by) == ("applied", "test-operator")
+        assert found.applied_at is not None and found.applied_at < plan.expires_at
+        (entry,) = (await api.admin.audit({"action": "plan.applied"})).items
+        assert (entry.actor, entry.role, entry.reason, entry.plan) == ("test-operator", "operator", "load", plan.id)
+        back = await api.operator.undo_plan(plan.id)
+        await api.operator.apply_plan(back.id, ApplyRequest(confirm="chat", reason="back"))
+        assert cluster.spec(CHAT)["replicas"] == 4
+    await runner.cleanup()
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def assert_equals_reference(heatmap: Heatmap, values: dict[tuple[str, int], floa
             assert (column in row.breaches) == breached
 
 
-async def test_heatmap_numbers_equal_plain_arithmetic_for_every_metric(api: ApiInstance) -> None:
+async def test_heatmap_numbers_equal_plain_arithmetic_for_every_metric(api: ApiInstance, database_url: str) -> None:
     now = datetime.now(UTC)
     start = int(now.timestamp()) // 60 * 60 - 300
     await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
@@ -118,6 +118,93 @@ async def test_heatmap_numbers_equal_plain_arithmetic_for_every_metric(api: ApiI
                 found = await api.viewer.heatmap(CHAT, metric=metric, start=begun, end=ended, columns=columns, aggregate=aggregate)
                 assert (found.step_seconds, found.columns, found.unit) == (step, 180 // step, METRICS[metric])
                 assert_equals_reference(found, values)
+    whole = datetime.fromtimestamp(start // 300 * 300, UTC).isoformat(), datetime.fromtimestamp(start // 300 * 300 + 600, UTC).isoformat()
+    for gone in ("false", "extract(epoch FROM bucket)::bigint / 10 % 2 = 0", "true"):  # the release before made none
+        with psycopg.connect(plain(database_url)) as connection:
+            connection.execute(f"DELETE FROM heatmap_columns WHERE {gone}".encode())
+        for metric, aggregate in (("running", "max"), ("hit_rate", "mean"), ("ttft_p95", "max")):
+            values = per_second(everything, metric)
+            for columns in (180, 18, 3):
+                found = await api.viewer.heatmap(CHAT, metric=metric, start=begun, end=ended, columns=columns, aggregate=aggregate)
+                assert_equals_reference(found, values)
+            found = await api.viewer.heatmap(CHAT, metric=metric, start=whole[0], end=whole[1], columns=2, aggregate=aggregate)
+            assert found.step_seconds == 300
+            assert_equals_reference(found, values)
+
+
+async def test_an_explanation_has_the_cells_own_figures_its_senders_and_its_moves(api: ApiInstance, database_url: str) -> None:
+    now = datetime.now(UTC)
+    start = int(now.timestamp()) // 60 * 60 - 300
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
+    sent = samples(11, start, 120)
+    for router, rows in sent.items():
+        await api.router.post_report(a_report(f"of-{router}", router, loads=tuple(rows)))
+    await api.app.state.upkeep.roll_up(now)
+    score = CandidateScore(instance="a", hit_tokens=900, miss_tokens=100, pending_tokens=0, predicted_ttft_seconds=0.1, total=None)
+    chosen = DecisionRecord(
+        id="d",
+        pool=CHAT,
+        request="q",
+        session="heavy",
+        at=start + 65.0,
+        policy="dualmap",
+        table_version=1,
+        chosen="a",
+        runner_up=None,
+        reason=DecisionReason.SESSION_BOUND,
+        prompt_tokens=1000,
+        weighing=Weighing(rule="none", candidates=(score,), considered=1),
+        sample_rate=0.1,
+    )
+    new = replace(score, hit_tokens=1000, miss_tokens=9000)
+    unscored = replace(score, instance="b", miss_tokens=7)
+    decisions = (
+        *(replace(chosen, id=f"d{number}", request=f"q{number}", at=start + 60.0 + number) for number in range(3)),
+        replace(
+            chosen,
+            id="moved",
+            request="qm",
+            session="mover",
+            prompt_tokens=10_000,
+            sample_rate=1.0,
+            weighing=Weighing(rule="none", candidates=(unscored, new), considered=2),
+        ),  # moves are always recorded
+        replace(chosen, id="elsewhere", request="qe", session="gone", served_by="b"),
+        replace(chosen, id="early", request="qy", session="gone", at=float(start - 300)),
+    )
+    await api.router.post_report(a_report("decided", decisions=decisions))
+    with psycopg.connect(plain(database_url)) as connection:
+        moved = [(f"m{number}", datetime.fromtimestamp(start + 61 + number, UTC), "a", "b" if number < 4 else "c") for number in range(6)]
+        connection.cursor().executemany(MOVE, [*moved, ("late", datetime.fromtimestamp(start + 130, UTC), "a", "b")])
+    everything = [sample for rows in sent.values() for sample in rows if sample.instance == "a"]
+    for seconds in (5, 10, 60):
+        begun, ended = (datetime.fromtimestamp(start + 60 + offset, UTC) for offset in (0, seconds))
+        found = await api.viewer.load_explanation(CHAT, "a", metric="running", start=begun.isoformat(), end=ended.isoformat())
+        assert (found.start, found.end) == (begun, ended)
+        for figure in found.figures:
+            for aggregate, value in (("max", figure.maximum), ("mean", figure.mean)):
+                cells = await api.viewer.heatmap(
+                    CHAT, metric=figure.metric, start=begun.isoformat(), end=ended.isoformat(), columns=1, aggregate=aggregate
+                )
+                if cells.step_seconds == seconds:
+                    assert value == cells.rows[0].values[0]
+        inside = [one for one in everything if start + 60 <= one.second < start + 60 + seconds]
+        assert (found.requests, found.prompt_tokens) == (sum(one.requests for one in inside), sum(one.prompt_tokens for one in inside))
+    senders = found.senders
+    assert [(one.session, one.requests, one.prompt_tokens) for one in senders.top] == [("heavy", 3, 3000), ("mover", 1, 10_000)]
+    assert senders.top[0].tokens_share == pytest.approx(0.75), "three of a tenth are thirty"
+    assert [(one.session, one.prefill_tokens) for one in senders.top_by_prefill] == [("mover", 9000), ("heavy", 300)]
+    assert [one.prefill_share for one in senders.top_by_prefill] == pytest.approx([0.75, 0.25])
+    assert (senders.recorded, senders.sessions_seen, senders.start) == (4, 2, ended - timedelta(minutes=5))
+    assert senders.sent == sum(one.requests for one in everything if one.second < start + 120)
+    assert (found.left.total, found.left.instances, found.left.flows[0].instance, found.left.flows[0].count) == (6, 2, "b", 4)
+    assert found.arrived.total == 0
+    with pytest.raises(ApiProblem) as caught:
+        await api.viewer.load_explanation(CHAT, "nope")
+    assert caught.value.problem.status == 404
+    with pytest.raises(ApiProblem) as caught:
+        await api.viewer.load_explanation(CHAT, "a", start="now-3d")
+    assert (caught.value.problem.status, caught.value.problem.field) == (422, "from")
 
 
 async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstance) -> None:
@@ -134,6 +221,18 @@ async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstanc
         assert found.rows[0].values[0] == 7
     pool = (await api.viewer.pools()).items[0]
     assert (pool.hit_rate, pool.requests_per_second) == (0.25, 0.7)
+
+
+async def test_served_requests_are_counted_once_whether_rolled_up_or_not(api: ApiInstance) -> None:
+    now = int(datetime.now(UTC).timestamp())
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    loads = tuple(a_load("a", now - age, completed=1) for age in range(120))
+    await api.router.post_report(a_report("r1", loads=loads))
+    await api.app.state.upkeep.roll_up(datetime.now(UTC))
+    for first in (100, 87, 45, 9):
+        begun = datetime.fromtimestamp(now - first, UTC).isoformat()
+        for pool in ({"pool": "default/chat"}, {}):
+            assert (await api.viewer.rejections({"from": begun, **pool})).served == first + 1
 
 
 async def test_a_pools_ttft_is_given_at_its_own_percentile_too(api: ApiInstance) -> None:
@@ -185,6 +284,7 @@ async def test_gauges_take_a_routers_last_word_of_a_second(api: ApiInstance) -> 
         ({"columns": 361}, "columns"),
         ({"sort": "size"}, "sort"),
         ({"aggregate": "min"}, "aggregate"),
+        ({"group": "rack"}, "group"),
     ],
 )
 async def test_a_bad_heatmap_query_names_its_field(api: ApiInstance, query: dict[str, str], field: str) -> None:

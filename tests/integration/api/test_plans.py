@@ -8,12 +8,14 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import cell_of
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
+from fairlead.reports.moves import MigrationOutcome, MoveOutcome
 from fairlead.reports.objectives import SloSample
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, TokenRequest
 from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -122,7 +124,7 @@ async def test_what_gitops_owns_is_shown_with_its_patch_but_not_applied(api: Api
 async def test_the_api_servers_own_refusal_reaches_the_person_at_planning(api: ApiInstance) -> None:
     refused = await problem_of(api.operator.create_scale_plan(CHAT, 65))
     assert refused.problem.status == 422
-    assert "maxReplicas" in refused.problem.detail
+    assert "maxReplicas" in str(refused.problem.remedy)
 
 
 async def test_somebody_elses_applied_plan_is_a_conflict(api: ApiInstance) -> None:
@@ -148,7 +150,7 @@ async def test_a_role_is_scaled_where_its_number_is_declared(api: ApiInstance, c
     inverse = await api.operator.undo_plan(applied.id)
     assert (inverse.target, inverse.diff[0]["after"]) == (decode.target, 2)
     beyond = PlanRequest(kind=PlanKind.SCALE, role=Role.DECODE, replicas=9)
-    assert "maxReplicas" in (await problem_of(api.operator.create_plan(CHAT, beyond))).problem.detail
+    assert "maxReplicas" in str((await problem_of(api.operator.create_plan(CHAT, beyond))).problem.remedy)
 
 
 async def test_new_targets_and_refusals_are_replayed_over_what_was_recorded(api: ApiInstance, cluster: FakeClusterGateway) -> None:
@@ -196,3 +198,176 @@ async def test_without_a_cluster_planning_answers_unavailable(database_url: str)
     async with running_api(database_url) as api:
         refused = await problem_of(api.operator.create_scale_plan(CHAT, 3))
         assert (refused.problem.status, refused.problem.type) == (503, "cluster-unavailable")
+
+
+async def test_a_pool_is_deleted_by_name_and_reason_and_created_again(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    before = dict(cluster.spec(CHAT))
+    plan = await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.DELETE))
+    assert (plan.effect.sessions_lost, plan.effect.sessions_moved, plan.effect.heavy) == (12, 0, True)
+    assert {one["op"] for one in plan.diff} == {"remove"}
+    assert (await problem_of(api.admin.apply_plan(plan.id, ApplyRequest()))).problem.field == "confirm"
+    cluster.lose_answers = 1
+    sent = ApplyRequest(confirm="chat", reason="it is not used")
+    assert (await problem_of(api.admin.apply_plan(plan.id, sent))).retryable
+    assert (await api.admin.apply_plan(plan.id, sent)).state == "applied"
+    assert (len(cluster.writes), cluster.objects) == (1, {}), "it was deleted once"
+    await api.pool_operator.delete_pool(CHAT)
+    inverse = await api.admin.undo_plan(plan.id)
+    assert (inverse.undo_of, {one["op"] for one in inverse.diff}) == (plan.id, {"add"})
+    assert "Sessions that were lost stay lost" in inverse.effect.notes[0]
+    await api.admin.apply_plan(inverse.id, ApplyRequest(reason="it is used after all"))
+    assert cluster.spec(CHAT) == before
+    assert (await api.viewer.plan(plan.id)).state == "undone"
+    again = await api.admin.undo_plan(inverse.id)
+    assert {one["op"] for one in again.diff} == {"remove"}
+
+
+async def test_a_pool_that_goes_or_came_back_meanwhile_is_not_created_again(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    plan = await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.DELETE))
+    cluster.keeps_deleted = True
+    await api.admin.apply_plan(plan.id, ApplyRequest(confirm="chat", reason="r"))
+    assert (await problem_of(api.admin.undo_plan(plan.id))).problem.type == "still-deleting"
+    cluster.add(CHAT, 2, uid="uid-2")
+    assert (await problem_of(api.admin.undo_plan(plan.id))).problem.type == "object-changed"
+
+
+async def test_a_changed_pool_is_not_deleted(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    plan = await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.DELETE))
+    cluster.edit(CHAT, replicas=5)
+    refused = await problem_of(api.admin.apply_plan(plan.id, ApplyRequest(confirm="chat", reason="r")))
+    assert refused.problem.type == "object-changed"
+    assert cluster.spec(CHAT)["replicas"] == 5
+    assert (await api.viewer.plan(plan.id)).state == "superseded"
+
+
+async def test_a_session_is_moved_at_once_and_back(api: ApiInstance) -> None:
+    plan = await api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.MOVE, session="s0", instance="b"))
+    assert (plan.target, plan.effect.sessions_moved, plan.effect.cache_tokens_lost, plan.effect.heavy) == (
+        "Session default/chat/s0",
+        1,
+        100,
+        False,
+    )
+    assert plan.diff == [{"op": "replace", "path": "/instance", "before": "a", "after": "b"}]
+    first, again = [await api.operator.apply_plan(plan.id, ApplyRequest(reason="a is hot")) for _ in range(2)]
+    assert first == again
+    detail = await api.viewer.session(CHAT, "s0")
+    assert (detail.session.instance, detail.session.version, detail.session.reason, detail.session.migrations) == ("b", 2, "operator", 1)
+    (move,) = (await api.viewer.migrations({"session": "s0"})).items
+    assert (move.id, move.source, move.target, move.trigger, move.outcome) == (plan.id, "a", "b", "operator", "underway")
+    assert (move.request, move.predicted_target_ttft_seconds) == (None, None)
+    outcome = MigrationOutcome(id=plan.id, pool=CHAT, actual_ttft_seconds=0.7, outcome=MoveOutcome.COMPLETED)
+    await api.router.post_report(a_report("r2", migration_outcomes=(outcome,)))
+    (move,) = (await api.viewer.migrations({"session": "s0"})).items
+    assert (move.outcome, move.actual_ttft_seconds) == ("completed", 0.7)
+    inverse = await api.operator.undo_plan(plan.id)
+    await api.operator.apply_plan(inverse.id, ApplyRequest())
+    assert (await api.viewer.session(CHAT, "s0")).session.instance == "a"
+    assert (await api.viewer.plan(plan.id)).state == "undone"
+
+
+async def test_a_session_loses_its_home_and_gets_it_back_while_nobody_bound_it_again(api: ApiInstance) -> None:
+    plan = await api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.UNPIN, session="s1"))
+    assert plan.diff == [{"op": "remove", "path": "/instance", "before": "b", "after": None}]
+    await api.operator.apply_plan(plan.id, ApplyRequest())
+    found = await api.viewer.session(CHAT, "s1")
+    assert (found.session.instance, found.history[0].released_at is not None) == (None, True)
+    none_left = await problem_of(api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.UNPIN, session="s1")))
+    assert none_left.problem.field == "session"
+    inverse = await api.operator.undo_plan(plan.id)
+    await api.operator.apply_plan(inverse.id, ApplyRequest())
+    found = await api.viewer.session(CHAT, "s1")
+    assert (found.session.instance, found.session.migrations) == ("b", 0), "nothing moved"
+    second = await api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.UNPIN, session="s1"))
+    await api.operator.apply_plan(second.id, ApplyRequest())
+    await api.router.post_report(a_report("r3", bindings=(a_binding("s1", "c", based_on=2),)))
+    assert (await problem_of(api.operator.undo_plan(second.id))).problem.type == "object-changed"
+    assert (await api.viewer.session(CHAT, "s1")).session.instance == "c"
+
+
+async def test_a_move_loses_to_one_that_came_before_it(api: ApiInstance) -> None:
+    plan = await api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.MOVE, session="s0", instance="b"))
+    await api.router.post_report(a_report("r2", bindings=(a_binding("s0", "c", id="change", previous="a", based_on=1),)))
+    assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.type == "object-changed"
+    assert (await api.viewer.session(CHAT, "s0")).session.instance == "c"
+
+
+async def test_a_session_goes_only_where_requests_are_taken(api: ApiInstance) -> None:
+    for instance, why in (("d", "it is Starting"), ("nope", "no such instance")):
+        asked = PlanRequest(kind=PlanKind.MOVE, session="s0", instance=instance)
+        refused = (await problem_of(api.operator.create_plan(CHAT, asked))).problem
+        assert (refused.status, refused.field) == (422, "instance")
+        assert why in str(refused.remedy)
+    assert (
+        await problem_of(api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.MOVE, session="s0", instance="a")))
+    ).problem.status == 422
+    assert (await problem_of(api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.UNPIN, session="nobody")))).problem.status == 404
+
+
+async def test_a_plan_that_was_left_open_is_closed_before_the_next_one_writes(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    left = await api.operator.create_scale_plan(CHAT, 6)
+    cluster.lose_answers = 1
+    assert (await problem_of(api.operator.apply_plan(left.id, ApplyRequest(reason="load")))).retryable
+    second = await api.admin.create_scale_plan(CHAT, 7)
+    await api.admin.apply_plan(second.id, ApplyRequest())
+    found = await api.viewer.plan(left.id)
+    assert (found.state, found.applied_by) == ("applied", "test-operator"), "it was made, so it is neither superseded nor expired"
+    entries = [(entry.plan, entry.actor, entry.result) for entry in (await api.admin.audit({"action": "plan.applied"})).items]
+    assert entries == [
+        (second.id, "test-admin", "ok"),
+        (left.id, "test-operator", "ok"),
+        (left.id, "test-operator", "failed"),
+    ]
+
+
+async def test_two_people_do_not_apply_a_plan_at_the_same_moment(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    plan = await api.operator.create_scale_plan(CHAT, 6)
+    cluster.answers_late = asyncio.Event()
+    first = asyncio.create_task(api.operator.apply_plan(plan.id, ApplyRequest()))
+    await asyncio.wait_for(cluster.asked.wait(), PATIENCE_SECONDS)
+    assert (await problem_of(api.admin.apply_plan(plan.id, ApplyRequest()))).problem.type == "being-applied"
+    cluster.answers_late.set()
+    assert (await first).applied_by == "test-operator"
+    assert len(cluster.writes) == 1
+
+
+async def test_a_deletion_left_open_is_told_by_the_object_that_is_gone(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    plan = await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.DELETE))
+    cluster.lose_answers = 1
+    assert (await problem_of(api.admin.apply_plan(plan.id, ApplyRequest(confirm="chat", reason="done")))).retryable
+    assert (await api.viewer.plan(plan.id)).state == "open"
+    api.clock.skip(31)
+    assert (await api.viewer.plan(plan.id)).state == "applied"
+
+
+async def test_what_was_begun_and_never_written_expires(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    plan = await api.operator.create_scale_plan(CHAT, 6)
+    cluster.lost_writes = 1
+    assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).retryable
+    api.clock.skip(601)
+    await api.app.state.upkeep.close_plans(api.clock())
+    assert (await api.viewer.plan(plan.id)).state == "expired"
+
+
+async def test_a_conflict_tells_both_differences_whole_and_who_changed_what(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    plan = await api.operator.create_scale_plan(CHAT, 6)
+    cluster.edit(CHAT, replicas=5)
+    spec = dict(cluster.spec(CHAT))
+    told = a_state(*(an_instance(name) for name in "abc"), version=12, generation=2, spec=spec, changed_by="kubectl-edit")
+    await api.pool_operator.put_pool_state(CHAT, told)
+    cluster.edit(CHAT, slo={"ttft": "4s"})
+    cluster.wrote(CHAT, "helm-controller")
+    conflict = (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.conflict
+    assert conflict is not None
+    assert (conflict.plan, conflict.planned) == (plan.id, plan.diff)
+    assert [(one.by, [(step["path"], step["before"], step["after"]) for step in one.diff]) for one in conflict.meanwhile] == [
+        ("kubectl-edit", [("/spec/replicas", 4, 5)]),
+        ("helm-controller", [("/spec/slo/ttft", "5s", "4s")]),
+    ]
+    applied = await api.operator.create_scale_plan(CHAT, 8)
+    await api.operator.apply_plan(applied.id, ApplyRequest())
+    cluster.edit(CHAT, replicas=9)
+    undone = (await problem_of(api.operator.undo_plan(applied.id))).problem.conflict
+    assert undone is not None
+    assert [(step["before"], step["after"]) for step in undone.planned] == [(8, 5)]
+    assert [(step["before"], step["after"]) for one in undone.meanwhile for step in one.diff] == [(8, 9)]

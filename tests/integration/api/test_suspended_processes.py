@@ -13,9 +13,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.services.errors import StoreUnavailable
-from fairlead_api.store.database import CONTROL, UPKEEP, Database
+from fairlead_api.store.database import CONTROL, UPKEEP, Database, driver
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.pulse import Pulse
+from fairlead_api.store.suspended_copies import end_suspended_copies
 from fairlead_api.store.upkeep import upkeep as keeping
 from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
 from fairlead_testing.running.api import CHAT, ApiInstance, a_state, an_instance
@@ -74,6 +75,31 @@ async def test_a_process_suspended_in_a_transaction_does_not_hold_its_locks_agai
         with pytest.raises(StoreUnavailable):
             await sleeping
         assert await other.writing(lambda connection: connection.execute(text("SELECT 1"))), "it goes on with another connection"
+
+
+async def test_a_process_suspended_within_a_copy_does_not_hold_its_locks_either(api: ApiInstance, database_url: str) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    locked, wakes = asyncio.Event(), asyncio.Event()
+
+    async def suspended(connection: AsyncConnection) -> None:
+        await connection.execute(text("SELECT * FROM pools FOR UPDATE"))
+        async with (await driver(connection)).cursor() as cursor, cursor.copy("COPY routers (id) FROM STDIN") as rows:
+            await rows.write(b"the-one-that-slept\n")
+            locked.set()
+            await wakes.wait()
+
+    async with database(database_url) as other, database(database_url, PATIENCE_SECONDS) as third:
+        sleeping = asyncio.create_task(other.writing(suspended))
+        await asyncio.wait_for(locked.wait(), PATIENCE_SECONDS)
+        assert await end_suspended_copies(third, PATIENCE_SECONDS) == 0, "it may just be slow"
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await end_suspended_copies(third, 3 * IDLE_SECONDS):
+                await asyncio.sleep(0.05)
+        seen = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), version=2))
+        assert [instance.id for instance in seen.instances] == ["a", "b"]
+        wakes.set()
+        with pytest.raises(StoreUnavailable):
+            await sleeping
 
 
 async def test_every_transaction_of_the_api_is_bounded_so(database_url: str) -> None:

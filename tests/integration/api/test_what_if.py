@@ -16,7 +16,8 @@ import pytest
 
 from fairlead.reports.traffic import RecordedRequest
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.plans import ApplyRequest, PlanState
+from fairlead_client.resources.expectations import ExpectationState, PlanExpectation, Quantity
+from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.simulations import (
     EngineModel,
     SimulatedPolicy,
@@ -189,3 +190,32 @@ async def test_a_simulation_whose_process_is_gone_is_begun_anew_once_and_then_fa
         with pytest.raises(ApiProblem) as refused:
             await api.operator.create_simulation(CHAT, ASKED)
     assert refused.value.problem.type == "simulations-disabled"
+
+
+async def test_a_plans_effect_is_simulated_after_it_was_made_or_the_reason_is_told(api: ApiInstance) -> None:
+    async def settled(plan: str) -> PlanExpectation:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (found := await api.viewer.plan_expectation(plan)).state in {ExpectationState.QUEUED, ExpectationState.RUNNING}:
+                await asyncio.sleep(0.1)
+        return found
+
+    early = await api.operator.create_scale_plan(CHAT, 3)
+    nothing = await settled(early.id)
+    assert (nothing.state, nothing.reason) == (ExpectationState.UNKNOWN, "0 requests were recorded in the last hour, and 200 are needed")
+    await record(api, sessions=55)
+    fewer = await api.operator.create_scale_plan(CHAT, 1)
+    asked = await api.operator.create_simulation(CHAT, ASKED)
+    done = await settled(fewer.id)
+    assert (done.state, done.requests, done.seeds, done.done) == (ExpectationState.DONE, 220, [0, 1], 880)
+    figures = {one.quantity: one for one in done.figures}
+    moved = figures[Quantity.SESSIONS_MOVED]
+    assert moved.before == 0
+    assert 0 < moved.after < 55
+    assert "was not recorded" in str(figures[Quantity.ATTAINMENT].unknown), "routers reported no latencies of these requests"
+    assert (await ended(api, asked)).state is SimulationState.DONE, "a plan's simulation is in nobody's way"
+    assert [one.id for one in (await api.viewer.simulations(CHAT)).items] == [asked.id]
+    slo = await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.SLO, fields={"ttft": "3s"}))
+    assert "latencies that were recorded" in str((await settled(slo.id)).reason)
+    with pytest.raises(ApiProblem) as unknown:
+        await api.viewer.plan_expectation("none")
+    assert unknown.value.problem.status == 404

@@ -50,7 +50,7 @@ async def test_after_a_storm_nothing_is_counted_anywhere(world: World, policy: s
     assert ended == counters.submitted
     assert len(outcomes) - outcomes.count("left") <= counters.submitted <= len(outcomes)
     assert 0 < counters.cancelled <= outcomes.count("left")
-    assert 20 < outcomes.count("200") <= counters.served + counters.failed
+    assert 0 < outcomes.count("200") <= counters.served + counters.failed
     version += 1
     world.api.state.set_table(world.table(version=version, policy=policy))
     await until(lambda: running.pool.table.version == version)

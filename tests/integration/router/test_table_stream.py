@@ -125,7 +125,7 @@ async def test_reports_wait_while_the_api_answers_errors(world: World) -> None:
     await until(lambda: running.router.metrics.reports_failed > 1)
     assert len(running.router.spool) > 0
     world.api.fails_reports_with = None
-    await until(lambda: len(running.router.spool) == 0)
+    await until(lambda: len(running.router.spool) == 0 and len(world.api.state.stored("bindings")) >= len(SESSIONS))
     assert sorted(change.session for change in world.api.state.stored("bindings")) == SESSIONS
 
 

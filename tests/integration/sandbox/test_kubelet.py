@@ -102,6 +102,13 @@ def container_of(pod: dict[str, Any]) -> dict[str, Any]:
     return container
 
 
+def waiting_of(pod: dict[str, Any]) -> dict[str, Any]:
+    """Why its container does not run yet; empty where nothing is known of it."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    waiting: dict[str, Any] = statuses[0].get("state", {}).get("waiting", {})
+    return waiting
+
+
 def engine_of(pod: dict[str, Any]) -> ProcessIdentity | None:
     statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
     _, _, numbers = statuses[0].get("containerID", "").partition("://")
@@ -170,9 +177,8 @@ async def test_an_engine_that_cannot_start_backs_off_and_says_so(node: Node) -> 
 
 async def test_an_image_the_sandbox_does_not_have_is_a_failed_pull_and_can_be_deleted(node: Node) -> None:
     await node.create(a_pod("web", image="nginx:1"))
-    pod = await node.until("web", lambda pod: bool((pod.get("status") or {}).get("containerStatuses")))
-    waiting = container_of(pod)["state"]["waiting"]
-    assert waiting["reason"] == "ErrImagePull"
+    pod = await node.until("web", lambda pod: waiting_of(pod).get("reason") == "ErrImagePull")
+    waiting = waiting_of(pod)
     assert "runs only fairlead/engine" in waiting["message"]
     await node.client.request("DELETE", f"{PODS}/web")
     await _until_gone(node, "web")

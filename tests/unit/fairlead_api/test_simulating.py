@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from fairlead_api.services.errors import StoreUnavailable
+from fairlead_api.services.simulations.results import runs_of
 from fairlead_api.services.simulations.running import Claimed, Traffic
-from fairlead_api.simulating import Simulating
+from fairlead_api.simulating import RunsLeft, Simulating
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, SimulationResult, TraceRequest
-from fairlead_client.simulation_jobs import SimulatedTarget
+from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 
 TARGET = SimulatedTarget(
     engine=EngineModel.DUALMAP_7B,
@@ -58,6 +59,11 @@ class OneSimulation:
     ) -> None:
         raise StoreUnavailable("it does not end well")
 
+    async def finish_trial(
+        self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
+    ) -> None:
+        raise AssertionError("no plan is simulated here")
+
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None:
         self.problem = why
 
@@ -67,3 +73,32 @@ async def test_what_is_to_be_done_is_counted_when_it_begins_as_more_may_have_com
     with pytest.raises(AllDone):
         await Simulating(store, "runner", 1, REFUSING).run()
     assert (store.totals, store.problem) == ([3 * 2], "no such engine")
+
+
+def test_the_runs_of_a_policy_that_takes_long_are_not_left_for_the_end() -> None:
+    policies = [SimulatedPolicy(policy=name) for name in ("least-loaded", "dualmap", "fairlead")]
+    seconds = {"least-loaded": 10.0, "dualmap": 10.0, "fairlead": 18.0}
+    left, free_at, order = RunsLeft(runs_of(policies, [1.0, 1.5])), [0.0, 0.0], []
+    at_work: list[JobRun | None] = [None, None]
+    while True:
+        process = free_at.index(min(free_at))
+        ended = at_work[process]
+        if ended is not None:
+            left.ended(ended, seconds[ended.policy])
+        run = at_work[process] = left.take()
+        if run is None:
+            break
+        order.append((run.policy, run.rate))
+        free_at[process] += seconds[run.policy]
+    assert order[:2] == [("least-loaded", 1.5), ("dualmap", 1.5)], "nothing is known yet: the highest rate first"
+    assert {policy for policy, _ in order[2:4]} == {"fairlead"}
+    assert max(free_at) == sum(2 * one for one in seconds.values()) / 2, "both end at once"
+
+
+def test_a_run_whose_process_died_is_taken_again() -> None:
+    left = RunsLeft(runs_of([SimulatedPolicy(policy="ear")], [1.0]))
+    run = left.take()
+    assert run is not None
+    assert left.take() is None
+    left.give_back(run)
+    assert left.take() == run

@@ -8,7 +8,7 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import Conflict, NotFound
-from fairlead_api.services.plans.engine_changes import engines_patch
+from fairlead_api.services.plans.engine_changes import engines_patch, weighed_engine
 from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
 from fairlead_api.services.plans.marks import PLAN
 from fairlead_api.services.plans.merge_patches import inverse
@@ -84,6 +84,9 @@ async def test_an_engine_is_added_and_taken_out_again_in_the_file(tmp_path: Path
     ]
     assert (await cluster.read(target)) == after
     assert (await cluster.read(TARGET)).generation == (await FileCluster(files, installed_policies()).read(TARGET)).generation
+    heavier = await cluster.patch(target, weighed_engine("big", 0.5), after.resource_version, {}, dry_run=False)
+    assert heavier.spec["engines"]["big"] == {"url": "http://b:9000", "weight": 0.5}
+    after = await cluster.patch(target, inverse(after.spec, weighed_engine("big", 0.5)), heavier.resource_version, {}, dry_run=False)
     back = inverse(before.spec, change)
     await cluster.patch(target, back, after.resource_version, {}, dry_run=False)
     assert yaml.safe_load(files.pool_file.read_text()) == yaml.safe_load(CONTENT)
@@ -138,7 +141,22 @@ def test_a_pool_of_pods_has_no_list_of_engines() -> None:
 @pytest.mark.parametrize("kind", list(PlanKind))
 async def test_what_needs_instances_made_or_ended_is_refused_with_the_reason(kind: PlanKind, tmp_path: Path) -> None:
     annotations = (await FileCluster(files_in(tmp_path), installed_policies()).read(TARGET)).annotations
-    possible = {"engines", "policy", "slo", "early-rejection", "ring", "cordon", "uncordon", "drain", "undrain"}
+    possible = {
+        "engines",
+        "policy",
+        "slo",
+        "early-rejection",
+        "ring",
+        "cordon",
+        "uncordon",
+        "drain",
+        "undrain",
+        "migrations",
+        "move",
+        "unpin",
+        "weight",
+        "revert",
+    }
     if kind is not PlanKind.ENGINES:
         check_possible(kind, {}, {})
     if kind in possible:

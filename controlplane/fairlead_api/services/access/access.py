@@ -7,16 +7,33 @@ Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: 
 import hashlib
 import hmac
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from fairlead.errors import InvalidInput
+from fairlead_api.services.access.cluster_rights import FRESH, ClusterRights, ClusterUser
 from fairlead_api.services.access.denials import DenialBudgets
+from fairlead_api.services.access.rate_limits import Allowances
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Denied, NotAuthenticated, StoreUnavailable
-from fairlead_client.resources.access import PEOPLE, AccessRole, Identity, LoginLink, LoginLinkRequest, TokenItem, TokenRequest, WebSession
+from fairlead_api.services.spans import Sight
+from fairlead_client.resources.access import (
+    PEOPLE,
+    RISING,
+    AccessRole,
+    Identity,
+    LoginLink,
+    LoginLinkRequest,
+    LoginMode,
+    Rights,
+    TokenItem,
+    TokenRequest,
+    WebSession,
+    WebSessionItem,
+)
 from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.pages import Page
 
@@ -29,6 +46,24 @@ GRACE = timedelta(minutes=10)
 
 Only for reading: nothing can be written then.
 """
+
+
+FAILED_LOGINS = 10
+"""Failed logins of one address before it must wait."""
+
+FAILED_LOGIN_SECONDS = 10.0
+"""After this long one more may fail."""
+
+BURST_SECONDS = 10
+
+KUBERNETES = "kubernetes"
+"""Source of identities of the cluster."""
+
+ID_DIGITS = 16
+"""Of a credential's hash, as its public name."""
+
+MOST_NAMESPACES = 100
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def digest(secret: str) -> bytes:
@@ -46,6 +81,16 @@ class Caller:
     identity: Identity
     key: bytes
     request_id: str
+    address: str = "unknown"
+
+    @property
+    def sight(self) -> Sight:
+        """The namespaces whose pools the caller may see; None = all."""
+        return self.identity.where(AccessRole.VIEWER)
+
+    def sees(self, pool: str) -> bool:
+        """Whether the caller may see what is of a pool, namespace/name."""
+        return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
 
     def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
         """An audit entry by this caller; the caller of this function adds further fields with `replace`."""
@@ -71,6 +116,14 @@ class Bootstrap:
     key: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """An attempt to log in: from which address, and the id of its request."""
+
+    address: str
+    request_id: str
+
+
 class AccessStore(Protocol):
     """Credentials in the database. Every write appends its audit entry in the same transaction."""
 
@@ -80,10 +133,10 @@ class AccessStore(Protocol):
         Records that it was used.
         """
 
-    async def redeem(self, key: bytes, session: bytes, now: datetime, request_id: str) -> Identity | None:
+    async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
         """Exchanges an unused, unexpired login link for a web session; None if it is not one."""
 
-    async def open_session(self, session: bytes, identity: Identity, now: datetime, request_id: str) -> None:
+    async def open_session(self, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
         """Stores a web session for an identity established in another way."""
 
     async def close_session(self, caller: Caller, now: datetime) -> None:
@@ -91,12 +144,21 @@ class AccessStore(Protocol):
 
     async def add_link(self, key: bytes, request: LoginLinkRequest, expires_at: datetime, caller: Caller, now: datetime) -> None: ...
 
-    async def tokens(self, cursor: str | None, limit: int) -> Page[TokenItem]: ...
+    async def sessions(self, cursor: str | None, limit: int, owner: Identity | None, now: datetime) -> Page[WebSessionItem]:
+        """Web sessions that live, newest first; only those of `owner` unless it is None."""
+
+    async def revoke_session(self, session_id: str, owner: Identity | None, caller: Caller, now: datetime) -> None:
+        """Ends a web session, of `owner` unless it is None. Raises NotFound."""
+
+    async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
+        """Tokens, newest first; only those whose rights all lie `within` these namespaces."""
 
     async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None: ...
 
-    async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
-        """Revokes a token and ends the web sessions opened with it. Raises NotFound."""
+    async def revoke_token(self, token_id: str, within: Sight, caller: Caller, now: datetime) -> None:
+        """Revokes a token and ends the web sessions opened with it. Raises NotFound, also for a token with rights
+        beyond `within`.
+        """
 
     async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 
@@ -104,18 +166,32 @@ class AccessStore(Protocol):
 class Access:
     """Use cases of access control.
 
-    `new_secret` makes random text of 256 bits; `open_to_all` accepts everybody as admin (loopback only).
+    `new_secret` makes random text of 256 bits; `open_to_all` accepts everybody as admin (loopback only). A person's
+    credential may make `requests_per_second`, and those of BURST_SECONDS at once; 0 = any number. With `cluster`,
+    tokens of the Kubernetes cluster are good too.
     """
 
     def __init__(
-        self, store: AccessStore, bootstrap: tuple[Bootstrap, ...], new_secret: Callable[[], str], *, open_to_all: bool = False
+        self,
+        store: AccessStore,
+        bootstrap: tuple[Bootstrap, ...],
+        new_secret: Callable[[], str],
+        *,
+        open_to_all: bool = False,
+        requests_per_second: int = 0,
+        cluster: ClusterRights | None = None,
     ) -> None:
+        self._cluster = cluster
+        self._reviewed: dict[bytes, tuple[ClusterUser, datetime]] = {}
         self._store = store
         self._bootstrap = bootstrap
         self._new_secret = new_secret
         self._open = open_to_all
         self._seen: dict[bytes, tuple[Identity, datetime]] = {}
         self._denials = DenialBudgets()
+        pace = Allowances(burst=BURST_SECONDS * requests_per_second, per_second=float(requests_per_second), code="too-many-requests")
+        self._pace = pace if requests_per_second else None
+        self._failures = Allowances(burst=FAILED_LOGINS, per_second=1 / FAILED_LOGIN_SECONDS, code="too-many-logins")
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
         """The identity and key of a secret's holder.
@@ -132,19 +208,51 @@ class Access:
             return found, key
         kind = secret.partition("_")[0]
         if kind not in {"flt", "fls"}:
-            raise NotAuthenticated("token-invalid", "the token is not known")
+            return await self._of_cluster(secret, key, now), key
         try:
             identity = await self._store.identify(key, kind, now)
         except StoreUnavailable:
             known = self._seen.get(key)
             if known is None or now - known[1] > GRACE or (known[0].expires_at is not None and known[0].expires_at <= now):
                 raise
-            return known[0], key
+            return await self._refreshed(known[0], now), key
         if identity is None:
             self._seen.pop(key, None)
             raise NotAuthenticated("token-invalid", "the token is not known, has expired or was revoked")
         self._remember(key, identity, now)
-        return identity, key
+        return await self._refreshed(identity, now), key
+
+    async def _of_cluster(self, secret: str, key: bytes, now: datetime) -> Identity:
+        """The identity of a Kubernetes token. Raises NotAuthenticated, ClusterUnavailable."""
+        if self._cluster is None or secret.startswith("fll_"):
+            raise NotAuthenticated("token-invalid", "the token is not known")
+        known = self._reviewed.get(key)
+        if known is None or now - known[1] >= FRESH:
+            user = await self._cluster.user_of(secret)
+            if user is None:
+                self._reviewed.pop(key, None)
+                raise NotAuthenticated("token-invalid", "the token is not known, neither here nor to the Kubernetes API")
+            if len(self._reviewed) >= 10_000:
+                self._reviewed.clear()
+            self._reviewed[key] = known = (user, now)
+        user = known[0]
+        nobody = Identity(subject=user.name, role=AccessRole.NONE, source=KUBERNETES, expires_at=user.expires_at, groups=user.groups)
+        return await self._refreshed(nobody, now)
+
+    async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
+        """The identity with its rights as the cluster has them now, if it is the cluster's."""
+        if identity.source != KUBERNETES:
+            return identity
+        if self._cluster is None:
+            raise NotAuthenticated("token-invalid", "logins of the Kubernetes cluster do not count here any more")
+        granted = await self._cluster.of(ClusterUser(name=identity.subject, groups=identity.groups), now)
+        return replace(identity, role=granted.role, namespaces=granted.namespaces)
+
+    def require_pace(self, identity: Identity, key: bytes, now: datetime) -> None:
+        """Raises TooMany for a person's credential with too many requests. Processes are never held up."""
+        if self._pace is not None and identity.role in RISING:
+            self._pace.require(key, now)
+            self._pace.spend(key, now)
 
     def _bootstrapped(self, key: bytes) -> Identity | None:
         found = None
@@ -158,16 +266,21 @@ class Access:
             self._seen.clear()
         self._seen[key] = (identity, now)
 
-    async def require(self, caller: Caller, role: AccessRole, target: str, now: datetime) -> None:
-        """Raises Denied (and records it) unless the caller's role reaches `role`.
+    async def require(
+        self, caller: Caller, role: AccessRole, target: str, now: datetime, namespace: str | None = None, *, somewhere: bool = False
+    ) -> None:
+        """Raises Denied (and records it) unless the caller's role reaches `role`: in `namespace`, without one in all of
+        them, or `somewhere` in any of them.
 
         A machine's role is reached only by itself and in open mode.
         """
-        held = caller.identity.role
-        if held.reaches(role) or caller.identity.source == "none":
+        who = caller.identity
+        if who.source == "none" or who.reaches(role, namespace) or (somewhere and who.reaches_somewhere(role)):
             return
-        await self._denied(caller, target, f"needs role {role}", now)
-        raise Denied(f"{caller.identity.subject} has role {held}; this needs {role}")
+        place = "" if namespace is None else f" in namespace {namespace[:63]}"
+        await self._denied(caller, target, f"needs role {role}{place}", now)
+        everywhere = " in all namespaces" if who.namespaces and not place and not somewhere else place
+        raise Denied(f"{who.subject} has role {who.role_in(namespace)}{everywhere}; this needs {role}")
 
     async def require_router(self, caller: Caller, router: str, target: str, now: datetime) -> None:
         """Raises Denied (and records it) unless the caller may speak for `router`.
@@ -195,42 +308,54 @@ class Access:
         except StoreUnavailable as error:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
-    async def login(self, secret: str, address: str, request_id: str, now: datetime) -> WebSession:
-        """A web session for a login link (used up by this) or an API token. Raises NotAuthenticated, Denied."""
+    @property
+    def modes(self) -> tuple[LoginMode, ...]:
+        """The ways to log in."""
+        if self._open:
+            return (LoginMode.OPEN,)
+        return (LoginMode.LINK, LoginMode.TOKEN, *((LoginMode.KUBERNETES,) if self._cluster is not None else ()))
+
+    async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
+        """A web session for a login link (used up by this) or an API token.
+
+        Raises NotAuthenticated, Denied; TooMany for an address with too many failures.
+        """
+        self._failures.require(login.address, now)
         token = f"fls_{self._new_secret()}"
         if secret.startswith("fll_"):
-            identity = await self._store.redeem(digest(secret), digest(token), now, request_id)
+            identity = await self._store.redeem(digest(secret), digest(token), login, now)
             if identity is None or identity.expires_at is None:
-                await self._failed(address, "login link used, expired or unknown", request_id, now)
+                await self._failed(login, "login link used, expired or unknown", now)
                 raise NotAuthenticated("login-link-expired", "this login link was used, has expired or never existed; ask for a new one")
             return WebSession(token=token, identity=identity, expires_at=identity.expires_at)
         try:
-            found, _ = await self.identify(secret, now)
+            found, _ = await self.identify(secret or None, now)
         except NotAuthenticated:
-            await self._failed(address, "token unknown, expired or revoked", request_id, now)
+            await self._failed(login, "token unknown, expired or revoked", now)
             raise
-        if found.role not in PEOPLE:
-            raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
         if secret.startswith("fls_"):
             raise Denied("this is a web session's own token; log in with a login link or an API token")
+        if found.role not in RISING:
+            raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
         expires_at = min(now + ABSOLUTE, found.expires_at or now + ABSOLUTE)
-        identity = Identity(subject=found.subject, role=found.role, source=found.source, expires_at=expires_at)
-        await self._store.open_session(digest(token), identity, now, request_id)
+        identity = replace(found, expires_at=expires_at)
+        await self._store.open_session(digest(token), identity, login, now)
         return WebSession(token=token, identity=identity, expires_at=expires_at)
 
-    async def _failed(self, address: str, reason: str, request_id: str, now: datetime) -> None:
-        counted = self._denials.spend(address, now)
+    async def _failed(self, login: Login, reason: str, now: datetime) -> None:
+        self._failures.spend(login.address, now)
+        counted = self._denials.spend(login.address, now)
         if counted is None:
             return
         draft = AuditDraft(
             actor="unknown",
             role="none",
-            source=address,
+            source=login.address,
             action=AuditAction.LOGIN,
             object="web",
             reason=reason,
             result=AuditResult.DENIED,
-            request_id=request_id,
+            request_id=login.request_id,
         )
         await self.note(_with_count(draft, counted), now)
 
@@ -240,9 +365,10 @@ class Access:
         await self._store.close_session(caller, now)
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
-        """Makes a login link. Raises InvalidInput."""
-        if request.role not in PEOPLE:
-            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}")
+        """Makes a login link. Raises InvalidInput; Denied where the caller is no admin of all that it opens."""
+        if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+        await self._require_admin(caller, request.role, request.namespaces, "login-links", now)
         if not 1 <= request.minutes <= 10:
             raise InvalidInput("minutes", request.minutes, "write 1 to 10")
         if not request.subject or len(request.subject) > 200:
@@ -252,18 +378,38 @@ class Access:
         await self._store.add_link(digest(token), request, expires_at, caller, now)
         return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
 
-    async def tokens(self, cursor: str | None, limit: int) -> Page[TokenItem]:
-        return await self._store.tokens(cursor, limit)
+    async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
+        """Web sessions that live: all for who is admin in all namespaces, else the caller's own."""
+        found = await self._store.sessions(cursor, limit, _owner(caller), now)
+        mine = caller.key.hex()[:ID_DIGITS]
+        return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
+
+    async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
+        """Ends a web session; only who is admin in all namespaces ends one of others. Raises NotFound."""
+        self.forget_seen()
+        await self._store.revoke_session(session_id, _owner(caller), caller, now)
+
+    async def tokens(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
+        """The tokens that the caller may revoke: those whose rights lie where it is admin."""
+        return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))
 
     async def create_token(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
-        """Makes an API token; no other answer contains its secret. Raises InvalidInput."""
+        """Makes an API token; no other answer contains its secret.
+
+        Raises InvalidInput; Denied where the caller is no admin of all that it opens.
+        """
+        if request.role is AccessRole.NONE and not request.namespaces:
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+        if request.namespaces and request.role not in RISING:
+            raise InvalidInput("namespaces", ", ".join(request.namespaces), f"leave it out: {request.role} is a process of all namespaces")
+        await self._require_admin(caller, request.role, request.namespaces, "tokens", now)
         if not 1 <= request.days <= 365:
             raise InvalidInput("days", request.days, "write 1 to 365")
         if not request.name.strip() or len(request.name) > 200:
             raise InvalidInput("name", request.name, "write a name of at most 200 characters")
         secret = f"flt_{self._new_secret()}"
         item = TokenItem(
-            id=digest(secret).hex()[:16],
+            id=digest(secret).hex()[:ID_DIGITS],
             name=request.name,
             role=request.role,
             created_at=now,
@@ -271,6 +417,7 @@ class Access:
             expires_at=now + timedelta(days=request.days),
             last_used_at=None,
             revoked_at=None,
+            namespaces=request.namespaces,
             secret=secret,
         )
         await self._store.add_token(item, digest(secret), caller, now)
@@ -278,11 +425,31 @@ class Access:
 
     async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
         self.forget_seen()
-        await self._store.revoke_token(token_id, caller, now)
+        await self._store.revoke_token(token_id, caller.identity.where(AccessRole.ADMIN), caller, now)
+
+    async def _require_admin(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
+        """Nobody hands out rights where they are not admin. Raises InvalidInput, Denied (and records it)."""
+        _check_namespaces(namespaces)
+        for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
+            await self.require(caller, AccessRole.ADMIN, target, now, namespace)
 
     def forget_seen(self) -> None:
         """Trust no remembered identity: a credential ended, here or in another process."""
         self._seen.clear()
+
+
+def _owner(caller: Caller) -> Identity | None:
+    return None if caller.identity.reaches(AccessRole.ADMIN) else caller.identity
+
+
+def _check_namespaces(namespaces: Rights) -> None:
+    if len(namespaces) > MOST_NAMESPACES:
+        raise InvalidInput("namespaces", f"{len(namespaces)} namespaces", f"name at most {MOST_NAMESPACES}, or give the role for all")
+    for namespace, role in namespaces.items():
+        if not _NAMESPACE.fullmatch(namespace):
+            raise InvalidInput("namespaces", namespace[:100], "write the name of a namespace, such as team-a")
+        if role not in PEOPLE:
+            raise InvalidInput(f"namespaces.{namespace}", role, f"write one of {', '.join(PEOPLE)}")
 
 
 def _with_count(draft: AuditDraft, counted: int) -> AuditDraft:

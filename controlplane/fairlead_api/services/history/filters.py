@@ -9,6 +9,8 @@ from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead.schedules.runs import RunOutcome
+from fairlead_client.resources.audit import AuditKind
+from fairlead_client.resources.plans import PlanKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +77,23 @@ class ScalingFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFilter:
+    """Filter of plans; the range is of when they were made."""
+
+    pool: str | None = None
+    kind: PlanKind | None = None
+    created_by: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
     """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`."""
 
     actor: str | None = None
     action: str | None = None
     object: str | None = None
+    kind: AuditKind | None = None
     start: datetime | None = None
     end: datetime | None = None

@@ -1,21 +1,25 @@
 """Heatmaps: cuts a range into buckets, and turns cells into rows with a scale. Pure."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import add
+from typing import Any
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.tables import SloFacts
-from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapMigration, HeatmapRow
+from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, GROUPS, METRICS, SORTS, Heatmap, HeatmapMigration, HeatmapRow
 
 MAX_ROWS = 512
 MAX_COLUMNS = 360
 KV_LIMIT = 0.9
 """Share of used KV cache above which engines start to preempt."""
 
-UNKNOWN = (InstanceState.GONE, Role.BOTH)
-"""State and role shown for an instance of which only cells are left."""
+WITHOUT_NODE = "no node"
+"""The group of instances whose node is not known."""
 
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
 
@@ -39,14 +43,30 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """An instance in one column: maximum, sum and number of its per-second values."""
+class Place:
+    """State, role and node of an instance."""
 
-    instance: str
+    state: InstanceState
+    role: Role
+    node: str | None = None
+
+
+UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
+"""Shown for an instance of which only cells are left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """One column: of each instance the maximum of its seconds or, for a mean, their sum and number. No value is None.
+
+    `instances`, `values` and `seconds` run in step; `seconds` is empty beside maxima. Neighbouring columns of the same
+    instances are arranged fastest if they share one `instances`.
+    """
+
     column: int
-    maximum: float
-    total: float
-    count: int
+    instances: Sequence[str]
+    values: Sequence[float | None]
+    seconds: Sequence[int] = ()
 
 
 def grid(start: datetime, end: datetime, columns: int) -> Grid:
@@ -59,9 +79,14 @@ def grid(start: datetime, end: datetime, columns: int) -> Grid:
     raise InvalidInput("from", start.isoformat(), f"write a range of at most {_STEPS[-1] * columns // 86400} days")
 
 
-def check(metric: str, columns: int, aggregate: str, sort: str) -> None:
+def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> None:
     """Raises InvalidInput naming the query field."""
-    choices = {"metric": (metric, tuple(METRICS)), "aggregate": (aggregate, ("max", "mean")), "sort": (sort, ("name", "max", "latest"))}
+    choices = {
+        "metric": (metric, tuple(METRICS)),
+        "aggregate": (aggregate, ("max", "mean")),
+        "sort": (sort, SORTS),
+        "group": (group, GROUPS),
+    }
     for field, (value, known) in choices.items():
         if value not in known:
             raise InvalidInput(field, value, f"write one of {', '.join(known)}")
@@ -80,28 +105,36 @@ def heatmap(
     aggregate: str,
     sort: str,
     where: Grid,
-    cells: Iterable[Cell],
-    instances: Mapping[str, tuple[InstanceState, Role]],
+    slices: Iterable[Slice],
+    instances: Mapping[str, Place],
     slo: SloFacts,
     migrations: Sequence[HeatmapMigration],
     migrations_total: int,
+    group: str = "instance",
 ) -> Heatmap:
     """Arranges cells as rows with a scale.
 
-    `instances` gives state and role by id, for living instances and for all that have cells. At most MAX_ROWS
-    rows, living instances first.
+    `slices` hold maxima for `aggregate` "max", else sums; several of a column are merged. `instances` gives the place
+    by id, for living instances and for all that have cells. At most MAX_ROWS rows: of more, living instances are kept
+    before gone ones, and then the first of the order. A group's cell is the maximum of its instances' or the mean of
+    all their seconds.
     """
     limit = limit_of(metric, slo)
-    values: dict[str, list[float | None]] = {
-        name: [None] * where.columns for name, (state, _) in instances.items() if state is not InstanceState.GONE
-    }
-    for cell in cells:
-        if 0 <= cell.column < where.columns and cell.count:
-            row = values.setdefault(cell.instance, [None] * where.columns)
-            row[cell.column] = cell.maximum if aggregate == "max" else cell.total / cell.count
-    names = sorted(values, key=lambda name: (instances.get(name, UNKNOWN)[0] is InstanceState.GONE, name))[:MAX_ROWS]
-    rows = [_row(name, instances.get(name, UNKNOWN), values[name], limit) for name in names]
-    top = max((value for row in rows for value in row.values if value is not None), default=0.0)
+    name_of = _naming(group, instances)
+    living = [name for name, place in instances.items() if place.state is not InstanceState.GONE]
+    rows: dict[str, dict[str, Place]] = {}
+    for name in living:
+        rows.setdefault(name_of(name), {})[name] = instances[name]
+    lines = _Lines(where.columns, living, name_of, mean=aggregate == "mean")
+    inside = (one for one in slices if 0 <= one.column < where.columns)
+    for _, block in groupby(inside, key=lambda one: id(one.instances)):
+        for name in lines.take(list(block)):
+            rows.setdefault(name_of(name), {})[name] = instances.get(name, UNKNOWN)
+    made = [_row(name, list(places.values()), lines.values(name), limit) for name, places in rows.items()]
+    order = _order(sort, metric, limit)
+    places_of = {row.instance: order(row) for row in made}
+    kept = sorted(made, key=lambda row: (row.state is InstanceState.GONE, places_of[row.instance]))[:MAX_ROWS]
+    top = max((max(present) for row in kept if (present := _present(row.values))), default=0.0)
     share = METRICS[metric] == "share"
     return Heatmap(
         pool=pool,
@@ -114,27 +147,165 @@ def heatmap(
         columns=where.columns,
         maximum=1.0 if share else max(top, limit or 0.0),
         limit=limit,
-        rows=sorted(rows, key=_order(sort)),
-        migrations=list(migrations),
+        group=group,
+        rows_total=len(made),
+        rows=sorted(kept, key=lambda row: places_of[row.instance]),
+        migrations=_grouped(migrations, name_of, where) if group != "instance" else list(migrations),
         migrations_total=migrations_total,
     )
 
 
-def _row(name: str, about: tuple[InstanceState, Role], values: list[float | None], limit: float | None) -> HeatmapRow:
+def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
+    """The row of an instance."""
+    match group:
+        case "role":
+            return lambda name: instances.get(name, UNKNOWN).role.value
+        case "node":
+            return lambda name: instances.get(name, UNKNOWN).node or WITHOUT_NODE
+        case _:
+            return lambda name: name
+
+
+def _grouped(migrations: Sequence[HeatmapMigration], name_of: Callable[[str], str], where: Grid) -> list[HeatmapMigration]:
+    """Moves between groups, by column and pair; the newest gives its name."""
+    found: dict[tuple[int, str, str], HeatmapMigration] = {}
+    for move in migrations:
+        source, target = name_of(move.source), name_of(move.target)
+        if source == target:
+            continue
+        key = (int((move.at - where.start).total_seconds() // where.step), source, target)
+        known = found.get(key)
+        newest = move if known is None or move.at >= known.at else known
+        found[key] = replace(newest, source=source, target=target, count=move.count + (known.count if known else 0))
+    return sorted(found.values(), key=lambda move: (move.at, move.id))
+
+
+class _Lines:
+    """The cells of rows while columns are merged into them."""
+
+    def __init__(self, columns: int, living: Iterable[str], name_of: Callable[[str], str], *, mean: bool) -> None:
+        self._columns = columns
+        self._name_of = name_of
+        self._mean = mean
+        self._met = set(living)
+        self._cells: dict[str, list[float | None]] = {}
+        self._seconds: dict[str, list[int]] = {}
+        self._taken: set[int] = set()
+
+    def take(self, block: Sequence[Slice]) -> list[str]:
+        """Merges columns of the same instances; returns those with a value that were not met before."""
+        columns: dict[int, Slice] = {}
+        for one in block:
+            columns[one.column] = _both(columns[one.column], one) if one.column in columns else one
+        instances = block[0].instances
+        rows = [self._name_of(name) for name in instances]
+        if len(set(rows)) == len(rows) and self._taken.isdisjoint(columns):
+            self._put(rows, columns)
+        else:
+            for one in columns.values():
+                self._merge(rows, one)
+        self._taken.update(columns)
+        new = [
+            name
+            for place, name in enumerate(instances)
+            if name not in self._met and any(one.values[place] is not None for one in columns.values())
+        ]
+        self._met.update(new)
+        return new
+
+    def _put(self, rows: Sequence[str], columns: Mapping[int, Slice]) -> None:
+        """Cells of columns that have none yet, a row of them at once."""
+        order = sorted(columns)
+        first, last = order[0], order[-1] + 1
+        whole = last - first == len(order)
+        lines: list[tuple[dict[str, list[Any]], Any, list[Sequence[Any]]]] = [(self._cells, None, [columns[at].values for at in order])]
+        if self._mean:
+            lines.append((self._seconds, 0, [columns[at].seconds for at in order]))
+        for kept, blank, found in lines:
+            for row, cells in zip(rows, zip(*found, strict=True), strict=True):
+                line = kept.setdefault(row, [])
+                if not line:
+                    line += [blank] * self._columns
+                if whole:
+                    line[first:last] = cells
+                else:
+                    for at, cell in zip(order, cells, strict=True):
+                        line[at] = cell
+
+    def _merge(self, rows: Sequence[str], one: Slice) -> None:
+        at = one.column
+        if self._mean:
+            for row, seconds in zip(rows, one.seconds, strict=True):
+                self._seconds.setdefault(row, [0] * self._columns)[at] += seconds
+        for row, value in zip(rows, one.values, strict=True):
+            if value is None:
+                continue
+            line = self._cells.setdefault(row, [])
+            if not line:
+                line += [None] * self._columns
+            known = line[at]
+            line[at] = value if known is None else known + value if self._mean else max(known, value)
+
+    def values(self, row: str) -> list[float | None]:
+        """The finished cells of a row."""
+        cells = self._cells.get(row) or [None] * self._columns
+        seconds = self._seconds.get(row)
+        if seconds is None:
+            return cells
+        return [None if value is None else value / count for value, count in zip(cells, seconds, strict=True)]
+
+
+def _both(one: Slice, other: Slice) -> Slice:
+    """Two parts of a column as one; of the same instances."""
+    pairs = zip(one.values, other.values, strict=True)
+    if not one.seconds:
+        largest = [a if b is None else b if a is None or b > a else a for a, b in pairs]
+        return Slice(column=one.column, instances=one.instances, values=largest)
+    sums = [a if b is None else b if a is None else a + b for a, b in pairs]
+    seconds = list(map(add, one.seconds, other.seconds))
+    return Slice(column=one.column, instances=one.instances, values=sums, seconds=seconds)
+
+
+def _present(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _row(name: str, places: Sequence[Place], values: list[float | None], limit: float | None) -> HeatmapRow:
     breaches = [] if limit is None else [column for column, value in enumerate(values) if value is not None and value > limit]
-    return HeatmapRow(instance=name, state=about[0], role=about[1], values=values, breaches=breaches)
+    nodes = {place.node for place in places}
+    states = Counter(place.state for place in places)
+    roles = Counter(place.role for place in places)
+    return HeatmapRow(
+        instance=name,
+        state=states.most_common(1)[0][0],
+        role=roles.most_common(1)[0][0],
+        node=nodes.pop() if len(nodes) == 1 else None,
+        members=len(places),
+        values=values,
+        breaches=breaches,
+    )
 
 
 _ROLES = tuple(Role)
 
 
-def _order(sort: str) -> Callable[[HeatmapRow], tuple[float, str]]:
-    """By role and name, or largest maximum or newest value first (rows without values last)."""
+def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
+    """By role and name; or by largest, newest or most painful values first, with rows without values last.
 
-    def weight(row: HeatmapRow) -> float:
-        present = [value for value in row.values if value is not None]
+    Pain is how far over the limit and for how long; of rows with equal pain, and of metrics without a limit, the mean
+    decides. Of a metric of which a low value hurts, the lowest mean is first.
+    """
+
+    def weight(row: HeatmapRow) -> tuple[float, float]:
         if sort == "name":
-            return _ROLES.index(row.role)
-        return -(max(present) if sort == "max" else present[-1]) if present else float("inf")
+            return _ROLES.index(row.role), 0.0
+        present = _present(row.values)
+        if not present:
+            return float("inf"), 0.0
+        if sort != "pain":
+            return -(max(present) if sort == "max" else present[-1]), 0.0
+        mean = sum(present) / len(present)
+        over = sum(value / limit - 1.0 for value in present if value > limit) if limit else 0.0
+        return -over, mean if metric in GOOD_WHEN_HIGH else -mean
 
-    return lambda row: (weight(row), row.instance)
+    return lambda row: (*weight(row), row.instance)

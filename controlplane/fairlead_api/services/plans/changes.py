@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead.instances import Role
+from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
 from fairlead.pools import MAX_REPLICAS, PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead_api.services.plans.merge_patches import merged, replacing
@@ -28,6 +28,7 @@ SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
         PlanKind.SLO: Section(name="slo", fields=("ttft", "tpot", "percentile")),
         PlanKind.EARLY_REJECTION: Section(name="earlyRejection", fields=("mode", "headroom")),
         PlanKind.RING: Section(name="routing", fields=("anchorsPerInstance",)),
+        PlanKind.MIGRATIONS: Section(name="routing", fields=("migrations",)),
         PlanKind.SCALING: Section(name="scaling", fields=("mode", "targetLoad", "zero")),
         PlanKind.RATIO: Section(name="ratio", fields=("mode", "method", "band", "cooldown")),
         PlanKind.ROLLOUT: Section(name="rollout", fields=("paused", "maxSurge", "maxUnavailable", "progressDeadline")),
@@ -40,6 +41,9 @@ CORDONED = "fairlead.dev/cordoned"
 
 DRAIN = "fairlead.dev/drain"
 """The annotation of an instance's pod by which the operator empties and replaces it when it says `true`."""
+
+WEIGHT = "fairlead.dev/weight"
+"""The annotation of an instance's pod that says its weight on the hash ring."""
 
 MARKS: Mapping[PlanKind, tuple[str, str | None]] = MappingProxyType(
     {
@@ -56,22 +60,30 @@ TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
         PlanKind.SCALE: ("replicas", "role"),
         **dict.fromkeys(MARKS, ("instance",)),
         PlanKind.ROLLBACK: ("revision", "role"),
+        PlanKind.REVERT: ("revision",),
         PlanKind.SCHEDULE: ("fields",),
         PlanKind.ENGINES: ("fields",),
+        PlanKind.DELETE: (),
+        PlanKind.MOVE: ("session", "instance"),
+        PlanKind.UNPIN: ("session",),
+        PlanKind.WEIGHT: ("instance", "fields"),
         **dict.fromkeys(SECTIONS, ("fields",)),
     }
 )
 """What a request of each kind may say."""
 
 
+_NEED_NOTHING = frozenset({PlanKind.ROLLBACK, PlanKind.DELETE})
+
+
 def check_shape(request: PlanRequest) -> None:
     """Raises InvalidInput for a request that says what its kind does not take, or not what it needs."""
     takes = TAKES[request.kind]
-    for name in ("replicas", "role", "instance", "fields", "revision"):
+    for name in ("replicas", "role", "instance", "fields", "revision", "session"):
         value = getattr(request, name)
         if value is not None and name not in takes:
-            raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes)}")
-    if request.kind is not PlanKind.ROLLBACK and not getattr(request, takes[0]) and request.replicas != 0:
+            raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes) or 'nothing'}")
+    if request.kind not in _NEED_NOTHING and not getattr(request, takes[0]) and request.replicas != 0:
         section = SECTIONS.get(request.kind)
         remedy = (
             f"write at least one of {', '.join(section.fields)}"
@@ -79,11 +91,30 @@ def check_shape(request: PlanRequest) -> None:
             else f"write it; a plan of kind {request.kind} needs it"
         )
         raise InvalidInput(takes[0], getattr(request, takes[0]), remedy)
+    if request.kind is PlanKind.MOVE and not request.instance:
+        raise InvalidInput("instance", request.instance, "write the instance that the session is to live at")
 
 
-def annotation_patch(kind: PlanKind) -> dict[str, Any]:
+def annotation_patch(request: PlanRequest) -> dict[str, Any]:
     """The merge patch of a pod's annotations that sets the kind's mark on the instance, or takes it off."""
-    return dict([MARKS[kind]])
+    if request.kind is PlanKind.WEIGHT:
+        weight = wanted_weight(request)
+        return {WEIGHT: None if weight is None else f"{weight!r}".removesuffix(".0")}
+    return dict([MARKS[request.kind]])
+
+
+def wanted_weight(request: PlanRequest) -> float | None:
+    """The weight that a request of kind `weight` asks for; None = none of its own. Raises InvalidInput."""
+    fields = request.fields or {}
+    for name, value in fields.items():
+        if name != "weight":
+            raise InvalidInput(f"fields.{name}", value, "remove it; a plan of kind weight takes weight")
+    weight = fields.get("weight")
+    if weight is None and "weight" in fields:
+        return None
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise InvalidInput("fields.weight", weight, f"write a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, or null for 1")
+    return float(weight)
 
 
 def spec_patch(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:

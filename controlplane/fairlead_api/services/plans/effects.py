@@ -7,23 +7,27 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.errors import InvalidInput
-from fairlead.instances import Role
+from fairlead.instances import Role, weight_of
 from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
-from fairlead_api.services.plans.changes import CORDONED, checked, replicas_of
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.plans.changes import CORDONED, WEIGHT, checked, replicas_of
 from fairlead_api.services.plans.controller_effects import ratio_effect, scaling_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
+from fairlead_api.services.plans.deletions import deletion_effect
 from fairlead_api.services.plans.drain_effects import drain_effect, undrain_effect
 from fairlead_api.services.plans.engine_changes import ENGINES, engines_effect
 from fairlead_api.services.plans.evidence import EvidenceReader, PoolUse, Replay
 from fairlead_api.services.plans.fixed_engines import is_ended_elsewhere
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.plans.objects import Target, TargetKind
+from fairlead_api.services.plans.reverting import joined, kinds_in
 from fairlead_api.services.plans.rollout_effects import Rollback, rollback_effect, rollback_of, rollout_effect
-from fairlead_api.services.plans.routing_effects import policy_effect, ring_effect
+from fairlead_api.services.plans.routing_effects import migrations_effect, policy_effect, ring_effect, weight_effect
 from fairlead_api.services.plans.scaling_effects import scale_effect
 from fairlead_api.services.plans.schedule_effects import schedule_effect
+from fairlead_api.services.plans.session_effects import session_effect
 from fairlead_api.services.plans.target_effects import limit_seconds, rejection_effect, slo_effect
 from fairlead_client.resources.plans import PlanEffect, PlanKind
 
@@ -72,7 +76,35 @@ class EnginesQuestion:
     change: Mapping[str, Any]
 
 
-Question = SpecQuestion | ScaleQuestion | InstanceQuestion | RollbackQuestion | EnginesQuestion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightQuestion:
+    """What would another weight of one instance do? `stays`: it is written where it outlives the instance."""
+
+    instance: str
+    before: float
+    after: float
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertQuestion:
+    """What would a former revision of the whole spec do? The questions of its parts."""
+
+    parts: tuple["Question", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuestion:
+    """What would another home of a session do, or none?"""
+
+    source: str | None
+    target: str | None
+    context_tokens: int
+
+
+Question = (
+    SpecQuestion | ScaleQuestion | InstanceQuestion | RollbackQuestion | EnginesQuestion | WeightQuestion | SessionQuestion | RevertQuestion
+)
 
 
 def question_of(
@@ -89,24 +121,42 @@ def question_of(
     """
     if target.kind.is_instance:
         [(mark, value)] = change.items()
+        if mark == WEIGHT:
+            return WeightQuestion(instance=target.name, before=weight_of(part.get(WEIGHT)), after=weight_of(value))
         replaced = target.kind is not TargetKind.ENGINE and not is_ended_elsewhere(part)
         return InstanceQuestion(mark=mark, is_set=value is not None, instance=target.name, replaced=replaced)
+    if target.kind is TargetKind.SESSION:
+        return SessionQuestion(source=part.get("instance"), target=change["instance"], context_tokens=int(status["contextTokens"]))
+    if kind is PlanKind.WEIGHT:
+        [(name, entry)] = change[ENGINES].items()
+        return WeightQuestion(instance=name, before=part[ENGINES][name].get("weight") or 1.0, after=entry["weight"] or 1.0, stays=True)
     if target.kind is TargetKind.ENGINES:
         return EnginesQuestion(change=change[ENGINES])
     if target.kind is TargetKind.ROLE:
         return ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change["replicas"]))
     after = checked(part, change, policies)
+    if kind is PlanKind.REVERT:
+        kinds = list(kinds_in(part, merged(part, change)))
+        return RevertQuestion(parts=tuple(one for kind in kinds for one in _of_spec(kind, target, part, change, after, status)))
+    return _of_spec(kind, target, part, change, after, status)[0]
+
+
+def _of_spec(
+    kind: PlanKind, target: Target, part: Mapping[str, Any], change: Mapping[str, Any], after: PoolSpec, status: Mapping[str, Any]
+) -> list[Question]:
+    """What a kind of change of a pool's spec asks; of numbers, one of each role that has another."""
     if kind is PlanKind.ROLLBACK:
-        return RollbackQuestion(rollback=rollback_of(target.name, part, merged(part, change), status))
+        return [RollbackQuestion(rollback=rollback_of(target.name, part, merged(part, change), status))]
     if kind is not PlanKind.SCALE:
-        return SpecQuestion(kind=kind, after=after)
+        return [SpecQuestion(kind=kind, after=after)]
     try:
         before = parse_spec(part)
     except InvalidInput:  # the present spec is refused, and this repairs it
         before = after
     names = [role.name for role in after.roles]
-    role = next((name for name in names if replicas_of(before, name) != replicas_of(after, name)), names[0])
-    return ScaleQuestion(role=role, before=replicas_of(before, role), after=replicas_of(after, role))
+    numbers = {name: (replicas_of(before, name), replicas_of(after, name)) for name in names}
+    other = [name for name in names if numbers[name][0] != numbers[name][1]] or names[:1]
+    return [ScaleQuestion(role=name, before=numbers[name][0], after=numbers[name][1]) for name in other]
 
 
 class Effects:
@@ -118,9 +168,15 @@ class Effects:
 
     async def of(self, question: Question, pool: PoolKey, now: datetime) -> PlanEffect:
         """Raises NotFound for a pool whose spec was never usable, and for an instance that is not there."""
+        if isinstance(question, RevertQuestion):
+            return joined([await self.of(part, pool, now) for part in question.parts])
         use = await self._evidence.use(pool, now)
         if isinstance(question, InstanceQuestion):
             return self._marked(use, question)
+        if isinstance(question, SessionQuestion):
+            return session_effect(use, question.source, question.target, question.context_tokens)
+        if isinstance(question, WeightQuestion):
+            return weight_effect(use, question.instance, question.before, question.after, self._policies, stays=question.stays)
         if isinstance(question, EnginesQuestion):
             return engines_effect(use, question.change, self._policies)
         if isinstance(question, RollbackQuestion):
@@ -133,6 +189,8 @@ class Effects:
                 return policy_effect(use, facts, self._policies)
             case PlanKind.RING:
                 return ring_effect(use, facts, self._policies)
+            case PlanKind.MIGRATIONS:
+                return migrations_effect(use, facts, self._policies)
             case PlanKind.SLO:
                 latencies = await self._evidence.latencies(pool, now)
                 return slo_effect(use, facts.slo, latencies, await self._refused(pool, facts, now))
@@ -145,6 +203,13 @@ class Effects:
             case PlanKind.SCHEDULE:
                 return schedule_effect(question.after, now)
         return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
+
+    async def of_deletion(self, pool: PoolKey, spec: Mapping[str, Any], now: datetime) -> PlanEffect:
+        """The effect of deleting the pool, also of one whose spec was never usable."""
+        try:
+            return deletion_effect(await self._evidence.use(pool, now), spec)
+        except NotFound:
+            return deletion_effect(None, spec)
 
     def _marked(self, use: PoolUse, question: InstanceQuestion) -> PlanEffect:
         if question.mark == CORDONED:

@@ -56,6 +56,11 @@ def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict
     return {ENGINES: _added(fields, engines) if action is EngineAction.ADD else _removed(fields, engines)}
 
 
+def weighed_engine(name: str, weight: float | None) -> dict[str, Any]:
+    """The merge patch of the list that gives an engine another weight; None = none of its own."""
+    return {ENGINES: {name: {"weight": weight}}}
+
+
 def _added(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
     try:
         url = base_url(str(fields.get("url") or ""))

@@ -22,6 +22,7 @@ _OF_A_FILE: Mapping[PlanKind, str] = MappingProxyType(
         PlanKind.RATIO: "every engine there prefills and decodes",
         PlanKind.ROLLOUT: "it has no template to roll out; restart the engines themselves",
         PlanKind.ROLLBACK: "it has no template to go back to; restart the engines themselves",
+        PlanKind.DELETE: "it is there as long as `fairlead serve` runs; end that",
     }
 )
 _OF_A_WORKLOAD: Mapping[PlanKind, str] = MappingProxyType(

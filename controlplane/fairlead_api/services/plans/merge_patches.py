@@ -57,3 +57,16 @@ def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
         elif found != value:
             return False
     return True
+
+
+def replaces_what_others_wrote(document: Mapping[str, Any], patch: Mapping[str, Any], back: Mapping[str, Any]) -> bool:
+    """Whether the patch replaces a whole list that is not as it was when `back`, the patch's inverse, was made."""
+    for key, value in patch.items():
+        present, before = document.get(key), back.get(key)
+        if isinstance(value, Mapping):
+            inner = present if isinstance(present, Mapping) else {}
+            if replaces_what_others_wrote(inner, value, before if isinstance(before, Mapping) else {}):
+                return True
+        elif isinstance(value, list) and present != before:
+            return True
+    return False

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ POOL_LABEL = "fairlead.dev/pool"
 
 class TargetKind(StrEnum):
     """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already, and
-    `Engines` the list of them.
+    `Engines` the list of them. A `Session` is no object of Kubernetes: its home is changed.
     """
 
     POOL = "InferencePool"
@@ -24,11 +25,14 @@ class TargetKind(StrEnum):
     INSTANCE = "Pod"
     ENGINE = "Engine"
     ENGINES = "Engines"
+    SESSION = "Session"
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where in the object plans change something: in its spec, an instance's annotations, or the file itself."""
-        if self is TargetKind.ENGINES:
+        """Where in the object plans change something: in its spec, an instance's annotations, the file itself, or at a
+        session's top.
+        """
+        if self in {TargetKind.ENGINES, TargetKind.SESSION}:
             return ()
         return ("metadata", "annotations") if self.is_instance else ("spec",)
 
@@ -37,10 +41,17 @@ class TargetKind(StrEnum):
         """Whether it is one instance of a pool."""
         return self in {TargetKind.INSTANCE, TargetKind.ENGINE}
 
+    @property
+    def may_be_owned(self) -> bool:
+        """Whether a tool or a file may own it."""
+        return not self.is_instance and self is not TargetKind.SESSION
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The object that a plan changes; prints as `InferencePool default/chat`."""
+    """The object that a plan changes; prints as `InferencePool default/chat`. A session's name is its pool's, a slash,
+    and its own.
+    """
 
     kind: TargetKind
     namespace: str
@@ -62,6 +73,16 @@ class Target:
         return Target(kind=TargetKind.ENGINES, namespace=pool.namespace, name=pool.name)
 
     @staticmethod
+    def of_session(pool: PoolKey, session: str) -> "Target":
+        return Target(kind=TargetKind.SESSION, namespace=pool.namespace, name=f"{pool.name}/{session}")
+
+    @property
+    def pool_and_session(self) -> tuple[PoolKey, str]:
+        """Of a session's target."""
+        name, _, session = self.name.partition("/")
+        return PoolKey(namespace=self.namespace, name=name), session
+
+    @staticmethod
     def of_pool(pool: PoolKey) -> "Target":
         return Target(kind=TargetKind.POOL, namespace=pool.namespace, name=pool.name)
 
@@ -78,6 +99,11 @@ class ClusterObject:
     annotations: Mapping[str, str]
     managers: tuple[str, ...]
     status: Mapping[str, Any] = field(default_factory=dict)
+    is_deleting: bool = False
+    """Whether it was deleted, and something is still done before it goes."""
+    changed_by: str | None = None
+    """Who last wrote the spec: a person, if it was by a plan, else a field manager. None = it is not known."""
+    changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
         """What plans may change of it."""
@@ -85,7 +111,7 @@ class ClusterObject:
 
 
 class ClusterGateway(Protocol):
-    """The three calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
+    """The calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
 
     async def read(self, target: Target) -> ClusterObject: ...
 
@@ -99,4 +125,16 @@ class ClusterGateway(Protocol):
 
         Raises Conflict (`object-changed`) when the resource version is not the newest, InvalidInput when the API
         server refuses a value.
+        """
+
+    async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
+        """Deletes the object; it may stay a while (`is_deleting`).
+
+        Raises Conflict (`object-changed`) when it is another one, or its resource version is not the newest.
+        """
+
+    async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
+        """Creates a pool with the manifest's `spec`, `labels` and `annotations`, and the marks.
+
+        Raises Conflict (`object-changed`) when there is one, InvalidInput when the API server refuses a value.
         """

@@ -6,80 +6,32 @@ the one the plan was made for; status updates in between do not matter. For an o
 is only shown, with the patch to commit there.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, Protocol
-
-import yaml
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.access import Caller
-from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, NotFound, ServiceError
-from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch
-from fairlead_api.services.plans.effects import Effects, question_of
-from fairlead_api.services.plans.engine_changes import ENGINES, engines_patch
+from fairlead_api.services.plans.applying import Applying
+from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch, wanted_weight
+from fairlead_api.services.plans.closing import SETTLING
+from fairlead_api.services.plans.engine_changes import ENGINES, engines_patch, weighed_engine
 from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
-from fairlead_api.services.plans.merge_patches import holds, inverse, merged
-from fairlead_api.services.plans.objects import POOL_LABEL, ClusterGateway, ClusterObject, Target, TargetKind
-from fairlead_api.services.plans.owners import owner_of
+from fairlead_api.services.plans.merge_patches import holds, merged, replaces_what_others_wrote
+from fairlead_api.services.plans.objects import POOL_LABEL, ClusterGateway, Target, TargetKind
+from fairlead_api.services.plans.previews import Previews
+from fairlead_api.services.plans.reverting import kinds_in, revert_patch
 from fairlead_api.services.plans.rollbacks import rollback_patch
-from fairlead_api.services.pools.diffs import diff
+from fairlead_api.services.plans.stored_plans import UNDO, Expected, Expecting, PlanStore, StoredPlan
 from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
-
-LIFE = timedelta(minutes=10)
-UNDO = timedelta(hours=1)
-_TRIES = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPlan:
-    """A plan with what only the server needs: the object it was made for, and the merge patches there and back of what
-    plans may change of it.
-    """
-
-    plan: Plan
-    object: Target
-    uid: str
-    generation: int
-    change: dict[str, Any]
-    inverse: dict[str, Any]
-    applied_generation: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What is expected of a change that was tried: shares of requests in time and refused, and how that is known."""
-
-    attainment: float
-    refusals: float
-    basis: str
-
-
-class PlanStore(Protocol):
-    """Plans in the database; each write appends its audit entry in the same transaction."""
-
-    async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None: ...
-
-    async def get(self, plan_id: str) -> StoredPlan:
-        """The stored plan. Raises NotFound."""
-
-    async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Marks an open plan applied, and other open plans of the pool superseded; returns the plan as stored
-        afterwards.
-
-        If the plan was closed meanwhile, nothing changes.
-        """
-
-    async def set_state(self, plan_id: str, state: PlanState) -> None: ...
-
-    async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 
 
 class Plans:
@@ -95,12 +47,13 @@ class Plans:
         cluster: ClusterGateway,
         policies: PolicyCatalogue,
         new_id: Callable[[], str],
+        expecting: Expecting | None = None,
     ) -> None:
         self._store = store
-        self._effects = Effects(evidence, policies)
         self._cluster = cluster
         self._policies = policies
-        self._new_id = new_id
+        self._previews = Previews(store, evidence, cluster, policies, new_id, expecting)
+        self._applying = Applying(store, cluster)
 
     async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
         """Previews a change, after a dry run in which the API server accepted it, with what was `expected` elsewhere.
@@ -108,14 +61,27 @@ class Plans:
         Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
         """
         check_shape(request)
-        if request.instance is None:
+        if request.session is not None:
+            target = Target.of_session(pool, request.session)
+            found = await self._cluster.read(target)
+            if "instance" not in found.spec:
+                raise InvalidInput("session", request.session, "nobody holds it; its next request is placed by the policy")
+            change: dict[str, Any] = {"instance": request.instance}
+        elif request.instance is None:
             target = Target.of_pool(pool)
             found = await self._cluster.read(target)
             check_possible(request.kind, found.spec, found.annotations)
+            if request.kind is PlanKind.DELETE:
+                return await self._previews.of_deletion(pool, found, caller, now)
             if request.kind is PlanKind.ENGINES:
                 target = Target.of_engines(pool)
                 found = await self._cluster.read(target)
                 change = engines_patch(request.fields or {}, found.spec[ENGINES])
+            elif request.kind is PlanKind.REVERT:
+                number = request.revision or 0
+                change = revert_patch(number, found.spec, await self._store.spec_of(pool, number))
+                for kind in kinds_in(found.spec, merged(found.spec, change)):
+                    check_possible(kind, found.spec, found.annotations)
             elif request.kind is PlanKind.ROLLBACK:
                 change = rollback_patch(request, found.spec, await self._cluster.revisions(pool))
             else:
@@ -130,26 +96,40 @@ class Plans:
             found = await self._cluster.read(target)
             if found.labels.get(POOL_LABEL) != pool.name:
                 raise NotFound("instance", request.instance)
+            change = annotation_patch(request)
             if engines_file(found.annotations) is not None:
                 target = replace(target, kind=TargetKind.ENGINE)
-            change = annotation_patch(request.kind)
-        return await self._preview(pool, request.kind, target, found, change, caller, now, expected=expected)
+                if request.kind is PlanKind.WEIGHT:
+                    target, change = Target.of_engines(pool), weighed_engine(request.instance, wanted_weight(request))
+                    found = await self._cluster.read(target)
+        return await self._previews.of_change(pool, request.kind, target, found, change, caller, now, expected=expected)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
-        return await self._settled(await self._store.get(plan_id), now)
+        """The plan in its present state, which of one left open by a killed process is what became of its object."""
+        stored = await self._store.get(plan_id)
+        if stored.begun_at is not None and stored.begun_at + SETTLING < now:
+            try:
+                stored = await self._applying.closed(stored, now)
+            except ServiceError:  # its object cannot be asked now: nothing is said that is not known
+                return stored.plan
+        return await self._settled(stored, now)
+
+    async def close_left_open(self, now: datetime) -> None:
+        """Closes the plans whose apply was made and never recorded, because its process ended between the two."""
+        for stored in await self._store.begun(now, SETTLING):
+            with contextlib.suppress(ServiceError):
+                await self._applying.closed(stored, now)
 
     async def apply(self, plan_id: str, request: ApplyRequest, caller: Caller, now: datetime) -> Plan:
         """Applies once, however often the same person sends it.
 
-        Raises Conflict (plan-expired, plan-superseded, already-applied, owned-elsewhere, object-changed), InvalidInput
-        for a heavy plan without confirmation.
+        Raises Conflict (plan-expired, plan-superseded, already-applied, being-applied, owned-elsewhere,
+        object-changed), InvalidInput for a heavy plan without confirmation.
         """
-        stored = await self._store.get(plan_id)
+        stored = await self._applying.closed(await self._store.get(plan_id), now)
         plan = await self._settled(stored, now)
-        if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
-            return _mine(plan, caller)
         if plan.state is not PlanState.OPEN:
-            raise Conflict(f"plan-{plan.state}", f"plan {plan.id} is {plan.state}; make a new one")
+            return _ended(plan, caller)
         if plan.owner is not None:
             raise Conflict("owned-elsewhere", f"{plan.pool} is owned by {plan.owner}; commit the plan's patch there")
         _confirmed(plan, request)
@@ -160,15 +140,20 @@ class Plans:
             before={change["path"]: change["before"] for change in plan.diff},
             after={change["path"]: change["after"] for change in plan.diff},
         )
+        if not await self._store.begin(plan.id, draft, now, SETTLING):
+            ended = (await self._store.get(plan.id)).plan
+            if ended.state is not PlanState.OPEN:
+                return _ended(ended, caller)
+            raise Conflict("being-applied", f"somebody else applies plan {plan.id} at this moment; look again in some seconds")
         try:
-            written = await self._write(stored, marks)
+            written = await self._applying.written(stored, marks, now)
         except (ServiceError, InvalidInput) as error:
             await self._store.record(replace(draft, result=AuditResult.FAILED, reason=str(error)), now)
             raise
         applied = replace(
             stored,
             plan=replace(plan, state=PlanState.APPLIED, applied_at=now, applied_by=caller.identity.subject, undo_until=now + UNDO),
-            applied_generation=written.generation,
+            applied_generation=0 if written is None else written.generation,
         )
         return _mine((await self._store.finish(applied, draft, now)).plan, caller)
 
@@ -177,65 +162,42 @@ class Plans:
 
         Raises Conflict (not-applied, undo-expired, object-changed).
         """
-        stored = await self._store.get(plan_id)
+        stored = await self._applying.closed(await self._store.get(plan_id), now)
         plan = stored.plan
         if plan.state is not PlanState.APPLIED or plan.undo_until is None:
             raise Conflict("not-applied", f"plan {plan.id} is {plan.state}; only an applied plan can be undone")
         if now > plan.undo_until:
             raise Conflict("undo-expired", f"plan {plan.id} could be undone until {plan.undo_until.isoformat()}; make a new plan")
+        if plan.kind is PlanKind.DELETE and not stored.change:
+            return await self._previews.of_creation(stored, caller, now)
         found = await self._cluster.read(stored.object)
         part = found.part(stored.object.kind)
+        if plan.kind is PlanKind.DELETE and (found.annotations.get(PLAN), found.generation) == (plan.id, stored.applied_generation):
+            return await self._previews.of_deletion(PoolKey.parse(plan.pool), found, caller, now, undo_of=plan.id)
         if found.uid != stored.uid or found.generation != stored.applied_generation or not holds(part, stored.change):
-            raise Conflict("object-changed", f"{stored.object} was changed since plan {plan.id}; make a new plan")
-        return await self._preview(PoolKey.parse(plan.pool), plan.kind, stored.object, found, stored.inverse, caller, now, undo_of=plan.id)
+            told = f"{stored.object} was changed since plan {plan.id}; make a new plan"
+            raise Conflict("object-changed", told, await self._applying.conflict(stored, found, undone=True))
+        return await self._previews.of_change(
+            PoolKey.parse(plan.pool), plan.kind, stored.object, found, stored.inverse, caller, now, undo_of=plan.id
+        )
 
-    async def _preview(
-        self,
-        pool: PoolKey,
-        kind: PlanKind,
-        target: Target,
-        found: ClusterObject,
-        change: dict[str, Any],
-        caller: Caller,
-        now: datetime,
-        *,
-        undo_of: str | None = None,
-        expected: Expected | None = None,
-    ) -> Plan:
-        part = found.part(target.kind)
-        question = question_of(kind, target, part, change, self._policies, found.status)
-        owner = owner_of(found.labels, found.annotations, found.managers) if not target.kind.is_instance else None
-        after = merged(part, change) if owner else await self._tried(target, found, change)
-        changes = diff(part, after, "".join(f"/{name}" for name in target.kind.path))
-        if not changes:
-            raise InvalidInput(*_only(change, ".".join(target.kind.path)), "it is so already; write another value")
-        effect = await self._effects.of(question, pool, now)
-        if expected is not None:
-            effect = replace(
-                effect, predicted_attainment=expected.attainment, predicted_refusals=expected.refusals, prediction_basis=expected.basis
-            )
-        plan = Plan(
-            id=self._new_id(),
-            pool=str(pool),
-            kind=kind,
-            target=str(target),
-            created_at=now,
-            created_by=caller.identity.subject,
-            expires_at=now + LIFE,
-            state=PlanState.OPEN,
-            diff=changes,
-            effect=effect,
-            owner=owner,
-            patch=yaml.safe_dump(_shown(target, found, change, after), sort_keys=False, allow_unicode=True),
-            undo_of=undo_of,
-        )
-        stored = StoredPlan(
-            plan=plan, object=target, uid=found.uid, generation=found.generation, change=change, inverse=inverse(part, change)
-        )
-        draft = caller.draft(AuditAction.PLAN_CREATED, str(pool))
-        told = {"kind": kind, **{item["path"]: item["after"] for item in changes}}
-        await self._store.add(stored, replace(draft, plan=plan.id, after=told), now)
-        return plan
+    async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
+        """The same change as a new plan of the object as it is now; the new plan shows the difference to that.
+
+        Raises Conflict (already-applied, plan-stale), InvalidInput when the object is so already.
+        """
+        stored = await self._applying.closed(await self._store.get(plan_id), now)
+        plan, pool = stored.plan, PoolKey.parse(stored.plan.pool)
+        if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
+            raise Conflict("already-applied", f"plan {plan.id} was applied by {plan.applied_by}; plan the next change on its own")
+        if plan.kind is PlanKind.DELETE and stored.change:
+            raise Conflict("plan-stale", f"plan {plan.id} undoes a deletion; undo that again")
+        found = await self._cluster.read(stored.object)
+        if plan.kind is PlanKind.DELETE:
+            return await self._previews.of_deletion(pool, found, caller, now, undo_of=plan.undo_of)
+        if replaces_what_others_wrote(found.part(stored.object.kind), stored.change, stored.inverse):
+            raise Conflict("plan-stale", f"plan {plan.id} replaces a list of {stored.object} that somebody else changed; plan it anew")
+        return await self._previews.of_change(pool, plan.kind, stored.object, found, stored.change, caller, now, undo_of=plan.undo_of)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
         if stored.plan.state is PlanState.OPEN and now > stored.plan.expires_at:
@@ -243,58 +205,12 @@ class Plans:
             return replace(stored.plan, state=PlanState.EXPIRED)
         return stored.plan
 
-    async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None]) -> ClusterObject:
-        """Patches the object if it still is as planned, and tries again when only its status changed.
 
-        An object that carries this plan's mark was written by an earlier try whose answer was lost.
-        """
-        for attempt in range(1, _TRIES + 1):
-            found = await self._cluster.read(stored.object)
-            part = found.part(stored.object.kind)
-            if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and holds(part, stored.change):
-                return found
-            if (found.uid, found.generation, inverse(part, stored.change)) != (stored.uid, stored.generation, stored.inverse):
-                await self._store.set_state(stored.plan.id, PlanState.SUPERSEDED)
-                raise Conflict("object-changed", f"{stored.object} was changed since the plan was made; make a new plan")
-            try:
-                return await self._cluster.patch(stored.object, stored.change, found.resource_version, marks, dry_run=False)
-            except Conflict:
-                if attempt == _TRIES:
-                    raise
-        raise AssertionError("the last try returns or raises")
-
-    async def _tried(self, target: Target, found: ClusterObject, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the API server would make of it."""
-        for attempt in range(1, _TRIES + 1):
-            try:
-                return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).part(target.kind)
-            except Conflict:
-                if attempt == _TRIES:
-                    raise
-                found = await self._cluster.read(target)
-        raise AssertionError("the last try returns or raises")
-
-
-def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The change as a patch of the whole object; of a file as it is to stand there."""
-    if target.kind is TargetKind.ENGINES:
-        return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
-    return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())
-
-
-def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
-    """The change as a patch of the whole object."""
-    return _nested({path[-1]: change}, path[:-1]) if path else change
-
-
-def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Path and value of what a patch changes; of the first part that holds several values. A list is not repeated."""
-    if len(change) != 1:
-        return path, str(dict(change))
-    name, value = next(iter(change.items()))
-    if isinstance(value, Mapping) and value:
-        return _only(value, f"{path}.{name}")
-    return f"{path}.{name}", "the same list" if isinstance(value, list) else value
+def _ended(plan: Plan, caller: Caller) -> Plan:
+    """The caller's own applied plan. Raises Conflict for one that ended otherwise."""
+    if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
+        return _mine(plan, caller)
+    raise Conflict(f"plan-{plan.state}", f"plan {plan.id} is {plan.state}; make a new one")
 
 
 def _mine(plan: Plan, caller: Caller) -> Plan:

@@ -32,10 +32,13 @@ _MOST = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAtPresent:
-    """A pool as it is: the facts of its spec in force, and its instances by role."""
+    """A pool as it is: the facts of its spec in force, its instances by role, and the weights of those that compute
+    prompts.
+    """
 
     facts: TableFacts
     instances: Mapping[Role, int]
+    weights: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class Inputs:
 
 def inputs_of(request: SimulationRequest, pool: PoolAtPresent, policies: PolicyCatalogue, now: datetime) -> Inputs:
     """What is to be simulated. Raises InvalidInput with the field of the request."""
-    target = _target(request, pool)
+    target = target_of(request, pool)
     roles = [Role.BOTH] if target.instances else [Role.PREFILL, Role.DECODE]
     _check_policies(request.policies, roles, policies)
     _check_rates(request.rates)
@@ -105,7 +108,8 @@ def _check_rates(rates: Sequence[float]) -> None:
             raise InvalidInput(f"rates[{number}]", rate, f"write multiples of the recorded rate, 0.01 to {HIGHEST_RATE:g}, each once")
 
 
-def _target(request: SimulationRequest, pool: PoolAtPresent) -> SimulatedTarget:
+def target_of(request: SimulationRequest, pool: PoolAtPresent) -> SimulatedTarget:
+    """The pool as it is to be simulated. Raises InvalidInput for numbers of instances."""
     facts = pool.facts
     numbers = _instances(request, pool)
     simulated = facts.engine.type == "simulated"
@@ -121,7 +125,14 @@ def _target(request: SimulationRequest, pool: PoolAtPresent) -> SimulatedTarget:
         headroom=facts.early_rejection.headroom,
         slo_ttft_seconds=facts.slo.ttft_seconds,
         slo_tpot_seconds=facts.slo.tpot_seconds,
+        weights=_weights(pool.weights, numbers.get("instances") or numbers["prefill_instances"]),
     )
+
+
+def _weights(present: Sequence[float], count: int) -> list[float]:
+    """Those of so many instances; one that the pool does not have has 1."""
+    weights = [*present, *[1.0] * (count - len(present))][:count]
+    return weights if any(weight != 1.0 for weight in weights) else []
 
 
 def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:

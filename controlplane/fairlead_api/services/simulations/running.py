@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from fairlead_api.services.simulations.results import runs_of
 from fairlead_client.resources.simulations import SimulatedPolicy, SimulationResult, TraceRequest
-from fairlead_client.simulation_jobs import SimulatedTarget
+from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,13 @@ class Claimed:
     seed: int
     target: SimulatedTarget
     window: tuple[datetime, datetime] | None
+    plan_runs: list[JobRun] | None = None
+    """The runs of a plan's simulation; None for one that a person asked for."""
+
+    @property
+    def runs(self) -> list[JobRun]:
+        """What is to be simulated."""
+        return runs_of(self.policies, self.rates) if self.plan_runs is None else self.plan_runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +37,18 @@ class Traffic:
     requests: list[TraceRequest]
     weight: float
     notes: list[str]
+    begun_at: datetime | None = None
+    """When the first of them was recorded."""
+
+    @property
+    def second_half(self) -> tuple[datetime, datetime] | None:
+        """When the later half of them was recorded."""
+        if self.begun_at is None or not self.requests:
+            return None
+        half, last = (
+            self.begun_at + timedelta(milliseconds=one.timestamp) for one in (self.requests[len(self.requests) // 2], self.requests[-1])
+        )
+        return half, last
 
     @staticmethod
     def uploaded(trace: list[TraceRequest]) -> "Traffic":
@@ -57,7 +77,7 @@ class Traffic:
             notes.append(f"{len(rows) - len(known)} requests had no answer, as refused ones; theirs is taken to be {mean} tokens long.")
         if weight > 1.001:
             notes.append(f"Of all sessions, 1 in {weight:.3g} was recorded: their requests come so many times as fast.")
-        return Traffic(requests=requests, weight=weight, notes=notes)
+        return Traffic(requests=requests, weight=weight, notes=notes, begun_at=begin)
 
 
 class RunningStore(Protocol):
@@ -73,5 +93,10 @@ class RunningStore(Protocol):
     async def finish(
         self, claimed: Claimed, runner: str, results: Sequence[SimulationResult], winner: int, notes: Sequence[str], done: int
     ) -> None: ...
+
+    async def finish_trial(
+        self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
+    ) -> None:
+        """The end of a plan's simulation: the figures of its runs in their order."""
 
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None: ...

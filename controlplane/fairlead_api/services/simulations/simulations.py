@@ -11,7 +11,8 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict
-from fairlead_api.services.plans.plans import Expected, Plans
+from fairlead_api.services.plans.plans import Plans
+from fairlead_api.services.plans.stored_plans import Expected
 from fairlead_api.services.simulations.asking import Inputs, PoolAtPresent, inputs_of
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.audit import AuditAction

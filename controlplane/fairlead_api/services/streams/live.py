@@ -16,6 +16,7 @@ import msgspec
 
 from fairlead.errors import InvalidInput
 from fairlead_api.services.errors import Unavailable
+from fairlead_api.services.spans import Sight
 
 _log = logging.getLogger(__name__)
 
@@ -80,13 +81,17 @@ class _Feed:
     last: bytes | None = None
 
 
+_Name = tuple[str, str | None, Sight]
+"""Topic, pool, and what its listeners may see."""
+
+
 class Live:
     """Streams for many viewers."""
 
     def __init__(self, topics: dict[str, Topic], clock: Callable[[], datetime]) -> None:
         self._topics = topics
         self._clock = clock
-        self._feeds: dict[tuple[str, str | None], _Feed] = {}
+        self._feeds: dict[_Name, _Feed] = {}
         self._open: Counter[bytes] = Counter()
 
     @property
@@ -102,14 +107,16 @@ class Live:
             if topic not in self._topics:
                 raise InvalidInput("topics", topic, f"write some of {', '.join(self._topics)}, separated by commas")
 
-    async def stream(self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None) -> AsyncIterator[bytes]:
-        """Events for ever. `key` is the credential that counts against MAX_STREAMS."""
+    async def stream(
+        self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None, sight: Sight = None
+    ) -> AsyncIterator[bytes]:
+        """Events for ever, of pools in sight. `key` is the credential that counts against MAX_STREAMS."""
         if self._open[key] >= MAX_STREAMS:
             yield b"event: poll\ndata: {}\n\n"
             return
         self._open[key] += 1
         listener = Listener()
-        feeds = [(topic, pool) for topic in dict.fromkeys(topics)]
+        feeds: list[_Name] = [(topic, pool, sight) for topic in dict.fromkeys(topics)]
         try:
             for name in feeds:
                 await self._join(name, listener, last_event_id)
@@ -125,11 +132,11 @@ class Live:
             for name in feeds:
                 self._leave(name, listener)
 
-    async def _join(self, name: tuple[str, str | None], listener: Listener, last_event_id: str | None) -> None:
+    async def _join(self, name: _Name, listener: Listener, last_event_id: str | None) -> None:
         topic = self._topics[name[0]]
         since = _since(last_event_id, self._clock())
         if isinstance(topic, Tail) and since is not None:
-            missed = await topic.read(name[1], since, topic.most)
+            missed = [one for one in await topic.read(name[1], since, topic.most) if _visible(one[1], name[2])]
             if missed:
                 listener.offer(event(name[0], missed[-1][0], msgspec.json.encode([item for _, item in missed])))
         feed = self._feeds.setdefault(name, _Feed())
@@ -139,7 +146,7 @@ class Live:
         if feed.task is None:
             feed.task = asyncio.ensure_future(self._follow(name, feed))
 
-    def _leave(self, name: tuple[str, str | None], listener: Listener) -> None:
+    def _leave(self, name: _Name, listener: Listener) -> None:
         feed = self._feeds.get(name)
         if feed is None:
             return
@@ -149,7 +156,7 @@ class Live:
             if feed.task is not None:
                 feed.task.cancel()
 
-    async def _follow(self, name: tuple[str, str | None], feed: _Feed) -> None:
+    async def _follow(self, name: _Name, feed: _Feed) -> None:
         topic = self._topics[name[0]]
         since = self._clock() - OVERLAP
         sent: deque[str] = deque(maxlen=1000)
@@ -158,14 +165,17 @@ class Live:
             now = self._clock()
             try:
                 if isinstance(topic, Snapshot):
-                    content = msgspec.json.encode(await topic.read(name[1], now))
+                    shown = await topic.read(name[1], now)
+                    if name[2] is not None:
+                        shown = [item for item in shown if _visible(item, name[2])]
+                    content = msgspec.json.encode(shown)
                     if content != before:
                         before = content
                         feed.last = event(name[0], now, content)
                         self._hand_out(feed, feed.last)
                 else:
                     found = await topic.read(name[1], since, topic.most)
-                    fresh = [item for _, item in found if item.id not in sent]
+                    fresh = [item for _, item in found if item.id not in sent and _visible(item, name[2])]
                     sent.extend(item.id for item in fresh)
                     if found:
                         since = max(since, found[-1][0] - OVERLAP)
@@ -178,6 +188,13 @@ class Live:
     def _hand_out(self, feed: _Feed, content: bytes) -> None:
         for listener in feed.listeners:
             listener.offer(content)
+
+
+def _visible(item: Any, sight: Sight) -> bool:
+    """Whether an item, which names its pool or is one, is of a namespace in sight."""
+    if sight is None:
+        return True
+    return (item.namespace if hasattr(item, "namespace") else item.pool.partition("/")[0]) in sight
 
 
 def _since(last_event_id: str | None, now: datetime) -> datetime | None:

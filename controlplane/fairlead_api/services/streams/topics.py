@@ -57,8 +57,8 @@ def topics(pools: Pools, migrations: Recent, reroutes: Recent, decisions: Recent
     return {
         "pools": Snapshot(seconds=1.0, read=summaries),
         "instances": Snapshot(seconds=2.0, read=instances),
-        "migrations": Tail(seconds=1.0, read=migrations.recent),
-        "reroutes": Tail(seconds=1.0, read=reroutes.recent),
-        "decisions": Tail(seconds=1.0, read=decisions.recent, most=10),
+        "migrations": Tail(seconds=0.5, read=migrations.recent),
+        "reroutes": Tail(seconds=0.5, read=reroutes.recent),
+        "decisions": Tail(seconds=0.5, read=decisions.recent, most=10),
         "rejections": Snapshot(seconds=2.0, read=rejections),
     }

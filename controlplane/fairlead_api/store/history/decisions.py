@@ -37,11 +37,11 @@ class PostgresDecisions:
             (columns.session, wanted.session),
             (columns.chosen, wanted.instance),
             (columns.reason, wanted.reason),
-            (columns.priority_class, wanted.priority_class),
         ]
+        unserved = [(columns.priority_class, wanted.priority_class)]
         async with self._lists.database.reading() as connection:
             filters.append((columns.pool_id, await self._lists.pool_id(connection, wanted.pool)))
-            chosen = narrowed(between(select(decisions), columns.at, wanted.start, wanted.end), filters)
+            chosen = narrowed(between(select(decisions), columns.at, wanted.start, wanted.end), filters, unserved)
             return await self._lists.page(connection, chosen, (columns.at, columns.id), self._build, span)
 
     async def decision(self, decision_id: str) -> RoutingDecision:

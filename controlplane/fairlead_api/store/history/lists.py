@@ -12,10 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.spans import Span
+from fairlead_api.services.spans import Sight, Span
+from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import Test, page
 from fairlead_api.store.pool_names import PoolNames
+from fairlead_api.store.tables import pools
 from fairlead_client.resources.pages import Page
 
 logger = logging.getLogger(__name__)
@@ -59,10 +61,21 @@ class Lists:
         self, connection: AsyncConnection, chosen: Chosen, keys: Sequence["ColumnElement[Any]"], build: Build[Item], span: Span
     ) -> Page[Item]:
         """One page, newest first by `keys`."""
-        query, also = chosen
-        found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
+        query, also = await self.within(connection, chosen, span.sight)
+        found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit, reverse=span.reverse)
         items = [item for _, item in await self._built(connection, found.items, build)]
         return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
+
+    async def within(self, connection: AsyncConnection, chosen: Chosen, sight: Sight) -> Chosen:
+        """Only rows of pools in sight. An index serves one pool; rows of several are tested."""
+        if sight is None:
+            return chosen
+        query, also = chosen
+        pools = tables.pools
+        ids = (await connection.execute(select(pools.c.id).where(pools.c.namespace.in_(sorted(sight))))).scalars().all()
+        if len(ids) <= 1:
+            return query.where(query.selected_columns.pool_id == (ids[0] if ids else NO_POOL)), also
+        return query, [*also, lambda columns: columns.pool_id.in_(ids)]
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
         """The only row of the query. Raises NotFound, which names its kind `what`, also for an unreadable row."""
@@ -87,6 +100,15 @@ class Lists:
     async def _built(self, connection: AsyncConnection, rows: Sequence[Any], build: Build[Item]) -> list[tuple[Any, Item]]:
         known = await self._pools.names(connection, [row.pool_id for row in rows])
         return readable(rows, lambda row: build(row, known[row.pool_id]))
+
+
+async def living(connection: AsyncConnection, pool: PoolKey) -> Any:
+    """The row of a pool that lives; raises NotFound."""
+    query = select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None))
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound("pool", str(pool))
+    return row
 
 
 def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[Any, Item]]:

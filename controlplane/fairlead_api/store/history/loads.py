@@ -7,10 +7,9 @@ report's transaction). So rollups are exact even when reports come late or twice
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
-from sqlalchemy import select, text
+from sqlalchemy import ARRAY, Text, any_, cast, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
@@ -18,16 +17,19 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.history.heatmaps import Cell, Grid
+from fairlead_api.services.history.heatmaps import Grid, Place, Slice
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.history.heatmap_columns import SECONDS, make_columns, read_columns
+from fairlead_api.store.history.pool_rollups import roll_up_pools
 from fairlead_api.store.history.slo_rollups import roll_up_slo
 from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
 _TOTALS = {"requests_total": "requests", "failed_total": "failed"}
-_SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
-_COUNTS = tuple(_SUMMED.values())
+SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
+"""The name that a second's count has in PER_SECOND, by the name of its sum in rollups."""
+_COUNTS = tuple(SUMMED.values())
 
 _WHERE = "{table}.pool_id = :pool AND {table}.second >= :start AND {table}.second < :end"
 
@@ -57,16 +59,29 @@ WITH by_router AS (
 Gauges are summed over routers, each with its last value.
 """
 
+AT_ONCE = 1
+"""Buckets rolled up in one transaction: a report with a late sample of one of them waits for its end."""
+
+STEPS_OF_ROLLUPS = {"10s": 10, "1m": 60}
+"""Seconds of a bucket, by the table's name."""
+
 MAX_ARROWS = 1000
 """Most pairs of instances and columns that a heatmap carries."""
 
 _MOVES = """
-SELECT m.source, m.target, count(*) AS moves, max(m.at) AS at, (array_agg(m.id ORDER BY m.at DESC, m.id))[1] AS id,
-       (array_agg(m.trigger ORDER BY m.at DESC, m.id))[1] AS trigger, CAST(sum(count(*)) OVER () AS bigint) AS total
-FROM migrations m JOIN pools p ON p.id = m.pool_id
-WHERE p.namespace = :namespace AND p.name = :name AND p.deleted_at IS NULL AND m.at >= :start AND m.at < :end
-GROUP BY floor(extract(epoch FROM m.at - :start) / :step), m.source, m.target ORDER BY count(*) DESC, max(m.at) DESC LIMIT :most
+WITH pool AS (
+  SELECT id FROM pools WHERE namespace = :namespace AND name = :name AND deleted_at IS NULL
+), counted AS (
+  SELECT m.pool_id, m.source, m.target, count(*) AS moves, max(m.at) AS at, CAST(sum(count(*)) OVER () AS bigint) AS total
+  FROM migrations m WHERE m.pool_id = (SELECT id FROM pool) AND m.at >= :start AND m.at < :end
+  GROUP BY m.pool_id, date_bin(:step, m.at, :start), m.source, m.target ORDER BY count(*) DESC, max(m.at) DESC LIMIT :most
+)
+SELECT c.source, c.target, c.moves, c.at, c.total, n.id, n.trigger FROM counted c, LATERAL (
+  SELECT m.id, m.trigger FROM migrations m
+  WHERE m.pool_id = c.pool_id AND m.at = c.at AND m.source = c.source AND m.target = c.target ORDER BY m.id LIMIT 1
+) n
 """
+"""The newest move of each pair is looked for after the busiest pairs are known: a sort of each group costs more."""
 
 
 def _upsert(table: str, columns: list[str], source: str) -> str:
@@ -77,13 +92,13 @@ def _upsert(table: str, columns: list[str], source: str) -> str:
 
 _COLUMNS = [f"{metric}_{part}" for metric in METRICS for part in ("max", "sum", "n")] + list(tables.SUMS)
 
-_TO_10S = PER_SECOND + _upsert(
+_TO_10S = (PER_SECOND + SECONDS) + _upsert(
     "load_rollups_10s",
     _COLUMNS,
     "SELECT :pool, :start, instance, "
     + ", ".join(f"max({metric}), sum({metric}), count({metric})" for metric in METRICS)
     + ", "
-    + ", ".join(f"coalesce(sum({source}), 0)" for source in _SUMMED.values())
+    + ", ".join(f"coalesce(sum({source}), 0)" for source in SUMMED.values())
     + " FROM per_second GROUP BY instance",
 )
 _TO_1M = _upsert(
@@ -103,7 +118,7 @@ class PostgresLoads:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = 200) -> int:
+    async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = AT_ONCE) -> int:
         """Recomputes up to `most` queued buckets that ended at least `settle_seconds` ago; returns how many.
 
         Each call is one transaction.
@@ -125,45 +140,50 @@ class PostgresLoads:
                 await connection.execute(text(_TO_10S), values)
             for pool, minute in sorted({(pool, bucket.replace(second=0, microsecond=0)) for pool, bucket in buckets}):
                 await connection.execute(text(_TO_1M), {"pool": pool, "start": minute, "end": minute + timedelta(minutes=1)})
+            await make_columns(connection, buckets)
+            await roll_up_pools(connection, buckets)
             await roll_up_slo(connection, buckets)
             return len(buckets)
 
         return await self._database.writing(work)
 
-    async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[InstanceState, Role]], SloFacts]:
-        """Cells, state and role of the instances, and the SLO in force. `metric` is one of METRICS. Raises NotFound."""
+    async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], SloFacts]:
+        """Columns of maxima, or of sums and seconds for a mean; places of the instances; the SLO in force.
+
+        `metric` is one of METRICS. Raises NotFound.
+        """
         async with self._database.reading() as connection:
-            pools, instances = tables.pools, tables.instances
-            query = select(pools.c.id, pools.c.facts).where(
-                pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
-            )
-            row = (await connection.execute(query)).one_or_none()
-            if row is None:
-                raise NotFound("pool", str(pool))
-            values: dict[str, Any] = {"pool": row.id, "start": where.start, "end": where.end, "step": where.step}
-            rows = await connection.execute(text(_cells(metric, where.source)), values)
-            cells = [
-                Cell(instance=instance, column=int(column), maximum=float(maximum), total=float(total), count=int(count))
-                for instance, column, maximum, total, count in rows
-                if count
-            ]
+            instances = tables.instances
+            number, slo = await pool_and_slo(connection, pool)
+            slices, gaps = await read_columns(connection, number, metric, where, mean=mean)
+            for start, end in gaps:
+                values = {"pool": number, "start": start, "end": end, "origin": where.start, "step": timedelta(seconds=where.step)}
+                rows = await connection.execute(text(_slices(metric, where, mean=mean)), values)
+                slices += [
+                    Slice(
+                        column=int((at - where.start).total_seconds()) // where.step, instances=names, values=found, seconds=seconds or ()
+                    )
+                    for at, names, found, seconds in rows
+                ]
+            seen: set[str] = set().union(*{id(one.instances): one.instances for one in slices}.values())
+            living_or_seen = instances.c.gone_at.is_(None) | (instances.c.id == any_(cast(sorted(seen), ARRAY(Text))))
             about = await connection.execute(
-                select(instances.c.id, instances.c.state, instances.c.role).where(
-                    instances.c.pool_id == row.id, instances.c.gone_at.is_(None) | instances.c.id.in_({cell.instance for cell in cells})
+                select(instances.c.id, instances.c.state, instances.c.role, instances.c.node).where(
+                    instances.c.pool_id == number, living_or_seen
                 )
             )
-            found = {name: (InstanceState(state), Role(role)) for name, state, role in about}
-        slo = msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
-        return cells, found, slo
+            found = {name: Place(state=InstanceState(state), role=Role(role), node=node) for name, state, role, node in about}
+        return slices, found, slo
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
         """Migrations by column and pair, oldest first, and the number of migrations in the range.
 
         If there are more than MAX_ARROWS pairs, the busiest are kept.
         """
-        values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end, "step": where.step}
+        values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end}
+        values |= {"step": timedelta(seconds=where.step), "most": MAX_ARROWS}
         async with self._database.reading() as connection:
-            rows = (await connection.execute(text(_MOVES), {**values, "most": MAX_ARROWS})).all()
+            rows = (await connection.execute(text(_MOVES), values)).all()
         found = [
             HeatmapMigration(
                 id=row.id, at=row.at, source=row.source, target=row.target, trigger=BindingReason(row.trigger), count=row.moves
@@ -173,13 +193,37 @@ class PostgresLoads:
         return sorted(found, key=lambda move: (move.at, move.id)), int(rows[0].total) if rows else 0
 
 
-def _cells(metric: str, source: str) -> str:
+async def pool_and_slo(connection: AsyncConnection, pool: PoolKey) -> tuple[int, SloFacts]:
+    """A living pool's number and the SLO in force. Raises NotFound."""
+    pools = tables.pools
+    query = select(pools.c.id, pools.c.facts).where(
+        pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
+    )
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound("pool", str(pool))
+    return row.id, msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
+
+
+def _slices(metric: str, where: Grid, *, mean: bool) -> str:
+    """One row for each column with values in [:start, :end): its begin, and its instances' names, values and seconds.
+
+    A row for each cell would cost four times as much to read.
+    """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")
-    if source == "1s":
-        column = "floor(extract(epoch FROM second - :start) / :step)"
-        return PER_SECOND + f"SELECT instance, {column}, max({metric}), sum({metric}), count({metric}) FROM per_second GROUP BY 1, 2"
-    column = "floor(extract(epoch FROM bucket - :start) / :step)"
-    parts = f"max({metric}_max), sum({metric}_sum), sum({metric}_n)"
-    table = f"load_rollups_{source}"
-    return f"SELECT instance, {column}, {parts} FROM {table} WHERE pool_id = :pool AND bucket >= :start AND bucket < :end GROUP BY 1, 2"
+    lists = "array_agg(instance), array_agg(value), " + ("array_agg(seconds)" if mean else "NULL")
+    at = "date_bin(:step, {name}, :origin)"
+    if where.source == "1s":
+        value = f"CAST(CAST({'sum' if mean else 'max'}({metric}) AS text) AS float8)"  # as short as the sample was written
+        cells = (
+            f"SELECT instance, {at.format(name='second')} AS at, {value} AS value, count({metric}) AS seconds FROM per_second GROUP BY 1, 2"
+        )
+        return f"{PER_SECOND}SELECT at, {lists} FROM ({cells}) cells WHERE seconds > 0 GROUP BY at"
+    chosen = f"{metric}_sum" if mean else f"{metric}_max"
+    table = f"load_rollups_{where.source} WHERE pool_id = :pool AND bucket >= :start AND bucket < :end AND {metric}_n > 0"
+    cells = f"SELECT instance, bucket AS at, {chosen} AS value, {metric}_n AS seconds FROM {table}"
+    if where.step > STEPS_OF_ROLLUPS[where.source]:
+        merge = "sum" if mean else "max"
+        cells = f"SELECT instance, {at.format(name='bucket')} AS at, {merge}({chosen}) AS value, sum({metric}_n) AS seconds FROM {table} GROUP BY 1, 2"
+    return f"SELECT at, {lists} FROM ({cells}) cells GROUP BY at"

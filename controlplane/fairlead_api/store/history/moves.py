@@ -1,20 +1,21 @@
 """Session migrations and re-routes as the public API shows them: lists, flows between instances, newest moves."""
 
 from collections import Counter
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Table, func, select, tuple_
+from sqlalchemy import ColumnElement, Integer, Table, cast, func, select, tuple_
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead_api.services.history.filters import MoveFilter
-from fairlead_api.services.spans import Span
+from fairlead_api.services.spans import Sight, Span
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import BUCKETS, Chosen, Lists, between, equals, narrowed
 from fairlead_api.store.paging import SEARCHED
 from fairlead_api.store.records import read
-from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.pages import Page
 
 AnyMove = TypeVar("AnyMove", bound=Move)
@@ -26,6 +27,25 @@ FLOWS = 2500
 """Most pairs of instances that one matrix names."""
 
 _TRIGGERS = frozenset(BindingReason)
+
+_SUMMED = tuple(field.name for field in fields(MovesEffect))
+
+
+def _effects(columns: Any) -> list["ColumnElement[Any]"]:
+    """What a move counts for in each field of MovesEffect."""
+    net = columns.predicted_source_ttft_seconds - columns.actual_ttft_seconds
+    tests = {
+        "paid_off": columns.paid_off.is_(True),
+        "not_paid_off": columns.paid_off.is_(False),
+        "unknown": columns.paid_off.is_(None),
+        "compared": net.is_not(None),
+    }
+    return [
+        *(cast(test, Integer).label(name) for name, test in tests.items()),
+        net.label("seconds_won"),
+        columns.tokens_moved,
+        columns.tokens_recomputed,
+    ]
 
 
 class PostgresMoves(Generic[AnyMove]):
@@ -50,36 +70,43 @@ class PostgresMoves(Generic[AnyMove]):
         """Moves recorded since, oldest first, with the time of recording (when a report brought them)."""
         return await self._lists.recent(self._table, since, self._build, pool, limit)
 
-    async def matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
+    async def matrix(self, wanted: MoveFilter, now: datetime, sight: Sight = None) -> MigrationMatrix:
         end = wanted.end or now
         async with self._lists.database.reading() as connection:
-            query, also = self._chosen(wanted, await self._lists.pool_id(connection, wanted.pool))
+            chosen = self._chosen(wanted, await self._lists.pool_id(connection, wanted.pool))
+            query, also = await self._lists.within(connection, chosen, sight)
             searched = query.order_by(self._table.c.at.desc()).limit(MATRIX_ROWS).subquery()
             seen, first = (await connection.execute(select(func.count(), func.min(searched.c.at)))).one()
             complete = seen < MATRIX_ROWS
             start = (wanted.start if complete else None) or first or end - timedelta(hours=1)
             width = max((end - start) / BUCKETS, timedelta(seconds=1))
             number = func.floor(func.extract("epoch", searched.c.at - start) / width.total_seconds())
-            columns = (searched.c.source, searched.c.target, number.label("bucket"), searched.c.trigger)
+            columns = (searched.c.source, searched.c.target, number.label("bucket"), searched.c.trigger, *_effects(searched.c))
             found = select(*columns).where(*(test(searched.c) for test in also)).subquery().c
             sets = func.grouping_sets(tuple_(found.source, found.target), tuple_(found.bucket, found.trigger))
+            sums = [func.sum(found[name]).label(name) for name in _SUMMED]
             counted = await connection.execute(
-                select(found.source, found.target, found.bucket, found.trigger, func.count().label("amount")).group_by(sets)
+                select(found.source, found.target, found.bucket, found.trigger, func.count().label("amount"), *sums).group_by(sets)
             )
             flows: list[MigrationFlow] = []
+            effect: Counter[str] = Counter()
+            won = 0.0
             buckets: dict[int, dict[BindingReason, int]] = {}
             by_trigger: Counter[BindingReason] = Counter()
-            for source, target, bucket, trigger, amount in counted:
-                if source is not None:
-                    flows.append(MigrationFlow(source=source, target=target, count=amount))
-                elif trigger in _TRIGGERS:
-                    buckets.setdefault(int(bucket), {})[BindingReason(trigger)] = amount
-                    by_trigger[BindingReason(trigger)] += amount
+            for row in counted:
+                if row.source is not None:
+                    flows.append(MigrationFlow(source=row.source, target=row.target, count=row.amount))
+                    effect.update({name: int(getattr(row, name)) for name in _SUMMED if name != "seconds_won"})
+                    won += row.seconds_won or 0.0
+                elif row.trigger in _TRIGGERS:
+                    buckets.setdefault(int(row.bucket), {})[BindingReason(row.trigger)] = row.amount
+                    by_trigger[BindingReason(row.trigger)] += row.amount
         return MigrationMatrix(
             flows=sorted(flows, key=lambda flow: (-flow.count, flow.source, flow.target))[:FLOWS],
             by_trigger=dict(sorted(by_trigger.items())),
             timeline=[TimelineBucket(at=start + width * number, counts=buckets[number]) for number in sorted(buckets)],
             total=by_trigger.total(),
+            effect=MovesEffect(**{name: effect[name] for name in _SUMMED if name != "seconds_won"}, seconds_won=won),
             complete=complete,
             counted_from=start,
         )

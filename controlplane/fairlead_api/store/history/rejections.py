@@ -1,22 +1,27 @@
 """Refused requests as the public API shows them, by cause."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Select, Table, func, select
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead_api.services.history.rejection_advice import advice
+from fairlead_api.services.spans import Sight
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import BUCKETS
-from fairlead_api.store.tables import load_rollups_1m, load_samples, pools, rejections
+from fairlead_api.store.tables import load_samples, pool_rollups_1m, pool_rollups_10s, pools, rejections
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
 
 SAMPLES = 5
 """Requests shown of each cause; the newest are shown."""
 
 FINE = timedelta(hours=2)
-"""For a range longer than this, served requests are counted from minutes."""
+"""For a range longer than this, served requests are counted by whole minutes."""
+STEP = timedelta(seconds=10)
+UNROLLED = timedelta(seconds=30)
+"""What is younger at the end of the range may not be rolled up yet, and is counted from samples."""
 
 _REASONS = frozenset(RejectionReason)
 """Rows with another reason, stored by a newer version that was rolled back, are left out."""
@@ -34,8 +39,10 @@ class PostgresRejections:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def rejections(self, pool: str | None, start: datetime, end: datetime, priority_class: str | None = None) -> RejectionReport:
-        within = _within(rejections.c.second, pool, start, end)
+    async def rejections(
+        self, pool: str | None, start: datetime, end: datetime, priority_class: str | None = None, *, sight: Sight = None
+    ) -> RejectionReport:
+        within = _within(rejections.c.second, pool, start, end, sight)
         if priority_class is not None:
             within.append(rejections.c.priority_class == priority_class)
         width = max((end - start).total_seconds() / BUCKETS, 1.0)
@@ -55,9 +62,9 @@ class PostgresRejections:
             samples: dict[Cause, list[RejectionSample]] = {}
             for row in await connection.execute(newest):
                 samples.setdefault((row.pool, row.reason, row.status, row.priority_class), []).append(_sample(row))
-            loads, at = (load_samples, load_samples.c.second) if end - start <= FINE else (load_rollups_1m, load_rollups_1m.c.bucket)
-            completed = select(func.coalesce(func.sum(loads.c.completed), 0)).select_from(loads.join(pools, pools.c.id == loads.c.pool_id))
-            served = (await connection.execute(completed.where(*_within(at, pool, start, end)))).scalar_one()
+            served = 0
+            for part in _served(pool, start, end, sight):
+                served += (await connection.execute(part)).scalar_one()
         total = int(sum(row.amount for rows in groups.values() for row in rows))
         items = [_group(key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
         return RejectionReport(
@@ -67,8 +74,34 @@ class PostgresRejections:
         )
 
 
-def _within(at: "ColumnElement[Any]", pool: str | None, start: datetime, end: datetime) -> list["ColumnElement[bool]"]:
-    return [at >= start, at < end, *([] if pool is None else [_pool_name == pool])]
+def _served(pool: str | None, start: datetime, end: datetime, sight: Sight) -> Iterator["Select[Any]"]:
+    """The parts of the completed requests of [start, end): of whole pools where they are rolled up, else of seconds."""
+
+    def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
+        source = loads.join(pools, pools.c.id == loads.c.pool_id)
+        return select(func.coalesce(func.sum(loads.c.completed), 0)).select_from(source).where(*_within(at, pool, first, last, sight))
+
+    if end - start > FINE:
+        yield completed(pool_rollups_1m, pool_rollups_1m.c.bucket, start, end)
+        return
+    begun = _whole(start) + (STEP if _whole(start) < start else timedelta(0))
+    rolled = max(begun, _whole(end - UNROLLED))
+    if rolled > begun:
+        yield completed(pool_rollups_10s, pool_rollups_10s.c.bucket, begun, rolled)
+    for first, last in ((start, min(begun, end)), (rolled, end)):
+        if first < last:
+            yield completed(load_samples, load_samples.c.second, first, last)
+
+
+def _whole(at: datetime) -> datetime:
+    """The step in which a moment lies."""
+    return at.replace(microsecond=0) - timedelta(seconds=at.second % STEP.seconds)
+
+
+def _within(at: "ColumnElement[Any]", pool: str | None, start: datetime, end: datetime, sight: Sight) -> list["ColumnElement[bool]"]:
+    of_pool = [] if pool is None else [_pool_name == pool]
+    in_sight = [] if sight is None else [pools.c.namespace.in_(sorted(sight))]
+    return [at >= start, at < end, *of_pool, *in_sight]
 
 
 def _sample(row: Any) -> RejectionSample:

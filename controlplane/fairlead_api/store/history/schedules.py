@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Any
 
 from sqlalchemy import Select, func, literal, select, tuple_
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.tables import PoolKey
@@ -17,7 +16,7 @@ from fairlead_api.services.pools.schedules import in_force_at, schedule_detail, 
 from fairlead_api.services.spans import Span
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
-from fairlead_api.store.history.lists import Lists, between, narrowed
+from fairlead_api.store.history.lists import Lists, between, living, narrowed
 from fairlead_api.store.paging import decode_cursor, encode_cursor
 from fairlead_api.store.records import read
 from fairlead_client.resources.pages import Page
@@ -41,6 +40,8 @@ class PostgresSchedules:
             number = await self._lists.pool_id(connection, pool)
             if number is not None:
                 query = query.where(pools.c.id == number)
+            if span.sight is not None:
+                query = query.where(pools.c.namespace.in_(sorted(span.sight)))
             counted = query.with_only_columns(func.coalesce(func.sum(func.jsonb_array_length(_DECLARED)), 0))
             total = int((await connection.execute(counted)).scalar_one())
             last = decode_cursor(span.cursor, _KEYS) if span.cursor is not None else None
@@ -59,7 +60,7 @@ class PostgresSchedules:
 
     async def schedule(self, pool: PoolKey, name: str, start: datetime, now: datetime) -> ScheduleDetail:
         async with self._lists.database.reading() as connection:
-            row = await _living(connection, pool)
+            row = await living(connection, pool)
         spec = spec_of(row.spec_in_force)
         known = spec.scaling.schedules if spec is not None else ()
         for schedule in known:
@@ -70,7 +71,7 @@ class PostgresSchedules:
 
     async def in_force(self, pool: PoolKey, at: datetime) -> InForceAt:
         async with self._lists.database.reading() as connection:
-            row = await _living(connection, pool)
+            row = await living(connection, pool)
         spec = spec_of(row.spec_in_force)
         if spec is None:
             raise NotFound("usable spec of pool", str(pool))
@@ -97,11 +98,3 @@ def _after(rows: Iterable[Any], last: tuple[Any, ...] | None) -> Iterator[tuple[
 
 def _position(row: Any, schedule: ScheduleSpec) -> tuple[str, str, str]:
     return row.namespace, row.name, schedule.name
-
-
-async def _living(connection: AsyncConnection, pool: PoolKey) -> Any:
-    query = select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None))
-    row = (await connection.execute(query)).one_or_none()
-    if row is None:
-        raise NotFound("pool", str(pool))
-    return row

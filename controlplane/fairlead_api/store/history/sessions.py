@@ -23,6 +23,10 @@ TRIGRAM = 3
 """Length, in characters, of the shortest part of a name that the index of names can find."""
 
 
+SESSION_KEYS = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
+"""The order of the list."""
+
+
 class PostgresSessions:
     """Implements `routes.sessions.SessionReader`."""
 
@@ -30,7 +34,6 @@ class PostgresSessions:
         self._lists = Lists(database)
 
     async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
-        keys = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
         query = select(sessions).where(sessions.c.version > 0)
         async with self._lists.database.reading() as connection:
             pool = await self._lists.pool_id(connection, wanted.pool)
@@ -46,7 +49,7 @@ class PostgresSessions:
                     query = query.where(tuple_(sessions.c.pool_id, sessions.c.session).in_(named))
                 else:
                     also.append(lambda columns: columns.session.contains(part, autoescape=True))
-            return await self._lists.page(connection, (query, also), keys, _summary, span)
+            return await self._lists.page(connection, (query, also), SESSION_KEYS, _summary, span)
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
         async with self._lists.database.reading() as connection:

@@ -27,7 +27,15 @@ class PostgresPoolHistory:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             query = select(revisions).where(revisions.c.pool_id == row.id)
-            return await page(connection, query, (revisions.c.number,), partial(read, PoolRevision), cursor=span.cursor, limit=span.limit)
+            return await page(
+                connection,
+                query,
+                (revisions.c.number,),
+                partial(read, PoolRevision),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+            )
 
     async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]:
         events = tables.pool_events
@@ -36,5 +44,11 @@ class PostgresPoolHistory:
             row = await pool_row(connection, pool)
             query = select(events).where(events.c.pool_id == row.id)
             return await page(
-                connection, query, (events.c.at, events.c.id), partial(read, PoolEventItem), cursor=span.cursor, limit=span.limit
+                connection,
+                query,
+                (events.c.at, events.c.id),
+                partial(read, PoolEventItem),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
             )

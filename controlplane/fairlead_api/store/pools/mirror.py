@@ -31,6 +31,7 @@ from fairlead_api.store.pools.revisions import note_revision, note_slo
 from fairlead_api.store.pools.routing_tables import note_table
 from fairlead_api.store.pools.schedule_runs import note_runs
 from fairlead_api.store.pools.signals import Measuring
+from fairlead_api.store.pools.wanted import note_wanted
 from fairlead_api.store.records import Writing
 from fairlead_api.store.sessions.unbinding import unbind
 from fairlead_client.resources.access import AccessRole
@@ -85,6 +86,7 @@ class PostgresPools:
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
             numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
+            await note_wanted(connection, row, state, now)
             await _save_pool(connection, row, state, in_force, numbers, now)
             await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
             seen = await read_observations(connection, row.id, version, in_force, self._measuring, now)  # before the audit log's lock

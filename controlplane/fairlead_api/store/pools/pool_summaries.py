@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import Role
 from fairlead.table_content import MirroredFacts
+from fairlead.tables import MIGRATIONS_MODES
 from fairlead_api.services.plans.fixed_engines import engines_file, scale_target_of, selector_of
 from fairlead_api.services.plans.owners import owner_of
 from fairlead_api.services.pools.reading import ready_condition
@@ -96,6 +97,7 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         state_digest=_digest(row, states.each if states else ""),
         owner=owner_of(row.labels, row.annotations, (row.changed_by,)),
         engines_file=engines_file(row.annotations),
+        migrations=facts.table.routing.migrations if facts else str(_inside(row.spec, "routing", "migrations") or MIGRATIONS_MODES[0]),
         selector=selector_of(row.spec),
         scale_target=scale_target_of(row.spec),
         created_at=row.created_at,

@@ -19,6 +19,7 @@ from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.pool_summaries import desired_of, pool_summaries
 from fairlead_api.store.pools.rows import conditions_of, pool_row
+from fairlead_api.store.pools.sessions_held import sessions_held
 from fairlead_api.store.records import read
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pages import Page
@@ -58,11 +59,14 @@ class PostgresPoolReads:
             transitions = [read(InstanceTransition, item) for item in rows]
             caches = await known_caches(connection, row.id, instance)
             learnt = await learnt_figures(connection, row.id, instance)
-        return InstanceDetail(instance=found[0], transitions=transitions, caches=caches, learnt=learnt)
+            held = await sessions_held(connection, row.id, instance)
+        return InstanceDetail(instance=found[0], transitions=transitions, caches=caches, learnt=learnt, held=held)
 
     async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         pools = tables.pools
         query = select(pools).where(pools.c.deleted_at.is_(None))
+        if span.sight is not None:
+            query = query.where(pools.c.namespace.in_(sorted(span.sight)))
         async with self._database.reading() as connection:
             found = await page(
                 connection,
@@ -71,6 +75,7 @@ class PostgresPoolReads:
                 lambda row: row,
                 cursor=span.cursor,
                 limit=span.limit,
+                reverse=span.reverse,
                 descending=False,
             )
             items = await pool_summaries(self._latencies, connection, found.items, now)
@@ -99,7 +104,14 @@ class PostgresPoolReads:
             row = await pool_row(connection, pool)
             query = select(instances).where(instances.c.pool_id == row.id, instances.c.gone_at.is_(None))
             found = await page(
-                connection, query, (instances.c.id,), lambda item: str(item.id), cursor=span.cursor, limit=span.limit, descending=False
+                connection,
+                query,
+                (instances.c.id,),
+                lambda item: str(item.id),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+                descending=False,
             )
             known = {item.id: item for item in await instance_summaries(self._latencies, connection, row, now, only=found.items)}
         return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)

@@ -11,9 +11,11 @@ from fairlead.pool_states import PoolState
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
+from fairlead_api.services.audit.cluster_events import Seen
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
 from fairlead_api.services.pools.diffs import diff
 from fairlead_api.store import tables
+from fairlead_api.store.pools.attributing import author_of
 from fairlead_client.resources.audit import AuditAction, AuditResult
 
 _SLO = tables.slo_configs.c
@@ -31,6 +33,9 @@ async def note_revision(
         return int(row.revision)
     actor = state.annotations.get(CHANGED_BY, state.changed_by) if state.changed_by == FIELD_MANAGER else state.changed_by
     reason = state.annotations.get(CHANGE_REASON) if state.changed_by == FIELD_MANAGER else None
+    version = int(state.resource_version) if state.resource_version.isdecimal() else None
+    if version is not None and state.changed_by != FIELD_MANAGER:
+        actor = await author_of(connection, row.id, state.uid, Seen(version=version, generation=state.generation)) or actor
     changes = diff({} if recreated else row.spec, state.spec)
     await connection.execute(
         insert(tables.pool_revisions).values(
@@ -43,6 +48,8 @@ async def note_revision(
             reason=reason,
             spec=state.spec,
             diff=changes,
+            resource_version=version,
+            manager=state.changed_by,
         )
     )
     created = recreated or not row.revision

@@ -47,7 +47,9 @@ class PostgresSlo:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             query = select(slo).where(slo.c.pool_id == row.id)
-            found = await page(connection, query, (slo.c.version,), lambda item: item, cursor=span.cursor, limit=span.limit)
+            found = await page(
+                connection, query, (slo.c.version,), lambda item: item, cursor=span.cursor, limit=span.limit, reverse=span.reverse
+            )
             items = await _versions(connection, row.id, pool, found.items)
         return Page(items=items, next_cursor=found.next_cursor, total=found.total)
 

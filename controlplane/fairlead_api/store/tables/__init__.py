@@ -9,6 +9,7 @@ migration; a test compares both.
 from fairlead_api.store.tables.columns import metadata as metadata
 from fairlead_api.store.tables.governance import audit_heads as audit_heads
 from fairlead_api.store.tables.governance import audit_log as audit_log
+from fairlead_api.store.tables.governance import cluster_changes as cluster_changes
 from fairlead_api.store.tables.governance import plans as plans
 from fairlead_api.store.tables.governance import reports as reports
 from fairlead_api.store.tables.identities import api_tokens as api_tokens
@@ -29,6 +30,7 @@ from fairlead_api.store.tables.pools import routers as routers
 from fairlead_api.store.tables.pools import routing_tables as routing_tables
 from fairlead_api.store.tables.pools import scaling_decisions as scaling_decisions
 from fairlead_api.store.tables.pools import slo_configs as slo_configs
+from fairlead_api.store.tables.pools import wanted_replicas as wanted_replicas
 from fairlead_api.store.tables.predictors import predictor_models as predictor_models
 from fairlead_api.store.tables.schedules import schedule_runs as schedule_runs
 from fairlead_api.store.tables.sessions import bindings as bindings
@@ -41,12 +43,17 @@ from fairlead_api.store.tables.slo import slo_rollups_1h as slo_rollups_1h
 from fairlead_api.store.tables.slo import slo_rollups_1m as slo_rollups_1m
 from fairlead_api.store.tables.slo import slo_samples as slo_samples
 from fairlead_api.store.tables.traffic import PARTITIONED as PARTITIONED
+from fairlead_api.store.tables.traffic import POOL_GAUGES as POOL_GAUGES
 from fairlead_api.store.tables.traffic import SUMS as SUMS
 from fairlead_api.store.tables.traffic import arrivals as arrivals
 from fairlead_api.store.tables.traffic import decisions as decisions
+from fairlead_api.store.tables.traffic import heatmap_columns as heatmap_columns
 from fairlead_api.store.tables.traffic import load_rollups_1m as load_rollups_1m
 from fairlead_api.store.tables.traffic import load_rollups_10s as load_rollups_10s
 from fairlead_api.store.tables.traffic import load_samples as load_samples
+from fairlead_api.store.tables.traffic import pool_rollups_1h as pool_rollups_1h
+from fairlead_api.store.tables.traffic import pool_rollups_1m as pool_rollups_1m
+from fairlead_api.store.tables.traffic import pool_rollups_10s as pool_rollups_10s
 from fairlead_api.store.tables.traffic import recorded_requests as recorded_requests
 from fairlead_api.store.tables.traffic import rejections as rejections
 from fairlead_api.store.tables.traffic import rollup_queue as rollup_queue

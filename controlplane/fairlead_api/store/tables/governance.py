@@ -1,6 +1,6 @@
 """Tables of changes and their authors: plans and the audit log; and the ids of reports already taken."""
 
-from sqlalchemy import BigInteger, Column, Date, Index, Table, Text
+from sqlalchemy import BigInteger, Column, Date, Index, Table, Text, text
 
 from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
 
@@ -29,7 +29,11 @@ plans = Table(
     count_column("applied_generation"),
     time_column("undo_until", null=True),
     text_column("undo_of", null=True),
+    json_column("seen", null=True),
+    time_column("begun_at", null=True),
+    json_column("begun", null=True),
     Index(None, "pool_id", "created_at"),
+    Index(None, "created_at", "id"),
 )
 
 reports = Table(
@@ -41,6 +45,12 @@ reports = Table(
     json_column("receipt"),
     Index(None, "received_at"),
 )
+
+BY_THE_SYSTEM = (
+    "role IN ('system-operator', 'system-router') OR left(action, 9) = 'operator.' "
+    "OR (role = 'cluster' AND source ~ 'autoscaler|controller|operator')"
+)
+"""Of entries of the audit log: that no person acted, as `services.audit.kinds.kind_of` says."""
 
 audit_log = Table(
     "audit_log",
@@ -64,7 +74,25 @@ audit_log = Table(
     Index(None, "object", "at"),
     Index(None, "actor", "at"),
     Index(None, "action", "at"),
+    Index("ix_audit_log_human", "at", "id", postgresql_where=text(f"NOT ({BY_THE_SYSTEM})")),
 )
+
+cluster_changes = Table(
+    "cluster_changes",
+    metadata,
+    Column("audit_id", Text, primary_key=True),
+    time_column("at"),
+    text_column("uid"),
+    count_column("version", None),
+    Column("generation", BigInteger, nullable=True),
+    text_column("actor"),
+    text_column("acted_as", null=True),
+    json_column("groups"),
+    text_column("agent"),
+    Index(None, "uid", "version"),
+    Index(None, "at"),
+)
+"""Writes to pools by the Kubernetes API's audit log (`services.audit.cluster_events.ClusterChange`)."""
 
 audit_heads = Table(
     "audit_heads",

@@ -1,9 +1,15 @@
 """Tables of people, their credentials, and the keys of the gateway's clients. Secrets are stored as SHA-256 only."""
 
 from sqlalchemy import BigInteger, Column, DateTime, ForeignKey, Index, LargeBinary, Table, Text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from fairlead_api.store.tables.columns import count_column, metadata, text_column, time_column
+
+
+def rights_column() -> "Column[object]":
+    """Roles by namespace, besides the role for all of them."""
+    return Column("namespaces", JSONB, nullable=False, server_default="{}")
+
 
 users = Table(
     "users",
@@ -27,6 +33,7 @@ api_tokens = Table(
     time_column("expires_at"),
     time_column("last_used_at", null=True),
     time_column("revoked_at", null=True),
+    rights_column(),
 )
 
 login_links = Table(
@@ -39,6 +46,7 @@ login_links = Table(
     time_column("created_at"),
     time_column("expires_at"),
     time_column("used_at", null=True),
+    rights_column(),
 )
 
 web_sessions = Table(
@@ -52,6 +60,9 @@ web_sessions = Table(
     time_column("last_used_at"),
     time_column("expires_at"),
     time_column("revoked_at", null=True),
+    rights_column(),
+    text_column("address", null=True),
+    Column("groups", JSONB, nullable=False, server_default="[]"),
 )
 
 gateway_keys = Table(

@@ -1,6 +1,20 @@
 """Tables mirrored from the cluster: pools, their history and scaling, instances, routing tables, acknowledgements."""
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Identity, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
@@ -46,7 +60,12 @@ pool_revisions = Table(
     text_column("reason", null=True),
     json_column("spec"),
     json_column("diff"),
+    Column("resource_version", BigInteger, nullable=True),
+    text_column("manager", null=True),
 )
+"""`resource_version` is the object's when the revision was seen first, None where it is no number; `manager` the field
+manager, which `actor` is too unless more is known.
+"""
 
 pool_events = Table(
     "pool_events",
@@ -90,6 +109,17 @@ scaling_decisions = Table(
     Index(None, "pool_id", "at"),
     Index(None, "at", "id"),
 )
+
+wanted_replicas = Table(
+    "wanted_replicas",
+    metadata,
+    pool_column(primary_key=True),
+    Column("role", Text, primary_key=True),
+    Column("at", DateTime(timezone=True), primary_key=True),
+    Column("before", BigInteger),
+    count_column("replicas", None),
+)
+"""Every change of the number of instances wanted of a role; zero when the role went."""
 
 slo_configs = Table(
     "slo_configs",
@@ -139,6 +169,7 @@ instance_transitions = Table(
     text_column("reason"),
     Index(None, "pool_id", "instance", "at"),
     Index(None, "at"),
+    Index("ix_instance_transitions_pool_id_at", "pool_id", "at", postgresql_where=text("after = 'Lost' OR before = 'Lost'")),
 )
 
 routing_tables = Table(

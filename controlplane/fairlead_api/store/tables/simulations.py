@@ -1,4 +1,4 @@
-"""Simulations that people asked for; those at work are claimed by one API process at a time."""
+"""Simulations that people asked for, and those of plans; those at work are claimed by one API process at a time."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
 
@@ -32,7 +32,14 @@ simulations = Table(
     json_column("results", null=True),
     Column("winner", Integer),
     json_column("notes", null=True),
+    text_column("plan", null=True),
+    json_column("plan_runs", null=True),
+    json_column("trialled", null=True),
     Index(None, "pool_id", "created_at", "id"),
-    Index("uq_simulations_at_work", "pool_id", unique=True, postgresql_where=text(AT_WORK)),
+    Index("uq_simulations_asked_at_work", "pool_id", unique=True, postgresql_where=text(f"{AT_WORK} AND plan IS NULL")),
+    Index("uq_simulations_plan", "plan", unique=True, postgresql_where=text("plan IS NOT NULL")),
 )
-"""`trace` is the uploaded one, as compressed JSON. `runner` is who claimed it, `heard_at` when that was heard last."""
+"""`trace` is the uploaded one, as compressed JSON. `runner` is who claimed it, `heard_at` when that was heard last.
+`plan` is whose effect it finds, `plan_runs` are its runs and `trialled` what they found; None for one that a person
+asked for.
+"""

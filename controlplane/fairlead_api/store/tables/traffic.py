@@ -1,6 +1,6 @@
 """Tables that grow with traffic: decisions, rejections, arrivals and load samples by UTC day; rollups of samples."""
 
-from sqlalchemy import REAL, BigInteger, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from fairlead_api.store.tables.columns import class_column, count_column, json_column, metadata, pool_column, text_column, time_column
@@ -46,6 +46,7 @@ decisions = Table(
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),
     Index(None, "session", "at"),
+    Index(None, "request", "at"),
     Index(None, "chosen", "at"),
     Index(None, "reason", "at"),
     Index(None, "recorded_at"),
@@ -172,6 +173,51 @@ def _rollup(name: str) -> Table:
 
 load_rollups_10s = _rollup("load_rollups_10s")
 load_rollups_1m = _rollup("load_rollups_1m")
+
+heatmap_columns = Table(
+    "heatmap_columns",
+    metadata,
+    pool_column(primary_key=True),
+    Column("step", Integer, primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    text_column("roster"),
+    Column("instances", JSON, nullable=False),
+    *(Column(f"{metric}_{part}", JSON(none_as_null=True)) for metric in METRICS for part in ("max", "sum", "n")),
+    Index(None, "step", "bucket"),
+)
+"""A column of a heatmap in one row: `step` seconds of all instances of a pool, from `bucket` on.
+
+`instances` are their names, `roster` the digest of that list. Of each metric there are three lists in the same order:
+what `_rollup` keeps of one instance. A metric that no instance has a value of is null. Single seconds (`step` 1) are
+ten columns in one row, one after the other, and only `_max` has them.
+"""
+
+POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
+"""What a pool's rollups keep as a time integral: the sum over instances, times seconds."""
+
+
+def _pool_rollup(name: str) -> Table:
+    """One pool in one bucket, over all its instances.
+
+    `seconds` are those of the bucket that something is known of, `instance_seconds` the same times the instances.
+    """
+    return Table(
+        name,
+        metadata,
+        pool_column(primary_key=True),
+        Column("bucket", DateTime(timezone=True), primary_key=True),
+        Column("seconds", Integer, nullable=False),
+        Column("instance_seconds", BigInteger, nullable=False),
+        *(Column(gauge, Double) for gauge in POOL_GAUGES),
+        Column("kv_usage_sum", Double),
+        Column("kv_usage_n", BigInteger, nullable=False),
+        *(count_column(total) for total in SUMS),
+    )
+
+
+pool_rollups_10s = _pool_rollup("pool_rollups_10s")
+pool_rollups_1m = _pool_rollup("pool_rollups_1m")
+pool_rollups_1h = _pool_rollup("pool_rollups_1h")
 
 rollup_queue = Table(
     "rollup_queue",

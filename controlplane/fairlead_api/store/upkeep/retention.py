@@ -25,13 +25,19 @@ class Sweep:
 
 
 SWEEPS: dict[str, tuple[Sweep, ...]] = {
+    "load_samples_days": (Sweep(table="heatmap_columns", where="r.step = 1 AND r.bucket < :before"),),
     "rollups_10s_days": (
         Sweep(table="load_rollups_10s", where="r.bucket < :before"),
+        Sweep(table="heatmap_columns", where="r.step = 10 AND r.bucket < :before"),
+        Sweep(table="pool_rollups_10s", where="r.bucket < :before"),
         Sweep(table="slo_rollups_1m", where="r.bucket < :before"),
     ),
     # The newest minute of each key stays: it tells when the key was last used.
     "rollups_1m_days": (
         Sweep(table="load_rollups_1m", where="r.bucket < :before"),
+        Sweep(table="heatmap_columns", where="r.step IN (60, 300) AND r.bucket < :before"),
+        Sweep(table="pool_rollups_1m", where="r.bucket < :before"),
+        Sweep(table="pool_rollups_1h", where="r.bucket < :before"),
         Sweep(table="slo_rollups_1h", where="r.bucket < :before"),
         Sweep(
             table="gateway_key_use",
@@ -74,12 +80,17 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
     "events_days": (
         Sweep(table="instance_transitions", where="r.at < :before"),
         Sweep(table="pool_events", where="r.at < :before"),
+        Sweep(table="cluster_changes", where="r.at < :before"),
         Sweep(table="schedule_runs", where="r.start < :before AND r.outcome <> 'open'"),
         Sweep(
             table="predictor_models",
             where="r.at < :before AND r.version < (SELECT max(m.version) FROM predictor_models m WHERE m.pool_id = r.pool_id)",
         ),
         Sweep(table="scaling_decisions", where="r.at < :before"),
+        Sweep(
+            table="wanted_replicas",
+            where="r.at < :before AND r.at < (SELECT max(w.at) FROM wanted_replicas w WHERE w.pool_id = r.pool_id AND w.role = r.role)",
+        ),
         Sweep(
             table="instances",
             where="r.gone_at < :before AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.pool_id = r.pool_id AND s.instance = r.id)",

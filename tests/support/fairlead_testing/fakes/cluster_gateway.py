@@ -2,6 +2,7 @@
 the accidents of real ones.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +16,7 @@ from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKin
 from fairlead_api.services.pools.rollouts import StoredRevision
 
 SECTIONS = {
-    "routing": {"policy": "dualmap", "parameters": {}, "anchorsPerInstance": 160, "prefillsInFlight": 1},
+    "routing": {"policy": "dualmap", "parameters": {}, "anchorsPerInstance": 160, "prefillsInFlight": 1, "migrations": "Enabled"},
     "slo": {"ttft": "5s", "tpot": "100ms", "percentile": 90},
     "earlyRejection": {"mode": "Disabled", "headroom": 1},
     "scaling": {"mode": "Fixed", "targetLoad": 0.8},
@@ -39,6 +40,15 @@ class FakeClusterGateway:
     """ControllerRevisions of every pool."""
     writes: list[tuple[Mapping[str, Any], Mapping[str, str | None]]] = field(default_factory=list)
     dry_runs: int = 0
+    lost_writes: int = 0
+    """How many of the next real patches get an error and are not made."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by a real patch."""
+    answers_late: asyncio.Event | None = None
+    """What a real patch waits for before it is made."""
+    keeps_deleted: bool = False
+    """Whether a deleted object stays a while, as one with a finalizer does."""
+    _made: int = 0
 
     def add(self, pool: PoolKey, replicas: int, **changes: Any) -> None:
         values: dict[str, Any] = {"labels": {}, "annotations": {}, "managers": ("kubectl-client-side-apply",), "uid": "uid-1", **changes}
@@ -60,6 +70,11 @@ class FakeClusterGateway:
         """Somebody else changes the spec."""
         target = Target.of_pool(pool)
         self.objects[target] = _next(target, self.objects[target], spec, {})
+
+    def wrote(self, pool: PoolKey, manager: str) -> None:
+        """Who the pool's last writer was."""
+        target = Target.of_pool(pool)
+        self.objects[target] = replace(self.objects[target], changed_by=manager)
 
     def spec(self, pool: PoolKey) -> Mapping[str, Any]:
         return self.objects[Target.of_pool(pool)].spec
@@ -87,12 +102,57 @@ class FakeClusterGateway:
         if dry_run:
             self.dry_runs += 1
             return changed
+        if self.lost_writes:
+            self.lost_writes -= 1
+            raise ClusterUnavailable("the Kubernetes API does not answer: connection refused")
+        self.asked.set()
+        if self.answers_late is not None:
+            await self.answers_late.wait()
         self.objects[target] = changed
         self.writes.append((change, marks))
+        self._lose()
+        return changed
+
+    async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
+        found = await self.read(target)
+        if (uid, resource_version) != (found.uid, found.resource_version):
+            raise Conflict("object-changed", "the object has been modified")
+        if dry_run:
+            self.dry_runs += 1
+            return
+        if self.keeps_deleted:
+            self.objects[target] = replace(found, is_deleting=True)
+        else:
+            del self.objects[target]
+        self.writes.append(({}, {}))
+        self._lose()
+
+    async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
+        if target in self.objects:
+            raise Conflict("object-changed", "the object already exists")
+        annotations = merged(manifest["annotations"], marks)
+        self._made += not dry_run
+        made = ClusterObject(
+            uid=f"uid-made-{self._made}",
+            resource_version="1",
+            generation=1,
+            spec=manifest["spec"],
+            labels=manifest["labels"],
+            annotations=annotations,
+            managers=("fairlead-api",),
+        )
+        if dry_run:
+            self.dry_runs += 1
+            return made
+        self.objects[target] = made
+        self.writes.append((manifest, marks))
+        self._lose()
+        return made
+
+    def _lose(self) -> None:
         if self.lose_answers:
             self.lose_answers -= 1
             raise ClusterUnavailable("the Kubernetes API does not answer: connection reset")
-        return changed
 
 
 def _next(target: Target, found: ClusterObject, change: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 
 import httpx
 import uvicorn
@@ -15,10 +17,14 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_testing.running.ports import free_port
+from fairlead_testing.running.sandbox import RunningSandbox
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.app import create_web_app
 
 SESSION_COOKIE = "fairlead-session"
+CHROMIUM = Path("/usr/bin/chromium")
+AXE = Path(__file__).parents[3] / "e2e" / "web" / "vendor" / "axe.min.js"
+CHROMIUM_ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 
 
 @dataclass(kw_only=True)
@@ -34,8 +40,8 @@ class RunningSite:
 
 
 @contextmanager
-def running_site() -> Iterator[RunningSite]:
-    """Serves on a free port until the block ends."""
+def running_site(base: str = "") -> Iterator[RunningSite]:
+    """Serves on a free port until the block ends, below the path `base`."""
     fake = FakePublicApi(World(now=datetime.now(UTC)))
     holder: dict[str, asyncio.AbstractEventLoop] = {}
     ready = threading.Event()
@@ -47,7 +53,7 @@ def running_site() -> Iterator[RunningSite]:
             ready.set()
 
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}{base}"
     app = create_web_app(httpx.ASGITransport(fake.app), "http://api", url)
     server = Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -72,6 +78,14 @@ def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **op
     return context
 
 
+def sign_in(page: Page, sandbox: RunningSandbox, role: str = "admin") -> None:
+    """Signs in at a running sandbox as people do, by a link."""
+    link = sandbox.request("POST", "/v1/login-links", json={"role": role}).json()
+    page.goto(sandbox.url("api") + link["path"])
+    page.locator("main form button").first.click()
+    page.wait_for_url(f"{sandbox.url('api')}/")
+
+
 def watch_troubles(page: Page, origin: str) -> list[str]:
     """Collects console errors, script errors and requests to other origins; the returned list grows with them."""
     troubles: list[str] = []
@@ -92,3 +106,45 @@ def wait_until(page: Page, expression: str, seconds: float = PATIENCE_SECONDS) -
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, f"not true within {seconds} s: {expression}"
         page.wait_for_timeout(25)
+
+
+def findings(page: Page, *rules: str) -> list[str]:
+    """Serious and critical findings of axe, one line each; with `rules`, only of these."""
+    page.evaluate(_axe())
+    found = page.evaluate(
+        """async (rules) => (await axe.run(document, {resultTypes: ['violations'], ...(rules.length && {runOnly: rules})})).violations
+            .filter(one => ['serious', 'critical'].includes(one.impact))
+            .map(one => `${one.id}: ${one.nodes.slice(0, 3).map(node => node.html + ' ' + node.failureSummary).join(' | ')}`)""",
+        rules,
+    )
+    return [str(line) for line in found]
+
+
+def findings_in_both_themes(page: Page) -> list[str]:
+    """Findings in light, and in dark those that depend on colours; the page is light afterwards."""
+    page.emulate_media(color_scheme="light")
+    found = findings(page)
+    page.emulate_media(color_scheme="dark")
+    found += [f"in dark: {one}" for one in findings(page, "color-contrast", "link-in-text-block")]
+    page.emulate_media(color_scheme="light")
+    return found
+
+
+CHARTS_FIT = "[...document.querySelectorAll('.uplot')].every((one) => one.offsetWidth <= Math.max(200, one.parentElement.clientWidth))"
+"""Whether all charts have the width of their place: a chart follows the window a moment later."""
+
+
+def sticking_out(page: Page) -> list[str]:
+    """What of the page needs sideways scrolling on a phone, and on 1280 by 900 pixels magnified four times."""
+    found = []
+    for width, height in ((380, 800), (320, 225)):
+        page.set_viewport_size({"width": width, "height": height})
+        wait_until(page, CHARTS_FIT)
+        needed = page.evaluate("document.documentElement.scrollWidth")
+        found += [f"{needed} px wide at {width}"] * (needed > width)
+    return found
+
+
+@cache
+def _axe() -> str:
+    return AXE.read_text()

@@ -66,6 +66,12 @@ class PostgresProcess:
     def url(self) -> str:
         return server_url(self.folder)
 
+    @property
+    def pid(self) -> int:
+        """Of the postmaster."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Makes the data folder if needed, starts, and returns once connections are taken."""
         data = self.folder / "data"

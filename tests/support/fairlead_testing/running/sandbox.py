@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 import httpx
 import yaml
 
-from fairlead_sandbox.process_table import api_urls
+from fairlead_sandbox.identities import marked_processes
 from fairlead_sandbox.secret_tokens import load_or_create
-from fairlead_sandbox.state_directory import RunNote, StateDirectory
+from fairlead_sandbox.state_directory import RunNote, StateDirectory, api_urls
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[4]
@@ -36,15 +36,15 @@ POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 Value = TypeVar("Value")
 
 
-def until(seen: Callable[[], Value | None], what: str, seconds: float = PATIENCE_SECONDS) -> Value:
-    """Ask again and again until the answer is true; fails the test with the last answer after `seconds`."""
+def until(seen: Callable[[], Value | None], what: str, seconds: float = PATIENCE_SECONDS, pause: float = 0.2) -> Value:
+    """Ask every `pause` seconds until the answer is true; fails the test with the last answer after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         value = seen()
         if value:
             return value
         assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s, last seen {value!r}"
-        time.sleep(0.2)
+        time.sleep(pause)
 
 
 def fairlead(
@@ -85,7 +85,7 @@ class RunningSandbox:
     """Handles to one running sandbox."""
 
     state: StateDirectory
-    started: "subprocess.CompletedProcess[str]"
+    started: "subprocess.CompletedProcess[str] | None" = None
 
     @property
     def note(self) -> RunNote:
@@ -224,6 +224,15 @@ class RunningSandbox:
         pid = self.pid(process)
         os.kill(pid, number)
         return pid
+
+    def engine_pids(self, pool: str) -> list[int]:
+        """Pids of the pool's engine processes on this machine."""
+        found = []
+        for identity in marked_processes(self.state.root):
+            command = Path(f"/proc/{identity.pid}/cmdline").read_bytes().split(b"\0")
+            if b"fairlead_simulator.engine_server" in command and f"model/{pool}".encode() in command:
+                found.append(identity.pid)
+        return found
 
     @contextmanager
     def paused(self, process: str) -> Iterator[None]:

@@ -15,10 +15,13 @@ from fairlead_client.resources.access import (
     Identity,
     LoginLink,
     LoginLinkRequest,
+    LoginMode,
+    LoginModes,
     LoginRequest,
     TokenItem,
     TokenRequest,
     WebSession,
+    WebSessionItem,
 )
 from fairlead_client.resources.gateway_keys import (
     GatewayKey,
@@ -27,8 +30,7 @@ from fairlead_client.resources.gateway_keys import (
     GatewayKeyUsage,
     GatewayKeyUsePoint,
 )
-from fairlead_client.resources.pages import Page
-from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json, document_routes, list_routes
 from fairlead_testing.fakes.public_data.loads import HOSTILE
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.time_ranges import parse_range
@@ -71,14 +73,17 @@ class Access:
     def routes(self) -> list[Route]:
         return [
             Route("/v1/login", self._login, methods=["POST"]),
+            Route("/v1/login-modes", self._modes),
+            *list_routes("/v1/web-sessions", self._list_sessions, self.guard),
+            Route("/v1/web-sessions/{session}", self.guard(self._revoke_session), methods=["DELETE"]),
             Route("/v1/logout", self.guard(self._logout), methods=["POST"]),
             Route("/v1/whoami", self.guard(self._whoami)),
             Route("/v1/login-links", self.guard(self._login_link, AccessRole.ADMIN), methods=["POST"]),
-            Route("/v1/tokens", self.guard(self._list_tokens, AccessRole.ADMIN), methods=["GET"]),
+            *list_routes("/v1/tokens", lambda _: self._world.tokens(), lambda endpoint: self.guard(endpoint, AccessRole.ADMIN)),
             Route("/v1/tokens", self.guard(self._create_token, AccessRole.ADMIN), methods=["POST"]),
-            Route("/v1/gateway-keys", self.guard(self._list_keys), methods=["GET"]),
+            *list_routes("/v1/gateway-keys", lambda _: self.gateway_keys, self.guard),
             Route("/v1/gateway-keys", self.guard(self._create_key, AccessRole.OPERATOR), methods=["POST"]),
-            Route("/v1/gateway-keys/{key_id}/usage", self.guard(self._key_usage), methods=["GET"]),
+            *document_routes("/v1/gateway-keys/{key_id}/usage", self._key_usage, "points", self.guard),
             Route("/v1/gateway-keys/{key_id}", self.guard(self._revoke_key, AccessRole.OPERATOR), methods=["DELETE"]),
             Route("/v1/tokens/{token}", self.guard(self._revoke, AccessRole.ADMIN), methods=["DELETE"]),
         ]
@@ -121,6 +126,36 @@ class Access:
         assert identity.expires_at is not None
         return as_json(WebSession(token=session, identity=identity, expires_at=identity.expires_at), 201)
 
+    async def _modes(self, request: Request) -> Response:
+        return as_json(LoginModes(modes=(LoginMode.LINK, LoginMode.TOKEN)))
+
+    def _list_sessions(self, request: Request) -> list[WebSessionItem]:
+        who, now = self.identity(request), self._clock()
+        return [
+            WebSessionItem(
+                id=f"s-{number}",
+                subject=one.subject,
+                role=one.role,
+                namespaces=one.namespaces,
+                source=one.source,
+                created_at=now - timedelta(hours=1),
+                last_used_at=now - timedelta(seconds=5),
+                expires_at=one.expires_at or now,
+                address="192.0.2.7",
+                current=one is who,
+            )
+            for number, one in enumerate(self.sessions.values())
+            if who.role is AccessRole.ADMIN or one.subject == who.subject
+        ]
+
+    async def _revoke_session(self, request: Request) -> Response:
+        wanted = request.path_params["session"]
+        secret = next((one for number, one in enumerate(self.sessions) if f"s-{number}" == wanted), None)
+        if secret is None:
+            raise Refusal(404, "No such session", f"There is no session {wanted}.")
+        del self.sessions[secret]
+        return Response(status_code=204)
+
     async def _logout(self, request: Request) -> Response:
         self.sessions.pop(request.headers["authorization"].removeprefix("Bearer "), None)
         return Response(status_code=204)
@@ -135,9 +170,6 @@ class Access:
             LoginLink(token="flt_new", path="/login?token=flt_new", expires_at=self._clock() + timedelta(minutes=asked.minutes)), 201
         )
 
-    async def _list_tokens(self, request: Request) -> Response:
-        return as_json(Page(items=self._world.tokens(), total=2))
-
     async def _create_token(self, request: Request) -> Response:
         asked = msgspec.json.decode(await request.body(), type=TokenRequest)
         now = self._clock()
@@ -145,6 +177,7 @@ class Access:
             id="t-3",
             name=asked.name,
             role=asked.role,
+            namespaces=asked.namespaces,
             created_at=now,
             created_by="admin-person",
             expires_at=now + timedelta(days=asked.days),
@@ -153,9 +186,6 @@ class Access:
             secret="flt_shown_once",
         )
         return as_json(made, 201)
-
-    async def _list_keys(self, request: Request) -> Response:
-        return as_json(Page(items=self.gateway_keys, total=len(self.gateway_keys)))
 
     async def _create_key(self, request: Request) -> Response:
         asked = msgspec.json.decode(await request.body(), type=GatewayKeyRequest)

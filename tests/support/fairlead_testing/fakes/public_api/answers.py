@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.problems import PlanConflict, Problem
 from fairlead_testing.builders.wire_examples import example
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -34,10 +34,19 @@ class Refusal(Exception):
         remedy: str | None = None,
         field: str | None = None,
         value: str | None = None,
+        conflict: PlanConflict | None = None,
     ) -> None:
         super().__init__(detail)
         self.problem = Problem(
-            type=kind, title=title, status=status, detail=detail, request_id="r-fake", remedy=remedy, field=field, value=value
+            type=kind,
+            title=title,
+            status=status,
+            detail=detail,
+            request_id="r-fake",
+            remedy=remedy,
+            field=field,
+            value=value,
+            conflict=conflict,
         )
 
     def answer(self) -> Response:
@@ -49,12 +58,25 @@ def as_json(value: object, status: int = 200) -> Response:
 
 
 def list_routes(path: str, source: Source, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
-    """A list in its three forms: a page of it at `path` and `path`.json, all of it at `path`.csv."""
+    """A list in its three forms: a page of it at `path`, all of it at `path`.json and `path`.csv."""
     return [
         Route(path, guard(_paged(source)), methods=["GET"]),
-        Route(f"{path}.json", guard(_paged(source)), methods=["GET"]),
+        Route(f"{path}.json", guard(_whole(source)), methods=["GET"]),
         Route(f"{path}.csv", guard(_csv(source)), methods=["GET"]),
     ]
+
+
+def document_routes(path: str, endpoint: Endpoint, member: str, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
+    """An answer in its three forms: at `path` and `path`.json, and the rows of one of its members at `path`.csv."""
+
+    async def table(request: Request) -> Response:
+        rows = json.loads(bytes((await endpoint(request)).body))[member]
+        buffer = io.StringIO()
+        csv.writer(buffer).writerows([list(rows[0]) if rows else [], *([_text(cell) for cell in row.values()] for row in rows)])
+        return Response(buffer.getvalue(), media_type="text/csv")
+
+    made = {path: endpoint, f"{path}.json": endpoint, f"{path}.csv": table}
+    return [Route(each, guard(one), methods=["GET"]) for each, one in made.items()]
 
 
 def one_of(source: Callable[[], Sequence[Any]]) -> Endpoint:
@@ -86,6 +108,14 @@ def _paged(source: Source) -> Endpoint:
         shown = list(items[first : first + limit])
         following = first + limit
         return as_json(Page(items=shown, next_cursor=str(following) if following < len(items) else None, total=len(items)))
+
+    return handle
+
+
+def _whole(source: Source) -> Endpoint:
+    async def handle(request: Request) -> Response:
+        items = list(source(request))
+        return as_json(Page(items=items, total=len(items)))
 
     return handle
 

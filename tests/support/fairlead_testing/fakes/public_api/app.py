@@ -14,14 +14,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fairlead.errors import InvalidInput
+from fairlead_api.routes.parameters import check_parameters
 from fairlead_testing.fakes.public_api.access import Access
+from fairlead_testing.fakes.public_api.advice import AdviceOfPools
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, example_of
 from fairlead_testing.fakes.public_api.history import History
 from fairlead_testing.fakes.public_api.live import LiveStreams
-from fairlead_testing.fakes.public_api.paths import unmade_paths
+from fairlead_testing.fakes.public_api.paths import public_parameters, template, unmade_paths
 from fairlead_testing.fakes.public_api.plan_book import PlanBook
 from fairlead_testing.fakes.public_api.plans import Plans
 from fairlead_testing.fakes.public_api.pools import Pools
+from fairlead_testing.fakes.public_api.search import Search
+from fairlead_testing.fakes.public_api.series import SeriesOverTime
+from fairlead_testing.fakes.public_api.simulations import SimulationsOfPools
 from fairlead_testing.fakes.public_data.world import World
 
 
@@ -41,15 +47,22 @@ class FakePublicApi:
         self.live = LiveStreams()
         access = Access(world, clock)
         self.sessions, self.tokens, self.login_links = access.sessions, access.tokens, access.login_links
+        self.simulations = SimulationsOfPools(self.book, access, clock)
         routes = [
             *access.routes(),
             *Plans(world, self.book, access, clock).routes(),
             *self.live.routes(access.guard),
             *History(world, clock).routes(access.guard),
+            *SeriesOverTime(world, clock).routes(access.guard),
+            *Search(world, self.book).routes(access.guard),
+            *AdviceOfPools(world, clock).routes(access.guard),
+            *self.simulations.routes(access.guard),
             *Pools(world, clock).routes(access.guard),
         ]
         examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
-        self.app = Starlette(routes=[Route(one.path, self._open(one.endpoint), methods=one.methods) for one in [*examples, *routes]])
+        self.app = Starlette(
+            routes=[Route(one.path, self._open(one.path, one.endpoint), methods=one.methods) for one in [*examples, *routes]]
+        )
 
     def push(self, topic: str, items: Sequence[object]) -> None:
         """Send one live event to every open stream."""
@@ -59,12 +72,13 @@ class FakePublicApi:
         """Closes every open stream, as a restarting server does."""
         self.live.end()
 
-    def _open(self, endpoint: Endpoint) -> Endpoint:
+    def _open(self, path: str, endpoint: Endpoint) -> Endpoint:
         async def handle(request: Request) -> Response:
             self.requests.append((request.method, request.url.path))
             try:
                 if any(part in request.url.path for part in self.broken):
                     raise Refusal(503, "The database is away", "Postgres does not answer; nothing was lost.", "unavailable")
+                _check_parameters(path, request)
                 answer = await endpoint(request)
                 if self.stale_seconds is not None:
                     answer.headers["x-fairlead-stale"], answer.headers["age"] = "database-unavailable", str(self.stale_seconds)
@@ -73,3 +87,12 @@ class FakePublicApi:
                 return refusal.answer()
 
         return handle
+
+
+def _check_parameters(path: str, request: Request) -> None:
+    """Refuses what the real API refuses, so that no page sends more than that takes."""
+    method = "GET" if request.method == "HEAD" else request.method
+    try:
+        check_parameters(public_parameters()[template(path), method], request)
+    except InvalidInput as error:
+        raise Refusal(422, "Invalid input", error.told, "invalid-input", error.remedy, error.field, str(error.value)) from None

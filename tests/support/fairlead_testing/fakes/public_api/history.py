@@ -15,10 +15,10 @@ from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.audit import AuditVerification
-from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import SessionDetail
-from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes, one_of
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes, one_of
 from fairlead_testing.fakes.public_api.pools import pool_named
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.time_ranges import parse_range
@@ -45,15 +45,14 @@ class History:
             "/v1/migrations": lambda request: self._moves(request, self._world.migrations()),
             "/v1/reroutes": lambda request: self._moves(request, self._world.reroutes()),
             "/v1/decisions": self._decisions,
-            "/v1/rejections": lambda request: self._rejections(request).groups,
             "/v1/scaling-decisions": self._scaling,
             "/v1/audit": self._audit,
         }
         return [
-            Route("/v1/migrations/matrix", guard(self._matrix)),
-            Route("/v1/reroutes/matrix", guard(self._reroute_matrix)),
+            *document_routes("/v1/migrations/matrix", self._matrix, "flows", guard),
+            *document_routes("/v1/reroutes/matrix", self._reroute_matrix, "flows", guard),
             Route("/v1/audit/verification", guard(self._verification)),
-            Route("/v1/rejections", guard(self._report)),
+            *document_routes("/v1/rejections", self._report, "groups", guard),
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route("/v1/sessions/{namespace}/{name}/{session:path}", guard(self._session)),
             Route("/v1/migrations/{id}", guard(one_of(self._world.migrations))),
@@ -104,7 +103,7 @@ class History:
         return as_json(self._rejections(request))
 
     def _audit(self, request: Request) -> list[Any]:
-        return self._in_range(request, _filtered(request, self._world.audit(), ("actor", "action", "object")))
+        return self._in_range(request, _filtered(request, self._world.audit(), ("actor", "action", "object", "kind")))
 
     async def _verification(self, request: Request) -> Response:
         return as_json(AuditVerification(intact=True, entries=len(self._world.audit()), first_broken=None))
@@ -141,5 +140,21 @@ def _flows(found: Sequence[Move]) -> Response:
             by_trigger=triggers,
             timeline=[TimelineBucket(at=at, counts=counts) for at, counts in sorted(buckets.items())],
             total=len(found),
+            effect=_effect(found),
         )
+    )
+
+
+def _effect(found: Sequence[Move]) -> MovesEffect:
+    known = [(one.predicted_source_ttft_seconds, one.actual_ttft_seconds) for one in found]
+    won = [stay - actual for stay, actual in known if stay is not None and actual is not None]
+    paid_off = [one.paid_off for one in found]
+    return MovesEffect(
+        paid_off=paid_off.count(True),
+        not_paid_off=paid_off.count(False),
+        unknown=paid_off.count(None),
+        compared=len(won),
+        seconds_won=sum(won),
+        tokens_moved=sum(one.tokens_moved for one in found),
+        tokens_recomputed=sum(one.tokens_recomputed for one in found),
     )

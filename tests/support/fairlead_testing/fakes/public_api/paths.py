@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 
 from fairlead_api.app import create_api
+from fairlead_api.routes.parameters import parameters_of
 from fairlead_api.settings import Settings
 
 
@@ -17,9 +18,19 @@ def public_paths() -> dict[str, Any]:
 
     It needs no database for that.
     """
+    return {one.path: one.response_model for one in _public_routes() if "GET" in (one.methods or ())}
+
+
+@cache
+def public_parameters() -> dict[tuple[str, str], dict[str, bool]]:
+    """By path, its names left out, and method: the query parameters that the real API takes, whether several times."""
+    return {(template(one.path), method): parameters_of(one) for one in _public_routes() for method in one.methods or ()}
+
+
+@cache
+def _public_routes() -> list[APIRoute]:
     api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
-    known = [route for route in api.routes if isinstance(route, APIRoute) and route.path.startswith("/v1/")]
-    return {one.path: one.response_model for one in known if "GET" in (one.methods or ())}
+    return [route for route in api.routes if isinstance(route, APIRoute) and route.path.startswith("/v1/")]
 
 
 def unmade_paths(routes: list[Route]) -> dict[str, Any]:
@@ -27,12 +38,13 @@ def unmade_paths(routes: list[Route]) -> dict[str, Any]:
 
     An AssertionError names the paths that `routes` read from and the real API has not.
     """
-    made = {_template(route.path) for route in routes}
-    real = {_template(path) for path in public_paths()}
-    invented = {_template(route.path) for route in routes if "GET" in (route.methods or ())} - real
+    made = {template(route.path) for route in routes}
+    real = {template(path) for path in public_paths()}
+    invented = {template(route.path) for route in routes if "GET" in (route.methods or ())} - real
     assert not invented, f"the API has no {invented}"
-    return {path: kind for path, kind in public_paths().items() if _template(path) not in made}
+    return {path: kind for path, kind in public_paths().items() if template(path) not in made}
 
 
-def _template(path: str) -> str:
+def template(path: str) -> str:
+    """The path without the names of its parts."""
     return re.sub(r"\{[^}]*\}", "{}", path)

@@ -8,6 +8,7 @@ import yaml
 
 from fairlead_api.services.plans.merge_patches import inverse, merged
 from fairlead_api.services.pools.diffs import diff
+from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
@@ -23,6 +24,7 @@ class PlanBook:
         self.world = world
         self.clock = clock
         self.plans: dict[str, Plan] = {}
+        self.expectations: dict[str, PlanExpectation] = {}
         self.changes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.applied: list[str] = []
 
@@ -39,20 +41,29 @@ class PlanBook:
         *,
         instance: str | None = None,
         engines: dict[str, Any] | None = None,
+        session: tuple[str, str | None] | None = None,
         undo_of: str | None = None,
     ) -> Plan:
-        """A new open plan for a merge patch of the spec, of an instance's annotations, or of the file's `engines`."""
+        """A new open plan for a merge patch of the spec, of an instance's annotations, of the file's `engines`, or of a
+        session and its home; one of kind `delete` takes all of the spec away.
+        """
         path: tuple[str, ...] = ("metadata", "annotations") if instance else ("spec",)
         before = self.world.annotations(instance) if instance else self.world.spec(pool)
         if engines is not None:
             path, before = (), {"engines": engines}
-        after = merged(before, change)
+        if session is not None:
+            path, before = (), {"instance": session[1]}
+        after = {} if kind is PlanKind.DELETE else merged(before, change)
         patch = {"metadata": {"annotations": change}} if instance else {"spec": change}
         plan = Plan(
             id=f"p-{len(self.plans) + 1:04d}",
             pool=pool,
             kind=kind,
-            target=f"Pod {pool.partition('/')[0]}/{instance}" if instance else f"InferencePool {pool}",
+            target=f"Session {pool}/{session[0]}"
+            if session
+            else f"Pod {pool.partition('/')[0]}/{instance}"
+            if instance
+            else f"InferencePool {pool}",
             created_at=self.clock(),
             created_by=who,
             expires_at=self.clock() + timedelta(minutes=10),
@@ -70,8 +81,8 @@ class PlanBook:
         """The world after the plan."""
         self.applied.append(plan.id)
         change, _ = self.changes[plan.id]
-        if plan.kind is PlanKind.ENGINES:
-            return  # the world's instances are fixed
+        if plan.kind in {PlanKind.ENGINES, PlanKind.DELETE, PlanKind.MOVE, PlanKind.UNPIN}:
+            return  # the world's pools, instances and sessions are fixed
         if plan.target.startswith("Pod "):
             name = plan.target.rpartition("/")[2]
             self.world.marks[name] = merged(self.world.annotations(name), change)
@@ -120,6 +131,13 @@ EFFECTS = {
         warnings=["About 18 of 96 sessions move with their next request, and lose their cache."],
         heavy=True,
     ),
+    PlanKind.WEIGHT: PlanEffect(
+        key_share_moved=0.064,
+        sessions_moved=6,
+        cache_tokens_lost=141_000,
+        notes=["It has 7.1% of the keys then, 13.5% now."],
+        warnings=["About 6 of 96 sessions move with their next request, and lose their cache."],
+    ),
     PlanKind.SCALING: PlanEffect(notes=["Numbers stay as declared; every recommendation is kept with its signals."]),
     PlanKind.RATIO: PlanEffect(notes=["Instances drain and change between prefill and decode without a person."]),
     PlanKind.CORDON: PlanEffect(
@@ -141,6 +159,28 @@ EFFECTS = {
         instances_added=1, key_share_moved=0.125, notes=["engine-9 gets requests once it answers and serves the pool's model."]
     ),
     PlanKind.UNDRAIN: PlanEffect(notes=["It takes requests again, unless its successor serves already."]),
+    PlanKind.MIGRATIONS: PlanEffect(
+        notes=["96 sessions stay where they are, and queued requests wait where they do."],
+        warnings=["Nothing relieves an instance that becomes hot, until migrations go on."],
+    ),
+    PlanKind.DELETE: PlanEffect(
+        instances_removed=7,
+        sessions_lost=96,
+        cache_tokens_lost=2_170_000,
+        requests_in_flight=31,
+        notes=["Undoing creates the pool again with the same spec: instances start anew, and lost sessions and caches stay lost."],
+        warnings=["Every request for the pool is refused from then on."],
+        heavy=True,
+    ),
+    PlanKind.MOVE: PlanEffect(
+        sessions_moved=1,
+        cache_tokens_lost=8_412,
+        notes=["Its next request goes there, whatever the policy would choose; from then on it moves by the policy's rules again."],
+        warnings=["About 8,412 tokens of context are computed again there."],
+    ),
+    PlanKind.UNPIN: PlanEffect(
+        notes=["The policy places its next request as that of a new session, also where it was if that suits best."]
+    ),
     PlanKind.ROLLOUT: PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."]),
     PlanKind.ROLLBACK: PlanEffect(
         instances_added=2,
@@ -149,6 +189,7 @@ EFFECTS = {
         cache_tokens_lost=520_000,
         notes=["2 of 8 instances of role both are drained and replaced one after the other."],
     ),
+    PlanKind.REVERT: PlanEffect(notes=["96 sessions keep their homes; ear decides from their next request on."]),
     PlanKind.SCHEDULE: PlanEffect(
         notes=["No window is open right after the change.", "The next change is at 2026-11-23 07:00:00 UTC."],
         warnings=["day and night are open together from 2026-11-23 07:00:00 UTC to 2026-11-23 09:00:00 UTC; night decides."],

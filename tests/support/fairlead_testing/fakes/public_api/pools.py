@@ -23,7 +23,7 @@ from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.schedules import BoundsAt, InForceAt
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
-from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
 from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.predictors import learnt_models
@@ -57,11 +57,12 @@ class Pools:
         return [
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route(f"{POOL}/heatmap", guard(self._heatmap)),
+            Route(f"{POOL}/instances/{{instance}}/explanation", guard(self._explanation)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
-            Route(f"{POOL}/ring", guard(self._ring)),
-            Route(f"{POOL}/slo/attainment", guard(self._slo_attainment)),
-            Route(f"{POOL}/slo/burn", guard(self._slo_burn)),
-            Route(f"{POOL}/slo/what-if", guard(self._slo_what_if)),
+            *document_routes(f"{POOL}/ring", self._ring, "instances", guard),
+            *document_routes(f"{POOL}/slo/attainment", self._slo_attainment, "shares", guard),
+            *document_routes(f"{POOL}/slo/burn", self._slo_burn, "windows", guard),
+            *document_routes(f"{POOL}/slo/what-if", self._slo_what_if, "classes", guard),
             Route(f"{POOL}/bounds", guard(self._bounds)),
             Route(f"{POOL}/predictor", guard(self._predictor)),
             Route(f"{POOL}/rollout", guard(self._rollout)),
@@ -95,7 +96,15 @@ class Pools:
             raise Refusal(404, "No such instance", f"There is no instance {name} in {pool}.")
         one = self._world.instance(pool, name)
         learnt = [row for row in self._world.learnt(pool) if row.quantity != Quantity.TEXT]
-        return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one), caches=self._world.caches(), learnt=learnt))
+        return as_json(
+            InstanceDetail(
+                instance=one,
+                transitions=self._world.transitions(one),
+                caches=self._world.caches(),
+                learnt=learnt,
+                held=self._world.held(pool, name),
+            )
+        )
 
     async def _rollout(self, request: Request) -> Response:
         pool = pool_named(request)
@@ -153,6 +162,13 @@ class Pools:
         chosen = parse_range(query.get("from"), query.get("to"), self._clock())
         columns = min(360, int(query.get("columns", 120)))
         pool, metric = pool_named(request), query.get("metric", "running")
-        return as_json(
-            self._world.heatmap(pool, metric, chosen.start, chosen.end, columns, query.get("aggregate", "max"), query.get("sort", "name"))
-        )
+        wanted = {name: query.get(name, usual) for name, usual in (("aggregate", "max"), ("sort", "name"), ("group", "instance"))}
+        return as_json(self._world.heatmap(pool, metric, chosen.start, chosen.end, columns, **wanted))
+
+    async def _explanation(self, request: Request) -> Response:
+        """What the API would say of the made-up load: its own arrangement of what `loads` makes up."""
+        query, pool, name = request.query_params, pool_named(request), request.path_params["instance"]
+        if name not in INSTANCES[pool]:
+            raise Refusal(404, "No such instance", f"There is no instance {name}.")
+        chosen = parse_range(query.get("from"), query.get("to"), self._clock())
+        return as_json(self._world.load_explanation(pool, name, query.get("metric", "running"), chosen.start, chosen.end))

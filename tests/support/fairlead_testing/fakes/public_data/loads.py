@@ -10,7 +10,7 @@ from datetime import datetime
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.tables import SloFacts
-from fairlead_api.services.history.heatmaps import Cell, grid, heatmap
+from fairlead_api.services.history.heatmaps import Place, Slice, grid, heatmap
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration
@@ -90,18 +90,20 @@ def heatmap_of(
     sort: str,
     instances: Sequence[InstanceSummary],
     migrations: Sequence[Migration],
+    group: str = "instance",
 ) -> Heatmap:
     """The heatmap the API would answer with: its own arrangement of cells made up here, four values a column."""
     where = grid(start, end, columns)
     first = where.start.timestamp()
-    cells = []
+    slices = []
     for one in instances:
         for column in range(where.columns):
             inside = [cell(pool, one.id, metric, first + column * where.step + where.step * part / 4) for part in range(4)]
             known = [value for value in inside if value is not None]
             if known:
-                cells.append(Cell(instance=one.id, column=column, maximum=max(known), total=sum(known), count=len(known)))
+                values, seconds = ([max(known)], []) if aggregate == "max" else ([sum(known)], [len(known)])
+                slices.append(Slice(column=column, instances=[one.id], values=values, seconds=seconds))
     moves = [move for move in migrations if move.pool == pool and start <= move.at < end]
     slo = SloFacts(ttft_seconds=SLO_TTFT[pool], tpot_seconds=0.1)
-    states = {one.id: (one.state, one.role) for one in instances}
-    return heatmap(pool, metric, aggregate, sort, where, cells, states, slo, arrows(moves, first, where.step), len(moves))
+    places = {one.id: Place(state=one.state, role=one.role, node=one.node) for one in instances}
+    return heatmap(pool, metric, aggregate, sort, where, slices, places, slo, arrows(moves, first, where.step), len(moves), group)

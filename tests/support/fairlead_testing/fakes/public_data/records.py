@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from fairlead.reports.rejections import RejectionReason
 from fairlead.tables import DEFAULT_CLASS
 from fairlead_client.resources.access import AccessRole, TokenItem
-from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditResult
+from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditKind, AuditResult
 from fairlead_client.resources.rejections import RejectionGroup, RejectionSample
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, noise
 
@@ -75,6 +75,7 @@ def audit(now: datetime) -> list[AuditEntry]:
                 result=AuditResult.DENIED if number % 13 == 0 else AuditResult.OK,
                 request_id=f"r-{number:06d}",
                 plan=f"p-{number:04d}" if kind == 0 else None,
+                kind=AuditKind.SYSTEM if kind == 3 else AuditKind.HUMAN,
                 chain=hashlib.sha256(str(number).encode()).hexdigest(),
             )
         )

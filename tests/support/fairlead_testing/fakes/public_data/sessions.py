@@ -1,8 +1,10 @@
 """Sessions of the made-up pools, and the homes each had before."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from fairlead.reports.bindings import BindingReason
+from fairlead_client.resources.instances import HeldSession, SessionsHeld
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES, name_suffix, noise
 
@@ -27,6 +29,28 @@ def sessions(now: datetime) -> list[SessionSummary]:
             )
         )
     return found
+
+
+def held(mine: Sequence[SessionSummary]) -> SessionsHeld:
+    whole = sum(one.context_tokens for one in mine)
+    ranked = sorted(mine, key=lambda one: -one.context_tokens)
+    return SessionsHeld(
+        counted=len(mine),
+        complete=True,
+        context_tokens=whole,
+        top=[
+            HeldSession(
+                session=one.session,
+                context_tokens=one.context_tokens,
+                share=one.context_tokens / whole,
+                bound_at=one.bound_at,
+                last_seen_at=one.last_seen_at,
+                reason=one.reason,
+                migrations=one.migrations,
+            )
+            for one in ranked[:10]
+        ],
+    )
 
 
 def history(session: SessionSummary) -> list[BindingHistoryItem]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.revisions import revision_data
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.pools.rollouts import StoredRevision
@@ -17,7 +17,8 @@ from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
-from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition, LearntOfEngines
+from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition, LearntOfEngines, SessionsHeld
+from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup
@@ -25,6 +26,7 @@ from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.fakes.public_data import decisions, moves, objectives, pools, records, scaling, sessions
+from fairlead_testing.fakes.public_data.explained_loads import explained
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_TTFT, cell, heatmap_of
 
 
@@ -51,6 +53,7 @@ class World:
     extra_revisions: list[PoolRevision] = field(default_factory=list)
     slo_changed: bool = True
     extra_migrations: list[Migration] = field(default_factory=list)
+    extra_decisions: list[RoutingDecision] = field(default_factory=list)
     pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
     _sessions: list[SessionSummary] = field(default_factory=list)
 
@@ -72,7 +75,7 @@ class World:
             address=f"127.40.0.{index + 1}:8000",
             node="sandbox",
             reason={"Warming": "FirstTokens", "Draining": "ScaledDown", "Lost": "PodFailed"}.get(state, "Ready"),
-            weight=0.4 if state == "Warming" else 1.0,
+            weight=0.4 if state == "Warming" else weight_of(self.marks.get(name, {}).get("fairlead.dev/weight")),
             key_share=0.0 if state in ("Draining", "Lost") else round(1 / 7 + (index - 3) * 0.006, 4),
             restarts=1 if state == "Lost" else 0,
             created_at=self.now - timedelta(hours=30 - index),
@@ -129,6 +132,7 @@ class World:
             engines_file=self.engines_files.get(pool),
             selector=self.selectors.get(pool),
             scale_target=self.scale_targets.get(pool),
+            migrations=self.spec_changes.get(pool, {}).get("routing", {}).get("migrations") or "Enabled",
             created_at=self.now - timedelta(days=3, hours=4),
         )
 
@@ -190,7 +194,8 @@ class World:
         if revision is None:
             return merged(spec, self.spec_changes.get(pool, {}))
         spec["replicas"] = (4, 6, 8, 8)[min(revision, 4) - 1] if pool == CHAT else 4
-        spec["routing"]["policy"] = "ear" if revision < 3 else found.policy
+        if revision < 3:
+            spec["routing"] |= {"policy": "ear", "parameters": {}}
         spec["earlyRejection"]["mode"] = "Disabled" if revision < 4 else spec["earlyRejection"]["mode"]
         return spec
 
@@ -213,6 +218,9 @@ class World:
     def learnt(self, pool: str) -> list[LearntOfEngines]:
         return pools.learnt(pool)
 
+    def held(self, pool: str, instance: str) -> SessionsHeld:
+        return sessions.held([one for one in self.sessions() if (one.pool, one.instance) == (pool, instance)])
+
     def transitions(self, one: InstanceSummary) -> list[InstanceTransition]:
         return pools.transitions(self.now, one)
 
@@ -231,7 +239,7 @@ class World:
         return moves.reroutes(self.now)
 
     def decisions(self) -> list[RoutingDecision]:
-        return decisions.decisions(self.now, self.sessions())
+        return [*self.extra_decisions, *decisions.decisions(self.now, self.sessions())]
 
     def rejections(self, start: datetime, end: datetime) -> list[RejectionGroup]:
         return records.rejections(start, end)
@@ -245,5 +253,10 @@ class World:
     def tokens(self) -> list[TokenItem]:
         return records.tokens(self.now)
 
-    def heatmap(self, pool: str, metric: str, start: datetime, end: datetime, columns: int, aggregate: str, sort: str) -> Heatmap:
-        return heatmap_of(pool, metric, start, end, columns, aggregate, sort, self.instances(pool), self.migrations())
+    def heatmap(
+        self, pool: str, metric: str, start: datetime, end: datetime, columns: int, aggregate: str, sort: str, group: str = "instance"
+    ) -> Heatmap:
+        return heatmap_of(pool, metric, start, end, columns, aggregate, sort, self.instances(pool), self.migrations(), group)
+
+    def load_explanation(self, pool: str, instance: str, metric: str, start: datetime, end: datetime) -> LoadExplanation:
+        return explained(pool, instance, metric, start, end, self.instances(pool), self.migrations(), self.decisions())

@@ -8,7 +8,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.pools import parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead_api.services.plans.changes import checked, replicas_of, scaled_by_its_object, spec_patch
+from fairlead_api.services.plans.changes import annotation_patch, checked, replicas_of, scaled_by_its_object, spec_patch
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 
@@ -48,3 +48,12 @@ def test_a_policy_that_the_pool_cannot_use_is_refused_here_as_the_kubernetes_api
     for fields, words in (({"policy": "nope"}, "choose one of"), ({"policy": "static-pd"}, "prefill")):
         with pytest.raises(InvalidInput, match=words):
             checked(spec, spec_patch(PlanRequest(kind=PlanKind.POLICY, fields=fields), spec), BUILT_IN)
+
+
+def test_a_weight_is_a_number_within_its_bounds_or_none() -> None:
+    patches = [annotation_patch(PlanRequest(kind=PlanKind.WEIGHT, instance="a", fields={"weight": one})) for one in (0.5, 2, None)]
+    assert [patch["fairlead.dev/weight"] for patch in patches] == ["0.5", "2", None]
+    for fields, field in (({"weight": 0}, "fields.weight"), ({"weight": True}, "fields.weight"), ({"wieght": 2}, "fields.wieght")):
+        with pytest.raises(InvalidInput) as refused:
+            annotation_patch(PlanRequest(kind=PlanKind.WEIGHT, instance="a", fields=fields))
+        assert refused.value.field == field

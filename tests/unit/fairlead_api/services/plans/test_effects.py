@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import cell_of
 from fairlead.pools import TableFacts, parse_spec
@@ -14,7 +15,7 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.controller_effects import scaling_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.evidence import InstanceUse, PoolUse, Replay
-from fairlead_api.services.plans.routing_effects import policy_effect, ring_effect
+from fairlead_api.services.plans.routing_effects import migrations_effect, policy_effect, ring_effect, weight_effect
 from fairlead_api.services.plans.scaling_effects import scale_effect
 from fairlead_api.services.plans.target_effects import limit_seconds, rejection_effect, slo_effect
 
@@ -102,6 +103,31 @@ def test_anchors_move_keys_and_only_sessions_of_a_policy_that_follows_them() -> 
     free = replace(pool, facts=facts(policy="fairlead"))
     assert ring_effect(free, facts(policy="fairlead", anchorsPerInstance=40), BUILT_IN).sessions_moved == 0
     assert ring_effect(pool, facts(), BUILT_IN).key_share_moved == 0
+
+
+def test_another_weight_moves_the_share_of_the_keys_that_it_stands_for() -> None:
+    pool = a_use(*((name, "Serving", 100, 1000) for name in "abcd"))
+    half, double = (weight_effect(pool, "a", 1.0, weight, BUILT_IN, stays=False) for weight in (0.5, 2.0))
+    assert half.key_share_moved == pytest.approx(1 / 4 - 0.5 / 3.5, abs=0.06)
+    assert double.key_share_moved == pytest.approx(2 / 5 - 1 / 4, abs=0.06)
+    assert half.sessions_moved == pytest.approx(400 * half.key_share_moved, rel=0.2)
+    assert (double.heavy, any("weight of the pool's template" in note for note in half.notes)) == (True, True)
+    assert weight_effect(pool, "a", 1.0, 1.0, BUILT_IN, stays=True).key_share_moved == 0
+    cordoned = a_use(("a", "Cordoned", 1, 1), ("b", "Serving", 1, 1))
+    assert "has no keys now" in weight_effect(cordoned, "a", 1.0, 2.0, BUILT_IN, stays=True).notes[0]
+    split = replace(pool, instances=[replace(one, role=Role.DECODE) for one in pool.instances])
+    with pytest.raises(InvalidInput, match="a decode instance has no keys"):
+        weight_effect(split, "a", 1.0, 2.0, BUILT_IN, stays=True)
+
+
+def test_paused_migrations_move_nothing_and_say_what_they_cost() -> None:
+    pool = a_use(("a", "Serving", 10, 500), ("b", "Serving", 4, 900))
+    paused = migrations_effect(pool, facts(migrations="Paused"), BUILT_IN)
+    assert (paused.sessions_moved, paused.heavy) == (0, False)
+    assert "14 sessions stay where they are" in paused.notes[0]
+    assert paused.warnings == ["Nothing relieves an instance that becomes hot, until migrations go on."]
+    assert "keeps no session at a home" in migrations_effect(pool, facts(policy="round-robin", migrations="Paused"), BUILT_IN).notes[0]
+    assert migrations_effect(pool, facts(), BUILT_IN).warnings == []
 
 
 def test_targets_are_held_against_recorded_latencies() -> None:

@@ -37,6 +37,12 @@ def test_a_request_is_completed_by_the_pool_as_it_is() -> None:
     assert (split.instances, split.prefill_instances, split.decode_instances) == (0, 2, 5)
 
 
+def test_instances_keep_their_weights_and_those_the_pool_does_not_have_have_1() -> None:
+    weighed = replace(POOL, instances={Role.BOTH: 3}, weights=(1.0, 0.5, 2.0))
+    found = [inputs_of(asked(replicas=number), weighed, BUILT_IN, NOW).target.weights for number in (None, 2, 4, 1)]
+    assert found == [[1.0, 0.5, 2.0], [1.0, 0.5], [1.0, 0.5, 2.0, 1.0], []]
+
+
 @pytest.mark.parametrize(
     ("request_", "pool", "field"),
     [

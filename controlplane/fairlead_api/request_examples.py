@@ -1,0 +1,42 @@
+"""Examples of request bodies, by the name of their type; a test reads each as the API would."""
+
+from typing import Any
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "LoginRequest": {"a login link's token": {"token": "fll_4J8…"}},
+    "LoginLinkRequest": {"for a colleague": {"role": "operator", "minutes": 10, "subject": "ada"}},
+    "TokenRequest": {"for a dashboard": {"name": "grafana", "role": "viewer", "days": 90}},
+    "GatewayKeyRequest": {
+        "for one pool, with limits": {
+            "name": "team-search",
+            "pools": ["default/chat"],
+            "requests_per_minute": 600,
+            "tokens_per_minute": 2_000_000,
+        },
+        "for everything": {"name": "ci"},
+    },
+    "PlanRequest": {
+        "scale": {"kind": "scale", "replicas": 7},
+        "another policy": {"kind": "policy", "fields": {"policy": "dualmap", "parameters": {"slo_fraction": 0.5}}},
+        "tighter targets": {"kind": "slo", "fields": {"ttft": "3s", "percentile": 95}},
+        "drain one instance": {"kind": "drain", "instance": "chat-bk2xz4"},
+        "a schedule": {
+            "kind": "schedule",
+            "fields": {
+                "name": "office-hours",
+                "action": "set",
+                "spec": {
+                    "cron": "0 8 * * 1-5",
+                    "duration": "10h",
+                    "timeZone": "Europe/Berlin",
+                    "roles": [{"name": "both", "minReplicas": 4}],
+                },
+            },
+        },
+    },
+    "ApplyRequest": {"an ordinary plan": {}, "a heavy plan": {"confirm": "chat", "reason": "load test is over"}},
+    "SimulationRequest": {
+        "two policies on the last hour": {"policies": [{"policy": "fairlead"}, {"policy": "dualmap"}], "start": "now-1h", "end": "now"}
+    },
+    "SimulationPlanRequest": {"the winner": {}, "the second policy": {"policy": 1}},
+}

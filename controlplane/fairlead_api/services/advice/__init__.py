@@ -1,0 +1,1 @@
+"""Advice: what is known of the pools goes to `fairlead.advice`, and its findings out as resources."""

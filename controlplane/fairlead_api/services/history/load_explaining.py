@@ -1,0 +1,157 @@
+"""Use case: why an instance was loaded as it was in a stretch of time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import Protocol
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey, SloFacts
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.history.heatmaps import Grid, Place, limit_of
+from fairlead_api.services.history.load_causes import causes
+from fairlead_api.services.history.times import parse_range
+from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, METRICS
+from fairlead_client.resources.load_explanations import LoadExplanation, Moved, Senders, WindowChange, WindowFigure
+
+LONGEST = timedelta(days=1)
+TELLING = timedelta(minutes=5)
+"""Shorter stretches have too few recorded requests, so their senders are those of the five minutes to their end."""
+BEFORE_CHANGE = timedelta(minutes=10)
+"""Changes this long before the stretch may be its cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """What one instance had in a stretch: (maximum, mean) by metric, where measured, and counts."""
+
+    values: Mapping[str, tuple[float, float]]
+    requests: int
+    prompt_tokens: int
+    hit_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretches:
+    """What all instances of a pool had in the stretch and in the one before it, their places, and the SLO in force."""
+
+    now: Mapping[str, Stretch]
+    before: Mapping[str, Stretch]
+    places: Mapping[str, Place]
+    slo: SloFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of one instance's stretch besides its load."""
+
+    senders: Senders
+    arrived: Moved
+    left: Moved
+    changes: list[WindowChange]
+
+
+class LoadWindows(Protocol):
+    """The source of what happened in a stretch."""
+
+    async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
+        """Load of all instances in both columns of the grid. Raises NotFound for a pool that does not live."""
+
+    async def evidence(
+        self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
+    ) -> Evidence:
+        """Who sent to the instance, what came and went, and what changed."""
+
+
+class LoadExplaining:
+    """Reads a stretch, sets the instance beside the others, and says what stands out."""
+
+    def __init__(self, store: LoadWindows) -> None:
+        self._store = store
+
+    async def explain(self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime) -> LoadExplanation:
+        """The explanation. Raises InvalidInput naming the query field, NotFound."""
+        if metric not in METRICS:
+            raise InvalidInput("metric", metric, f"write one of {', '.join(METRICS)}")
+        begun, ended = parse_range(start, end, now)
+        where = two_windows(begun or now, ended or now, start)
+        middle = where.start + timedelta(seconds=where.step)
+        found = await self._store.stretches(pool, where)
+        if instance not in found.places:
+            raise NotFound("instance", instance)
+        known = await self._store.evidence(pool, instance, middle, where.end, min(middle, where.end - TELLING), middle - BEFORE_CHANGE)
+        return explanation(pool, instance, metric, where, found, known)
+
+
+def two_windows(start: datetime, end: datetime, written: str) -> Grid:
+    """[start, end) widened to whole samples of the table that a cell of that length is read from, and as long a window
+    before it. Raises InvalidInput naming `from`.
+    """
+    if end - start > LONGEST:
+        raise InvalidInput("from", written, "write a stretch of at most a day")
+    for unit, below in ((1, 10), (10, 60)):
+        found = _widened(start, end, unit)
+        if found.step < below:
+            return found
+    return _widened(start, end, 60)
+
+
+def _widened(start: datetime, end: datetime, unit: int) -> Grid:
+    first = int(start.timestamp()) // unit * unit
+    last = max(-(-int(end.timestamp()) // unit) * unit, first + unit)
+    return Grid(start=datetime.fromtimestamp(first - (last - first), UTC), step=last - first, columns=2)
+
+
+def explanation(pool: PoolKey, instance: str, metric: str, where: Grid, found: Stretches, known: Evidence) -> LoadExplanation:
+    """Arranges what was found. Pure."""
+    place = found.places[instance]
+    others = [name for name, other in found.places.items() if name != instance and other.role is place.role]
+    mine = found.now.get(instance)
+    figures = [_figure(one, instance, others, found) for one in METRICS]
+    counts = [found.now[name].requests for name in others if name in found.now]
+    made = LoadExplanation(
+        pool=str(pool),
+        instance=instance,
+        state=place.state,
+        role=place.role,
+        start=where.start + timedelta(seconds=where.step),
+        end=where.end,
+        metric=metric,
+        causes=[],
+        figures=figures,
+        requests=mine.requests if mine else 0,
+        prompt_tokens=mine.prompt_tokens if mine else 0,
+        hit_tokens=mine.hit_tokens if mine else 0,
+        output_tokens=mine.output_tokens if mine else 0,
+        others_requests=float(median(counts)) if counts else None,
+        senders=known.senders,
+        arrived=known.arrived,
+        left=known.left,
+        changes=known.changes,
+    )
+    made.causes.extend(causes(made))
+    return made
+
+
+def _figure(metric: str, instance: str, others: Sequence[str], found: Stretches) -> WindowFigure:
+    now, before = (_value(stretches.get(instance), metric) for stretches in (found.now, found.before))
+    of = 1 if metric in GOOD_WHEN_HIGH else 0
+    values = [value[of] for name in others if (value := _value(found.now.get(name), metric)) is not None]
+    limit = limit_of(metric, found.slo)
+    return WindowFigure(
+        metric=metric,
+        unit=METRICS[metric],
+        maximum=now[0] if now else None,
+        mean=now[1] if now else None,
+        before=before[of] if before else None,
+        others=float(median(values)) if values else None,
+        others_count=len(values),
+        others_over=0 if limit is None else sum(value > limit for value in values),
+        limit=limit,
+    )
+
+
+def _value(stretch: Stretch | None, metric: str) -> tuple[float, float] | None:
+    return None if stretch is None else stretch.values.get(metric)

@@ -1,0 +1,88 @@
+"""Cuts a range into steps, and puts what was found into them. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fairlead.errors import InvalidInput
+from fairlead_client.resources.series import Drawn, SeriesLine
+
+MOST_STEPS = 360
+SHORT_KEPT = timedelta(hours=25)
+"""Ten seconds are kept so long at least; ranges that begin earlier are in minutes."""
+LONGEST = timedelta(days=400)
+
+_STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600)
+_FINEST = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """`count` steps of `seconds` from `start` on, at whole multiples of that since 1970."""
+
+    start: datetime
+    seconds: int
+    count: int
+
+    @property
+    def end(self) -> datetime:
+        """The end of the last step."""
+        return self.start + timedelta(seconds=self.seconds * self.count)
+
+    @property
+    def length(self) -> timedelta:
+        """Of one step."""
+        return timedelta(seconds=self.seconds)
+
+    def index(self, at: datetime) -> int | None:
+        """The step that a moment is in; None outside."""
+        found = int((at - self.start) // self.length)
+        return found if 0 <= found < self.count else None
+
+    def lasted(self, index: int, now: datetime) -> float:
+        """Seconds of a step that are over."""
+        begun = self.start + index * self.length
+        return min(float(self.seconds), (now - begun).total_seconds())
+
+
+def steps(start: datetime, end: datetime, most: int, now: datetime, least: int = _FINEST) -> Steps:
+    """The finest steps of at least `least` seconds that cover [start, end) with at most `most` of them.
+
+    Raises InvalidInput for a range that is too long.
+    """
+    if end - start > LONGEST:
+        raise InvalidInput("from", start.isoformat(), f"write a range of at most {LONGEST.days} days")
+    least = max(least, 60 if start < now - SHORT_KEPT else _FINEST)
+    for seconds in (one for one in _STEPS if one >= least):
+        first = int(start.timestamp()) // seconds * seconds
+        count = max(1, -(-(int(end.timestamp()) - first) // seconds))
+        if count <= most:
+            break
+    else:
+        count = -(-(int(end.timestamp()) - first) // seconds)
+    return Steps(start=datetime.fromtimestamp(first, UTC), seconds=seconds, count=count)
+
+
+def line(
+    metric: str, unit: str, where: Steps, found: Mapping[int, float | None], part: str | None = None, drawn: Drawn = Drawn.LINE
+) -> SeriesLine:
+    """A line of the values found, by step."""
+    values = [found.get(index) for index in range(where.count)]
+    return SeriesLine(metric=metric, part=part, unit=unit, drawn=drawn, start=where.start, step_seconds=where.seconds, values=values)
+
+
+def in_force(where: Steps, changes: Iterable[tuple[datetime, float | None]], now: datetime) -> dict[int, float | None]:
+    """The value in force at the end of each step, or now in the one that runs; None before the first change.
+
+    `changes` are in the order of their times; None ends a value.
+    """
+    found: dict[int, float | None] = {}
+    left = sorted(changes, key=lambda one: one[0])
+    value: float | None = None
+    for index in range(where.count):
+        begun = where.start + index * where.length
+        until = min(begun + where.length, now)
+        while left and left[0][0] <= until:
+            value = left.pop(0)[1]
+        found[index] = value if begun <= now else None
+    return found

@@ -1,0 +1,74 @@
+"""The statements: each is over all pools that are asked for, and bounded by minutes of traffic or by living things."""
+
+from sqlalchemy import text
+
+WINDOW_SECONDS = 300
+MOVES_SECONDS = 3600
+MOST_MOVES = 2000
+"""Newest moves of a pool whose gains are added up."""
+
+TRAFFIC = text(f"""
+SELECT pool_id, instance, sum(judged_by_slo) AS judged, sum(within_slo) AS in_time, sum(ttft_total) AS ttft_judged,
+  sum(ttft_within_slo) AS ttft_in_time, sum(tpot_total) AS tpot_judged, sum(tpot_within_slo) AS tpot_in_time,
+  sum(requests_total) AS requests, sum(failed_total) AS failed, sum(prompt_tokens - hit_tokens) AS prefilled_tokens
+FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds'
+GROUP BY pool_id, instance
+""")  # noqa: S608 (numbers of this module's own)
+REFUSED = text(f"""
+SELECT pool_id, reason, CAST(sum(count) AS bigint) AS refused FROM rejections
+WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' GROUP BY pool_id, reason
+""")  # noqa: S608
+FAILED = text(f"""
+SELECT pool_id, CAST(sum(failed) AS bigint) AS failed FROM slo_rollups_1m
+WHERE pool_id = ANY(:pools) AND bucket > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' GROUP BY pool_id
+""")  # noqa: S608
+INSTANCES = text(
+    "SELECT pool_id, id, role, state, reason, weight FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL ORDER BY pool_id, id"
+)
+LOSSES = text("""
+SELECT pool_id, instance, count(*) AS losses FROM instance_transitions
+WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour' AND after = 'Lost' GROUP BY pool_id, instance
+""")
+MOVES = text(f"""
+SELECT wanted.id AS pool_id, count(*) AS known, count(*) FILTER (WHERE gain <= 0) AS lost, sum(gain) AS net
+FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
+  SELECT m.predicted_source_ttft_seconds - m.actual_ttft_seconds AS gain FROM migrations m
+  WHERE m.pool_id = wanted.id AND m.at > CAST(:now AS timestamptz) - interval '{MOVES_SECONDS} seconds'
+  ORDER BY m.at DESC LIMIT {MOST_MOVES}) AS moved
+WHERE gain IS NOT NULL GROUP BY wanted.id
+""")  # noqa: S608
+ADVISED = text("""
+SELECT DISTINCT ON (pool_id, controller, role) pool_id, controller, role, current, recommended, verdict, hold, reason,
+  extract(epoch FROM CAST(:now AS timestamptz) - at) AS age
+FROM scaling_decisions WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour'
+ORDER BY pool_id, controller, role, at DESC
+""")
+ROUTERS = text("""
+SELECT p.key AS pool, count(*) FILTER (WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live)) AS live,
+  extract(epoch FROM min(now() - r.last_seen_at)) AS unheard
+FROM routers r, jsonb_object_keys(r.acknowledged) AS p (key) WHERE p.key = ANY(:keys) GROUP BY p.key
+""")
+LEARNT = text("""
+SELECT p.key AS pool, avg(CAST(f.value ->> 'error' AS float8)) AS learnt, avg(CAST(f.value ->> 'declared_error' AS float8)) AS declared,
+  bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use
+FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
+WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)
+  AND f.value ->> 'quantity' = 'prefill-seconds-per-token' GROUP BY p.key
+""")
+MODELS = text("""
+SELECT wanted.id AS pool_id, newest.figures FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
+  SELECT m.figures FROM predictor_models m WHERE m.pool_id = wanted.id AND m.at > CAST(:now AS timestamptz) - interval '1 hour'
+  ORDER BY m.version DESC LIMIT 1) AS newest
+""")
+SESSIONS = text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance")
+MINUTES = text("""
+SELECT r.pool_id, r.slo_version, w.name AS window, CAST(sum(r.judged) AS bigint) AS judged, CAST(sum(r.within_slo) AS bigint) AS within_slo
+FROM slo_rollups_1m r
+JOIN unnest(CAST(:names AS text[]), CAST(:starts AS timestamptz[])) AS w (name, start) ON r.bucket >= w.start
+WHERE r.pool_id = ANY(:pools) AND r.bucket >= :earliest GROUP BY r.pool_id, r.slo_version, w.name
+""")
+HOURS = text("""
+SELECT r.pool_id, r.slo_version, CAST(sum(r.judged) AS bigint) AS judged, CAST(sum(r.within_slo) AS bigint) AS within_slo
+FROM slo_rollups_1h r WHERE r.pool_id = ANY(:pools) AND r.bucket >= :start GROUP BY r.pool_id, r.slo_version
+""")
+PERCENTILES = text("SELECT pool_id, version, percentile FROM slo_configs WHERE pool_id = ANY(:pools)")

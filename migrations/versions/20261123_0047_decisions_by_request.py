@@ -1,0 +1,22 @@
+"""Find a decision by the id of its request, however old it is.
+
+Revision: 0047_decisions_by_request
+Revises: 0046_audit_of_people
+"""
+
+from alembic import op
+
+from fairlead_api.store import index_building
+
+revision = "0047_decisions_by_request"
+down_revision = "0046_audit_of_people"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    index_building.build_on_partitions("decisions", ["request", "at"])
+
+
+def downgrade() -> None:
+    op.execute(f"DROP INDEX IF EXISTS {index_building.index_name('decisions', ['request', 'at'])}")

@@ -1,0 +1,142 @@
+"""Advice and trends over HTTP, from reports in Postgres."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
+from fairlead.instances import InstanceState
+from fairlead.latency_cells import cell_of
+from fairlead.reports.arrivals import ArrivalSample
+from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.objectives import SloSample
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.tables import PoolKey
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest
+from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
+from fairlead_testing.running.api import CHAT, ApiInstance, a_load, a_report, a_state, an_instance, running_api
+
+LATE: dict[str, Any] = {"requests": 1, "completed": 1, "ttft_total": 1, "judged_by_slo": 1, "tpot_total": 1, "tpot_within_slo": 1}
+
+
+@pytest.fixture
+def cluster() -> FakeClusterGateway:
+    fake = FakeClusterGateway()
+    fake.add(CHAT, 2)
+    return fake
+
+
+@pytest.fixture
+async def api(database_url: str, cluster: FakeClusterGateway) -> AsyncIterator[ApiInstance]:
+    async with running_api(database_url, overrides={"cluster": cluster}) as instance:
+        yield instance
+
+
+async def overload(api: ApiInstance) -> None:
+    """For half a minute two instances that prefill 1,000 tokens/s each are sent 4,000; half of it is refused."""
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    last = int(api.clock().timestamp()) - 3
+    seconds = range(last - 30, last)
+    work: dict[str, Any] = {"prompt_tokens": 1000, "prefilled_tokens": 1000, "prefilling_seconds": 1.0, "pending_prefill_tokens": 7000}
+    loads = tuple(a_load(name, second, within_slo=0, **LATE, **work) for name in "ab" for second in seconds)
+    arrivals = tuple(ArrivalSample(pool=CHAT, second=second, requests=4, prompt_tokens=4000) for second in seconds)
+    refused = tuple(
+        RejectionRecord(
+            pool=CHAT,
+            second=second,
+            reason=RejectionReason.PREDICTED_TTFT,
+            count=2,
+            status=429,
+            sample_request="r",
+            sample_prompt_tokens=1000,
+            retry_after_seconds=1.0,
+        )
+        for second in seconds
+    )
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    await api.router.post_report(a_report("r1", loads=loads, arrivals=arrivals, rejections=refused, acknowledged=acknowledged))
+    await api.app.state.upkeep.roll_up(api.clock())
+
+
+async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    begun = api.clock()
+    await overload(api)
+    api.clock.skipped += begun - api.clock()  # however long that took, the half minute is the last one
+    await api.router.post_report(a_report("r2", acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
+    report = await api.viewer.advice()
+    found = report.items[0]
+    assert found.sentence.startswith("default/chat refuses ")
+    assert "because 2 of 2 instances are saturated (what arrives needs " in found.sentence
+    assert (found.cause, found.level, found.unit) == (Cause.SATURATED, Level.BAD, HarmUnit.REQUESTS)
+    assert found.evidence.kind is EvidenceKind.HEATMAP
+    assert found.plan == PlanRequest(kind=PlanKind.SCALE, replicas=found.plan.replicas if found.plan else 0)
+    assert found.plan is not None
+    plan = await api.operator.create_plan(CHAT, found.plan)
+    assert (await api.operator.apply_plan(plan.id, ApplyRequest())).state == "applied"
+    assert cluster.spec(CHAT)["replicas"] == found.plan.replicas
+    assert found.plan_words == f"{found.plan.replicas} replicas"
+    assert (report.pools, report.complete) == (1, True)
+
+
+async def test_a_pool_that_is_well_has_none_and_one_that_is_not_there_is_not_found(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.router.post_report(a_report("r1", acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
+    assert (await api.viewer.advice()).items == []
+    with pytest.raises(ApiProblem, match="default/other"):
+        await api.viewer.advice(PoolKey(namespace="default", name="other"))
+
+
+async def test_silence_losses_and_conditions_are_told(api: ApiInstance) -> None:
+    conditions = ({"type": "Degraded", "status": "True", "reason": "StrangePods", "message": "x is no instance"},)
+    for version, state in enumerate([InstanceState.SERVING, InstanceState.LOST] * 2 + [InstanceState.SERVING], 1):
+        await api.pool_operator.put_pool_state(
+            CHAT, a_state(an_instance("a", state), an_instance("b"), version=version, conditions=conditions)
+        )
+    found = {one.cause: one for one in (await api.viewer.advice()).items}
+    assert found.keys() == {Cause.NO_ROUTER, Cause.INSTANCES_LOST, Cause.CONDITION_NOT_MET}
+    assert found[Cause.INSTANCES_LOST].plan == PlanRequest(kind=PlanKind.DRAIN, instance="a")
+    api.clock.skip(120)
+    assert Cause.OPERATOR_SILENT in {one.cause for one in (await api.viewer.advice(CHAT)).items}
+
+
+async def test_a_burning_budget_agrees_with_the_pools_slo_page(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    at = int((api.clock() - timedelta(minutes=2)).timestamp())
+    cells = {cell_of(1.0, 0.05): 10, cell_of(6.0, 0.05): 90}
+    counts: dict[str, Any] = {"judged": 100, "within_slo": 10, "ttft_within_slo": 10, "tpot_within_slo": 100, "tpot_total": 100}
+    sample = SloSample(pool=CHAT, second=at, slo_version=1, cells=tuple(cells), counts=tuple(cells.values()), **counts)
+    await api.router.post_report(a_report("r1", slo_samples=(sample,), acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
+    await api.app.state.upkeep.roll_up(api.clock())
+    (found,) = (await api.viewer.advice()).items
+    burn = await api.viewer.slo_burn(CHAT)
+    hour = next(one for one in burn.windows if one.window == "1h")
+    assert found.cause is Cause.BUDGET_BURNS
+    assert f"{hour.burn:.1f} times faster" in found.sentence
+
+
+async def test_trends_tell_each_pool_step_by_step_and_the_fleet(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b", created_at=api.clock().timestamp())))
+    at = int((api.clock() - timedelta(minutes=2)).timestamp())
+    cells = {cell_of(1.0, 0.05): 95, cell_of(6.0, 0.05): 5}
+    counts: dict[str, Any] = {"judged": 100, "within_slo": 95, "refused": 7, "failed": 1}
+    sample = SloSample(pool=CHAT, second=at, slo_version=1, cells=tuple(cells), counts=tuple(cells.values()), **counts)
+    await api.router.post_report(a_report("r1", slo_samples=(sample,)))
+    await api.app.state.upkeep.roll_up(api.clock())
+    found = await api.viewer.trends(start="now-1h")
+    (chat,) = found.pools
+    assert (chat.pool, found.step_seconds, len(chat.judged)) == ("default/chat", 120, len(chat.ttft_seconds))
+    for trend in (chat, found.fleet):
+        assert (sum(trend.judged), sum(trend.in_time), sum(trend.refused), sum(trend.failed)) == (100, 95, 7, 1)
+        assert trend.attainment == 0.95
+    assert chat.ttft_whole_seconds == pytest.approx(1.0, rel=0.11)
+    assert [one for one in chat.ttft_seconds if one is not None] == [chat.ttft_whole_seconds]
+    assert chat.instance_hours == pytest.approx(1.0, abs=0.05)
+    assert found.fleet.instance_hours == chat.instance_hours
+    days = await api.viewer.trends(start="now-7d")
+    assert (days.step_seconds, sum(days.fleet.judged)) == (5 * 3600, 100)
+    for query in ({"start": "now-91d"}, {"start": "2999-01-01T00:00:00Z"}, {"start": "yesterday"}):
+        with pytest.raises(ApiProblem, match="from"):
+            await api.viewer.trends(**query)

@@ -1,0 +1,62 @@
+"""Numbers over time and what happened, of all pools, of a pool and of an instance."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fairlead.errors import InvalidInput
+from fairlead_api.services.history.series_reading import chosen
+from fairlead_client.resources.series import Annotations, Scope, Series
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
+from fairlead_testing.fakes.public_api.pools import POOL, pool_named
+from fairlead_testing.fakes.public_data.loads import INSTANCES
+from fairlead_testing.fakes.public_data.series import annotations_of, lines_of
+from fairlead_testing.fakes.public_data.world import World
+from fairlead_web.time_ranges import parse_range
+
+
+class SeriesOverTime:
+    def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
+        self._world = world
+        self._clock = clock
+
+    def routes(self, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
+        below = ("/v1", POOL, f"{POOL}/instances/{{instance}}")
+        return [
+            route
+            for path in below
+            for route in (Route(f"{path}/series", guard(self._series)), Route(f"{path}/annotations", guard(self._annotations)))
+        ]
+
+    async def _series(self, request: Request) -> Response:
+        query, now = request.query_params, self._clock()
+        pool, instance = _subject(request)
+        scope = Scope.FLEET if pool is None else Scope.POOL if instance is None else Scope.INSTANCE
+        try:
+            names = chosen(query.get("metrics", "requests,ttft_attainment"), scope)
+            asked = parse_range(query.get("from"), query.get("to"), now)
+        except InvalidInput as error:
+            raise Refusal(422, "Invalid input", str(error), "invalid-input", error.remedy, error.field) from error
+        buckets = int(query.get("buckets", 120))
+        lines = [one for name in names for one in lines_of(name, pool, instance, asked.start, asked.end, buckets, now)]
+        return as_json(Series(pool=pool, instance=instance, start=asked.start, end=asked.end, lines=lines))
+
+    async def _annotations(self, request: Request) -> Response:
+        pool, _ = _subject(request)
+        now = self._clock()
+        asked = parse_range(request.query_params.get("from"), request.query_params.get("to"), now)
+        of = self._world.pools_known if pool is None else [pool]
+        items = sorted((one for each in of for one in annotations_of(each, asked.start, asked.end, now)), key=lambda one: one.at)
+        return as_json(Annotations(start=asked.start, end=asked.end, items=items, complete=True))
+
+
+def _subject(request: Request) -> tuple[str | None, str | None]:
+    if "namespace" not in request.path_params:
+        return None, None
+    pool, instance = pool_named(request), request.path_params.get("instance")
+    if instance is not None and instance not in INSTANCES[pool]:
+        raise Refusal(404, "No such instance", f"There is no instance {instance} in {pool}.")
+    return pool, instance

@@ -1,0 +1,35 @@
+"""Every page of a running Fairlead, with one example of each kind of record that its API knows."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from fairlead_web.addresses import instance_path, pool_path, session_path
+from fairlead_web.shells import POOL_TABS, SECTIONS
+
+Ask = Callable[..., Any]
+"""GET of the public API: a path and its query; the decoded answer."""
+
+
+def pages_of(ask: Ask, pool: str) -> Mapping[str, str]:
+    """Paths of pages by a name that is good for a file. `pool` is `namespace/name`; a record that does not exist yet
+    is left out.
+    """
+    at = pool_path(pool)
+    found = {name: path for _, group in SECTIONS for name, _, path in group}
+    found |= {f"pool-{name}": at + path for name, _, path in POOL_TABS}
+    found |= {"reroutes": "/reroutes", "settings": "/settings", "help": "/help", "heatmap-table": f"{at}/heatmap?view=table"}
+    examples: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+        ("instance", f"/v1/pools/{pool}/instances", lambda one: instance_path(pool, one["id"])),
+        ("session", "/v1/sessions", lambda one: session_path(one["pool"], one["session"])),
+        ("migration", "/v1/migrations", lambda one: f"/migrations/{quote(one['id'], safe='')}"),
+        ("reroute", "/v1/reroutes", lambda one: f"/reroutes/{quote(one['id'], safe='')}"),
+        ("decision", "/v1/decisions", lambda one: f"/decisions/{quote(one['id'], safe='')}"),
+        ("audit-entry", "/v1/audit", lambda one: f"/audit/{one['id']}"),
+        ("schedule", "/v1/schedules", lambda one: f"/pools/{one['pool']}/schedules/{quote(one['name'], safe='')}"),
+    )
+    for name, query, path_of in examples:
+        for one in ask(query, limit=1)["items"]:
+            found[name] = path_of(one)
+    plan = next((one["plan"] for one in ask("/v1/audit", limit=100)["items"] if one["plan"]), None)
+    return found if plan is None else found | {"plan": f"/plans/{quote(plan, safe='')}"}
