@@ -1,13 +1,20 @@
-"""Asking the control API from the command line: the options that say where and as whom, and errors as one line."""
+"""Asking the control API from the command line: the options that say where and as whom, and errors as one line.
+
+Without `--url` and `--token` the sandbox of this folder is asked, if one runs: `fairlead up`, then any command.
+"""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import click
 
+from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
-from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.problems import ApiProblem, ApiUnreachable, told
+from fairlead_client.resources.problems import Problem
 from fairlead_process.kinds import Addresses
 
 Answer = TypeVar("Answer")
@@ -15,7 +22,9 @@ Answer = TypeVar("Answer")
 _ADDRESSES = Addresses("http://127.0.0.1:8080")
 
 
-def _addresses(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
+def _addresses(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
     try:
         return _ADDRESSES.parse(text)
     except ValueError:
@@ -24,27 +33,77 @@ def _addresses(_context: click.Context, _option: click.Parameter, text: str) -> 
 
 url_option = click.option(
     "--url",
-    default=_ADDRESSES.example,
-    show_default=True,
+    envvar="FAIRLEAD_URL",
     callback=_addresses,
-    help="The control API; several addresses, with commas, stand in for one another.",
+    help="The control API; several addresses, with commas, stand in for one another [FAIRLEAD_URL]. "
+    f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
 )
-token_option = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN].")
+token_option = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN]; without it the sandbox's own.")
+
+
+def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
+    """The addresses and the token to ask with: those given, else those of the running sandbox of this folder."""
+    if url and token:
+        return url, token
+    found = _sandbox()
+    if found is not None and (not url or set(url) == set(found[0])):
+        return url or found[0], token or found[1]
+    return url or (_ADDRESSES.example,), token
+
+
+def connect(url: tuple[str, ...], token: str | None) -> ControlApi:
+    """A client, to be closed by the caller."""
+    urls, bearer = place(url, token)
+    return ControlApi(urls, bearer, timeout_seconds=30.0)
 
 
 def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
     """The API's answer. Raises ClickException, which is printed as one line."""
 
     async def asked() -> Answer:
-        async with ControlApi(url, token, timeout_seconds=30.0) as api:
+        async with connect(url, token) as api:
             return await question(api)
 
     try:
         return asyncio.run(asked())
     except ApiProblem as error:
-        problem = error.problem
-        told = problem.detail or problem.title
-        more = f"; {problem.remedy}" if problem.remedy and problem.remedy not in told else ""
-        raise click.ClickException(told + more) from error
+        raise click.ClickException("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)])) from error
     except ApiUnreachable as error:
         raise click.ClickException(f"{error}; give the API's address with --url and a token with --token") from error
+
+
+def conflict_lines(problem: Problem) -> list[str]:
+    """What a plan was to change and what was changed meanwhile, whole; nothing of another problem."""
+    conflict = problem.conflict
+    if conflict is None:
+        return []
+    lines = [f"What plan {conflict.plan} changes:", *steps(conflict.planned)]
+    for one in conflict.meanwhile:
+        at = f", {time_words(one.at)}" if one.at is not None else ""
+        lines += [f"Changed meanwhile by {one.by or 'somebody'}{at}{f' ({one.reason})' if one.reason else ''}:", *steps(one.diff)]
+    return [*lines, f"Plan it again with: fairlead change again {conflict.plan}"]
+
+
+def _to_sign_in(error: ApiProblem) -> str:
+    return "; give a token with --token or FAIRLEAD_TOKEN" if error.problem.status == 401 else ""
+
+
+def _sandbox() -> tuple[tuple[str, ...], str] | None:
+    """Addresses and admin token of the sandbox that runs in this folder; None if there is none, or it is not installed.
+
+    Only its owner can read the file with the token.
+    """
+    root = Path(os.environ.get("FAIRLEAD_STATE_DIR", ".fairlead")).absolute()
+    if not (root / "run.json").exists():
+        return None
+    try:
+        from fairlead_sandbox.ending import supervisor_of
+        from fairlead_sandbox.secret_tokens import load_or_create
+        from fairlead_sandbox.state_directory import StateDirectory, api_urls
+    except ImportError:
+        return None
+    directory = StateDirectory(root=root)
+    note = directory.read_run()
+    if note is None or supervisor_of(note) is None or not directory.secrets.exists():
+        return None
+    return api_urls(note.urls), load_or_create(directory.secrets).admin

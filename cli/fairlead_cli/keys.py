@@ -5,11 +5,9 @@ from datetime import UTC, datetime
 import click
 
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.printing import print_json, print_table
+from fairlead_cli.printing import json_option, print_json, print_table
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyTotals
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -18,7 +16,7 @@ def keys() -> None:
 
 
 @keys.command("list")
-@_json
+@json_option
 @url_option
 @token_option
 def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
@@ -41,7 +39,7 @@ def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
 @click.argument("key_id", metavar="ID")
 @click.option("--from", "start", default="now-24h", show_default=True, help="First minute: RFC 3339, or as now-7d.")
 @click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
-@_json
+@json_option
 @url_option
 @token_option
 def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
@@ -68,7 +66,7 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 @click.option("--requests-per-minute", type=int, help="Further requests get a 429; without, there is no limit.")
 @click.option("--tokens-per-minute", type=int, help="Prompts and answers together; without, there is no limit.")
 @click.option("--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; without, the default.")
-@_json
+@json_option
 @url_option
 @token_option
 def create(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from fairlead.errors import InvalidInput
 from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
@@ -28,6 +29,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = self._subcommands.get(cmd_name)
         return None if found is None else _load(cmd_name, found)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=one.help) for name, one in self._subcommands.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,13 +1,12 @@
 """Changing a pool from the command line: the plan is shown with its effect, and applied when told to."""
 
-from datetime import UTC, datetime
-from typing import Any
-
 import click
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
-from fairlead_cli.asking import ask
+from fairlead_cli.asking import ask, place
+from fairlead_cli.printing import steps, time_words
+from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanEffect, PlanRequest
 
 name_argument = click.argument("name", metavar="[NAMESPACE/]NAME")
@@ -22,7 +21,7 @@ def plan_and_apply(pool: PoolKey, request: PlanRequest, reason: str | None, yes:
 
 def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
     """Tell of a plan, ask, apply. Raises as `plan_and_apply`."""
-    for line in _told(plan):
+    for line in (*lines_of(plan), *expected_lines(ask(url, token, lambda api: api.plan_expectation(plan.id)))):
         click.echo(line)
     if plan.owner is not None:
         raise click.ClickException(f"{plan.owner} owns this pool; commit this patch there:\n{plan.patch}".rstrip())
@@ -34,7 +33,9 @@ def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url
             raise click.ClickException("this is a heavy change; say why with --reason")
         reason = click.prompt("This is a heavy change. Why")
     done = ask(url, token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
-    click.echo(f"Applied. The plan {done.id} can be undone on its page until {time_words(done.undo_until)}: {url[0]}/plans/{done.id}")
+    click.echo(
+        f"Applied. The plan {done.id} can be undone on its page until {time_words(done.undo_until)}: {place(url, token)[0][0]}/plans/{done.id}"
+    )
 
 
 def pool_named(name: str) -> PoolKey:
@@ -45,7 +46,8 @@ def pool_named(name: str) -> PoolKey:
     return PoolKey(namespace=namespace or "default", name=rest)
 
 
-def _told(plan: Plan) -> list[str]:
+def lines_of(plan: Plan) -> list[str]:
+    """What a plan changes and does, line by line."""
     return [
         "What changes:",
         *steps(plan.diff),
@@ -56,22 +58,37 @@ def _told(plan: Plan) -> list[str]:
     ]
 
 
+QUANTITIES = {
+    Quantity.ATTAINMENT: "in time",
+    Quantity.REFUSED_SHARE: "refused",
+    Quantity.HIT_RATE: "of prompt tokens from caches",
+    Quantity.SESSIONS_MOVED: "sessions that move",
+}
+
+
+def expected_lines(found: PlanExpectation) -> list[str]:
+    """What a plan's simulation expects, line by line; or why nothing is known, or how far it is."""
+    if found.state is ExpectationState.UNKNOWN:
+        return [f"No simulation tells more: {found.reason}."]
+    if found.state is not ExpectationState.DONE:
+        return [f"Its effect is being simulated, {found.done:,} of {found.total:,} requests; `fairlead plans show {found.plan}` tells it."]
+    seeds = " and ".join(map(str, found.seeds))
+    head = (
+        f"In simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to {time_words(found.end)}, seeds {seeds}, "
+        f"changed after half of them; in the {found.measured_seconds or 0:,.0f} s of the others:"
+    )
+    return [head, *map(_figure, found.figures)]
+
+
+def _figure(one: ExpectedFigure) -> str:
+    words = QUANTITIES[one.quantity]
+    if one.unknown is not None:
+        return f"  {words}: cannot be known; {one.unknown}"
+    shown = "{:.0f}" if one.quantity is Quantity.SESSIONS_MOVED else "{:.1%}"
+    return f"  {words}: {shown.format(one.before)} as it is, {shown.format(one.after)} as planned"
+
+
 def _predicted(effect: PlanEffect) -> list[str]:
     if effect.predicted_attainment is None:
         return []
     return [f"In time would have been {effect.predicted_attainment:.1%}, {effect.prediction_basis}."]
-
-
-def steps(diff: list[dict[str, Any]]) -> list[str]:
-    """A line for each value that changes."""
-    return [f"  {step['path']}: {_value(step.get('before'))} → {_value(step.get('after'))}" for step in diff]
-
-
-def _value(value: Any) -> str:
-    text = "(unset)" if value is None else str(value)
-    return text if len(text) <= 200 else f"{text[:199]}…"
-
-
-def time_words(at: datetime | None) -> str:
-    """A time in UTC, to the second."""
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else "unknown"

@@ -1,17 +1,72 @@
-"""`fairlead pools` shows the revisions of a pool, rolls it back, and pauses or resumes its rollout, through plans."""
+"""`fairlead pools` lists and shows pools, and through plans goes back to a revision, pauses or resumes a rollout."""
 
 import click
 
 from fairlead.instances import Role
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, steps, time_words, yes_option
+from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
+from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, yes_option
+from fairlead_cli.printing import percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
 from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
+
+COLUMNS = (
+    "pool",
+    "ready",
+    "serving",
+    "desired",
+    "policy",
+    "in time",
+    "TTFT p95",
+    "hit rate",
+    "requests/s",
+    "refused/s",
+    "moves/h",
+    "model",
+)
 
 
 @click.group()
 def pools() -> None:
-    """Look at a pool's revisions, go back to one, and pause or resume its rollout."""
+    """Pools: how they are; their revisions, going back to one, pausing or resuming a rollout."""
+
+
+@pools.command("list")
+@list_options
+def list_pools(limit: int, look: Look) -> None:
+    """List pools, with figures of the last five minutes."""
+    listed = List(
+        fetch=lambda api, query: api.pools(cursor=query["cursor"], limit=query["limit"]),
+        path="/v1/pools",
+        columns=COLUMNS,
+        row=_row,
+        empty="There is no pool.",
+    )
+    show_list(look, listed, {}, limit)
+
+
+@pools.command()
+@name_argument
+@look_options
+def show(name: str, look: Look) -> None:
+    """Show one pool: its figures, its conditions and its spec."""
+    pool = pool_named(name)
+
+    def shown(found: PoolDetail) -> None:
+        if look.output == "json":
+            print_found(look, found)
+            return
+        one = found.pool
+        facts = [("TTFT SLO", seconds(one.ttft_slo_seconds)), ("goal", f"{one.slo_percentile:g}%"), ("owner", short(one.owner))]
+        print_facts([*zip(COLUMNS, _row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
+        click.echo()
+        rows = [(one.type, one.status, one.reason, when(one.since), one.message) for one in found.conditions]
+        print_table(("condition", "status", "reason", "since (UTC)", "message"), rows)
+        click.echo()
+        print_json(found.spec)
+
+    watched(look, lambda api: api.pool(pool), shown)
 
 
 @pools.command()
@@ -30,6 +85,22 @@ def revisions(name: str, url: tuple[str, ...], token: str | None) -> None:
         click.echo(f"{one.number:>4}  {time_words(one.created_at)}  {_mark(one)}".rstrip())
         for line in steps(one.diff):
             click.echo(f"    {line}")
+
+
+@pools.command()
+@name_argument
+@list_options
+def history(name: str, limit: int, look: Look) -> None:
+    """List the revisions of a pool's whole spec: who changed what; `fairlead change revert` goes back to one."""
+    pool = pool_named(name)
+    listed = List(
+        fetch=lambda api, query: api.revisions(pool, cursor=query["cursor"], limit=query["limit"]),
+        path=f"/v1/pools/{pool.namespace}/{pool.name}/revisions",
+        columns=("revision", "at (UTC)", "by", "reason", "what changed"),
+        row=lambda one: (f"{one.number}", when(one.at), one.actor, short(one.reason), "\n".join(line.strip() for line in steps(one.diff))),
+        empty="The operator has not reported this pool's spec yet.",
+    )
+    show_list(look, listed, {}, limit)
 
 
 @pools.command()
@@ -77,6 +148,23 @@ def resume(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token
     Shows the plan with its effect first. The token needs the role operator.
     """
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), reason, yes, url, token)
+
+
+def _row(one: PoolSummary) -> tuple[str, ...]:
+    return (
+        f"{one.namespace}/{one.name}",
+        "yes" if one.ready else one.ready_reason,
+        f"{one.serving}",
+        f"{one.desired}",
+        one.policy,
+        percent(one.attainment),
+        seconds(one.ttft_p95_seconds),
+        percent(one.hit_rate),
+        f"{one.requests_per_second:.2f}",
+        f"{one.rejections_per_second:.2f}",
+        f"{one.migrations_per_hour:.0f}",
+        one.model,
+    )
 
 
 def _progress(found: Rollout) -> list[str]:

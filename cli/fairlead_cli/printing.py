@@ -1,11 +1,28 @@
-"""What commands print: tables for people, JSON for programs."""
+"""What commands print: tables for people, JSON and CSV for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any
 
 import click
 import msgspec
 from rich.console import Console
 from rich.table import Table
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command `-o table|json` (and `--json`, its older spelling), which it gets as `as_json`."""
+
+    @click.option(
+        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="A table, or JSON for programs."
+    )
+    @click.option("--json", "old_spelling", is_flag=True, hidden=True)
+    @wraps(command)
+    def with_output(*arguments: Any, output: str, old_spelling: bool, **options: Any) -> Any:
+        return command(*arguments, as_json=old_spelling or output == "json", **options)
+
+    return with_output
 
 
 def print_json(found: object) -> None:
@@ -19,3 +36,45 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     Console(soft_wrap=True, highlight=False, markup=False, width=240).print(table)
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Names and values, one pair a line."""
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        click.echo(f"{name:<{width}}  {value}".rstrip())
+
+
+def when(at: datetime | None) -> str:
+    """A time in UTC, to the second; `-` for none."""
+    return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration with three digits; `-` for none."""
+    return "-" if value is None else f"{value:.3g} s"
+
+
+def short(text: object, most: int = 60) -> str:
+    """The text, cut after `most` characters; `-` for none."""
+    shown = "-" if text is None else str(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def steps(diff: list[dict[str, Any]]) -> list[str]:
+    """A line for each value that changes."""
+    return [f"  {step['path']}: {_value(step.get('before'))} → {_value(step.get('after'))}" for step in diff]
+
+
+def _value(value: Any) -> str:
+    text = "(unset)" if value is None else str(value)
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def time_words(at: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else "unknown"

@@ -6,12 +6,11 @@ import click
 
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, time_words, yes_option
-from fairlead_cli.printing import print_json, print_table
+from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, yes_option
+from fairlead_cli.printing import json_option, print_json, print_table, time_words
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _from = click.option("--from", "start", default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
 _to = click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
 _class = click.option("--class", "priority_class", help="Requests of this priority class only.")
@@ -27,7 +26,7 @@ def slo() -> None:
 
 @slo.command()
 @name_argument
-@_json
+@json_option
 @url_option
 @token_option
 def versions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
@@ -46,7 +45,7 @@ def versions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) 
 @_to
 @click.option("--version", type=click.IntRange(0), help="This version of the objectives only.")
 @_class
-@_json
+@json_option
 @url_option
 @token_option
 def attainment(
@@ -78,7 +77,7 @@ def attainment(
 
 @slo.command()
 @name_argument
-@_json
+@json_option
 @url_option
 @token_option
 def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
@@ -118,7 +117,7 @@ def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> N
 @_from
 @_to
 @_class
-@_json
+@json_option
 @url_option
 @token_option
 def what_if(

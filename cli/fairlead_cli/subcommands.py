@@ -91,10 +91,76 @@ def _pools() -> click.Command:
     return pools
 
 
+def _change() -> click.Command:
+    from fairlead_cli.changes import change
+
+    return change
+
+
+def _instances() -> click.Command:
+    from fairlead_cli.instances import instances
+
+    return instances
+
+
+def _sessions() -> click.Command:
+    from fairlead_cli.sessions import sessions
+
+    return sessions
+
+
+def _migrations() -> click.Command:
+    from fairlead_cli.migrations import migrations
+
+    return migrations
+
+
+def _decisions() -> click.Command:
+    from fairlead_cli.decisions import decisions
+
+    return decisions
+
+
+def _rejections() -> click.Command:
+    from fairlead_cli.rejections import rejections
+
+    return rejections
+
+
+def _schedules() -> click.Command:
+    from fairlead_cli.schedules import schedules
+
+    return schedules
+
+
+def _plans() -> click.Command:
+    from fairlead_cli.plans import plans
+
+    return plans
+
+
+def _audit() -> click.Command:
+    from fairlead_cli.audit import audit
+
+    return audit
+
+
+def _completion() -> click.Command:
+    from fairlead_cli.completion import completion
+
+    return completion
+
+
 def _slo() -> click.Command:
     from fairlead_cli.slo import slo
 
     return slo
+
+
+def _advice() -> click.Command:
+    from fairlead_cli.advice import advice
+
+    return advice
 
 
 def _keys() -> click.Command:
@@ -145,12 +211,23 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "traces": Subcommand(help="Look at traces, or make them.", load=_traces, extra="simulator"),
     "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
     "kv-events": Subcommand(help="Check an engine's KV events against its own count.", load=_kv_events, extra="router"),
-    "pools": Subcommand(help="Look at a pool's revisions, go back to one, pause or resume a rollout.", load=_pools, extra="web"),
+    "change": Subcommand(help="Change a pool by a plan, shown with its effect first, and undo it.", load=_change, extra="web"),
+    "pools": Subcommand(help="List and show pools; go back to a revision, pause or resume a rollout.", load=_pools, extra="web"),
+    "instances": Subcommand(help="A pool's instances: their state, their load, their cache.", load=_instances, extra="web"),
+    "sessions": Subcommand(help="Which instance holds a session, and what held it before.", load=_sessions, extra="web"),
+    "migrations": Subcommand(help="What moved between instances, and whether it paid off.", load=_migrations, extra="web"),
+    "decisions": Subcommand(help="Why a request went where it went.", load=_decisions, extra="web"),
+    "rejections": Subcommand(help="What was refused, by cause, and what would help.", load=_rejections, extra="web"),
+    "schedules": Subcommand(help="Windows in time: open ones, next starts, and what became of past ones.", load=_schedules, extra="web"),
+    "plans": Subcommand(help="List, show, apply and undo plans.", load=_plans, extra="web"),
     "slo": Subcommand(
         help="How a pool's objectives were kept, its error budget, and what other targets would have met.", load=_slo, extra="web"
     ),
+    "advice": Subcommand(help="What hurts the pools, why, and the plan that would help.", load=_advice, extra="web"),
     "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients; what one was used for.", load=_keys, extra="web"),
     "what-if": Subcommand(help="Try policies on what came to a pool, and apply the best.", load=_what_if, extra="web"),
+    "audit": Subcommand(help="Who did what; check that nobody changed the log.", load=_audit, extra="web"),
+    "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),
     "operator": Subcommand(help="Run the Kubernetes operator.", load=_operator, extra="operator"),

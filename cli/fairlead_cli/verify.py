@@ -1,14 +1,12 @@
 """`fairlead verify` checks that the control API's records agree with each other. It reads the public API only."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import click
 
-from fairlead_cli.asking import url_option
+from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_client.client import ControlApi, Query
-from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.pages import Page
 from fairlead_client.verifying import Verifier
 
@@ -17,7 +15,7 @@ Item = TypeVar("Item")
 
 @click.command()
 @url_option
-@click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token of role viewer or more [FAIRLEAD_TOKEN].")
+@token_option
 @click.option("--pool", help="Only this pool, as namespace/name.")
 @click.option("--decisions", default=2000, show_default=True, type=click.IntRange(0), help="Newest decisions to look at.")
 @click.option(
@@ -30,10 +28,7 @@ def verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions:
     must be a step of its session's history, with an outcome and a verdict that its own numbers support. Prints each
     contradiction; the exit code is 1 if there is any.
     """
-    try:
-        verifier = asyncio.run(_verify(url, token, pool, decisions, moves))
-    except (ApiProblem, ApiUnreachable) as error:
-        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token") from error
+    verifier = ask(url, token, lambda api: collect(api, pool, decisions, moves))
     for line in verifier.found:
         click.echo(line)
     counts = ", ".join(f"{count:,} {what}" for what, count in verifier.looked_at.items())
@@ -42,11 +37,6 @@ def verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions:
         click.echo(f"  {policy}: {', '.join(f'{rule} {count:,}' for rule, count in rules.most_common())}")
     if verifier.found:
         raise click.exceptions.Exit(1)
-
-
-async def _verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions: int, moves: int) -> Verifier:
-    async with ControlApi(url, token, timeout_seconds=30.0) as api:
-        return await collect(api, pool, decisions, moves)
 
 
 async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:

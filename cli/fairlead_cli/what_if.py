@@ -13,6 +13,7 @@ from rich.table import Table
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import name_argument, pool_named, reason_option, tell_and_apply, yes_option
+from fairlead_cli.printing import json_option, print_json
 from fairlead_client.resources.simulations import (
     EngineModel,
     SimulatedPolicy,
@@ -28,7 +29,6 @@ AT_WORK = (SimulationState.QUEUED, SimulationState.RUNNING)
 LOOK_SECONDS = 0.5
 
 _id = click.argument("simulation_id", metavar="ID")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("what-if")
@@ -49,7 +49,7 @@ def what_if() -> None:
 @click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, run at the declared speed.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same one gives the same numbers.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the results.")
-@_json
+@json_option
 @url_option
 @token_option
 def run(name: str, url: tuple[str, ...], token: str | None, *, no_wait: bool, as_json: bool, **options: Any) -> None:
@@ -81,7 +81,7 @@ def run(name: str, url: tuple[str, ...], token: str | None, *, no_wait: bool, as
 @name_argument
 @_id
 @click.option("--watch", is_flag=True, help="Wait for its end.")
-@_json
+@json_option
 @url_option
 @token_option
 def show(name: str, simulation_id: str, watch: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
@@ -92,14 +92,14 @@ def show(name: str, simulation_id: str, watch: bool, as_json: bool, url: tuple[s
 
 @what_if.command("list")
 @name_argument
-@_json
+@json_option
 @url_option
 @token_option
 def list_simulations(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """List a pool's newest simulations."""
     found = ask(url, token, lambda api: api.simulations(pool_named(name))).items
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     rows = [(one.id, one.created_at.strftime("%Y-%m-%d %H:%M"), one.state.value, _share(one), _names(one), one.created_by) for one in found]
     _print_table(("id", "asked (UTC)", "state", "done", "policies", "by"), rows)
@@ -170,7 +170,7 @@ def _watched(name: str, found: Simulation, url: tuple[str, ...], token: str | No
 
 def _print(found: Simulation, as_json: bool) -> None:
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         for line in _heading(found):
             click.echo(line)
@@ -232,7 +232,3 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
-
-
-def _print_json(found: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())

@@ -102,8 +102,8 @@ def login(state_dir: Path) -> None:
     """Print a new link that signs its first visitor in to the dashboard; good for ten minutes."""
     from fairlead_sandbox.ending import supervisor_of
     from fairlead_sandbox.errors import SandboxError
-    from fairlead_sandbox.process_table import api_urls
     from fairlead_sandbox.secret_tokens import load_or_create
+    from fairlead_sandbox.state_directory import api_urls
     from fairlead_sandbox.summary import make_login_link
 
     directory = StateDirectory(root=state_dir.absolute())

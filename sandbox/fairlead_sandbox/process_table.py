@@ -101,11 +101,6 @@ class SandboxPlan:
         return ",".join(urls[first:] + urls[:first])
 
 
-def api_urls(urls: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of a run's noted URLs that are the control API's, the first one first."""
-    return tuple(urls[name] for name in sorted(urls) if name == "api" or name.startswith("api-"))
-
-
 def metrics_of(router: str) -> str:
     """Name of the port for a router's metrics and debug view; clients use another port."""
     return f"metrics-of-{router}"

@@ -8,7 +8,7 @@ from fairlead_process.kinds import Number, Text
 from fairlead_sandbox.kubernetes_api.collecting.grace_periods import GRACE_SECONDS
 from fairlead_sandbox.processes import ProcessSpec
 
-OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STATE_DIR", "FAIRLEAD_TOKEN"})
+OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STATE_DIR", "FAIRLEAD_TOKEN", "FAIRLEAD_URL"})
 """Variables that the subcommands of `fairlead` read."""
 
 

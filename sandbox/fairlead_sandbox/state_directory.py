@@ -187,6 +187,11 @@ class RunNote:
         return replace(note, processes=tuple(ProcessNote(**entry) for entry in document["processes"]))
 
 
+def api_urls(urls: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of a run's noted URLs that are the control API's, the first one first."""
+    return tuple(urls[name] for name in sorted(urls) if name == "api" or name.startswith("api-"))
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read; it replaces the old one in one step."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.conditions.facts import Trouble
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.pool_states import InstanceReport
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import DrainReason
@@ -145,21 +145,12 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         uid=metadata.get("uid", ""),
         ip=status.get("podIP") or None,
         node=(document.get("spec") or {}).get("nodeName"),
-        weight=_weight(annotations.get(WEIGHT_ANNOTATION)),
+        weight=weight_of(annotations.get(WEIGHT_ANNOTATION)),
         restarts=sum(int(container.get("restartCount") or 0) for container in containers),
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
         revision=annotations.get(REVISION_ANNOTATION, ""),
     )
-
-
-def _weight(written: str | None) -> float:
-    """A weight as a person wrote it; 1 when it is not a number from 0.01 to 100."""
-    try:
-        weight = float(written) if written is not None else 1.0
-    except ValueError:
-        return 1.0
-    return weight if 0.01 <= weight <= 100.0 else 1.0
 
 
 def pod_health(status: Mapping[str, Any]) -> PodHealth:

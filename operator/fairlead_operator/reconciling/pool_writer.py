@@ -8,6 +8,7 @@ from typing import Any
 from fairlead.conditions.facts import GatewayFacts, PoolFacts
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action, CreateInstance
+from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Resource
@@ -81,6 +82,7 @@ class PoolWriter:
         return await applier.apply(actions, spec, former)
 
     def _facts(self, round_: PoolRound, gateway: GatewayFacts | None) -> PoolFacts:
+        spec = round_.reading.in_force.spec
         return PoolFacts(
             problem=round_.reading.in_force.problem,
             desired=round_.desired,
@@ -95,8 +97,9 @@ class PoolWriter:
             rollout_trouble=round_.rollout.trouble,
             scaling=round_.scaling.facts,
             scale_problems=tuple(one.problem for one in round_.reading.workloads if one.problem is not None),
-            selecting_nothing=selecting_nothing(round_.reading.in_force.spec, round_.reading.pods),
+            selecting_nothing=selecting_nothing(spec, round_.reading.pods),
             gateway=gateway,
+            migrations_paused=None if spec is None else spec.routing.migrations == MIGRATIONS_PAUSED,
             unused_objectives=round_.reading.objectives.unused,
         )
 

@@ -24,6 +24,7 @@ def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: St
         "Degraded",
         "ScalingActive",
         "ScalingLimited",
+        "MigrationsPaused",
     }
     service = stage.client.call("GET", "/api/v1/namespaces/default/services/fresh")
     assert service["spec"]["clusterIP"] == "None"

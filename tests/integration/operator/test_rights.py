@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
 from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
+from fairlead_api.reviews import KubernetesReviews
+from fairlead_api.services.access.cluster_rights import ClusterUser
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_operator.manifests import PoolIdentity
@@ -125,7 +128,15 @@ async def test_the_control_api_asks_for_exactly_the_rights_that_it_has(kubeconfi
                 await cluster.read(target)
             with pytest.raises(NotFound):
                 await cluster.patch(target, {}, "1", {}, dry_run=True)
+        nobody = Target.of_pool(PoolKey(namespace="default", name="nobody"))
+        with pytest.raises(NotFound):
+            await cluster.delete(nobody, "uid", "1", dry_run=True)
+        with pytest.raises(InvalidInput):
+            await cluster.create(nobody, {"labels": {}, "annotations": {}, "spec": {}}, {}, dry_run=True)
         assert await cluster.revisions(PoolKey(namespace="default", name="nobody")) == []
+        reviews = KubernetesReviews(cluster, None)
+        assert await reviews.user_of("no-such-token") is None
+        assert not await reviews.allows(ClusterUser(name="nobody", groups=()), "list", "", "default")
         await cluster.close()
         assert proxy.asked == granted(rights)
 

@@ -3,40 +3,21 @@ line.
 """
 
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
-from fairlead_cli import asking
-from fairlead_cli import main as command_line
-from fairlead_client.client import ControlApi
-from fairlead_testing.fakes.public_api.app import FakePublicApi
-from fairlead_testing.fakes.public_data.world import World
-from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
-
-Run = Callable[..., tuple[int, str, str]]
+from fairlead_testing.running.command_line import Command
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    fake = FakePublicApi(World(now=datetime.now(UTC)))
+def run(command: Command) -> Command:
+    def one(*arguments: str, role: str = "operator") -> tuple[int, str, str]:
+        return command("keys", *arguments, role=role)
 
-    def connected(url: str, token: str | None, **more: Any) -> ControlApi:
-        return ControlApi(url, token, StreamingAsgiTransport(fake.app), **more)
-
-    monkeypatch.setattr(asking, "ControlApi", connected)
-
-    def command(*arguments: str, role: str = "operator") -> tuple[int, str, str]:
-        code = command_line.run(["keys", *arguments, "--token", f"{role}-token"])
-        heard = capsys.readouterr()
-        return code, heard.out, heard.err
-
-    return command
+    return one
 
 
-def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
+def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
     code, secret, told = run("create", "team-x", "--pool", "default/chat", "--days", "30", "--requests-per-minute", "60")
     assert (code, secret.strip()) == (0, "flk_shown-once")
     assert "opens default/chat; limits a minute: 60 requests" in told
@@ -54,13 +35,13 @@ def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
     assert "revoked 2" in next(line for line in run("list")[1].splitlines() if "team-x" in line)
 
 
-def test_json_is_what_the_api_answers(run: Run) -> None:
+def test_json_is_what_the_api_answers(run: Command) -> None:
     made = json.loads(run("create", "team-y", "--json")[1])
     assert (made["name"], made["secret"], made["pools"]) == ("team-y", "flk_shown-once", [])
     assert [key["secret"] for key in json.loads(run("list", "--json")[1]) if key["id"] == made["id"]] == [None]
 
 
-def test_the_use_of_a_key_is_a_line_per_step_and_the_total(run: Run) -> None:
+def test_the_use_of_a_key_is_a_line_per_step_and_the_total(run: Command) -> None:
     code, out, _ = run("usage", "k-1", role="viewer")
     head, step, total = out.splitlines()
     counts = ["18,204", "41,300,512", "2,950,077", "3", "key-expired,", "120", "rejected-key-requests"]
@@ -71,12 +52,12 @@ def test_the_use_of_a_key_is_a_line_per_step_and_the_total(run: Run) -> None:
     assert (asked["key"], asked["total"]["requests"], len(asked["points"])) == ("k-1", 18_204, 1)
 
 
-def test_the_use_of_a_key_is_that_of_the_range_asked_for(run: Run) -> None:
+def test_the_use_of_a_key_is_that_of_the_range_asked_for(run: Command) -> None:
     assert "k-1 was not used from" in run("usage", "k-1", "--from", "now-1h")[1]
     assert json.loads(run("usage", "k-1", "--to", "now-3h", "--json")[1])["points"] == []
 
 
-def test_what_cannot_be_done_is_one_line(run: Run) -> None:
+def test_what_cannot_be_done_is_one_line(run: Command) -> None:
     assert run("create", "x", role="viewer")[0] == 1
     for command in (("revoke", "nobody", "--yes"), ("usage", "nobody")):
         code, _, told = run(*command)

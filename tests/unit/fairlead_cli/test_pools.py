@@ -2,45 +2,22 @@
 complains in one line.
 """
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
-
 import pytest
 
-from fairlead_cli import asking
-from fairlead_cli import main as command_line
-from fairlead_client.client import ControlApi
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.loads import CHAT
-from fairlead_testing.fakes.public_data.world import World
-from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
-
-Run = Callable[..., tuple[int, str, str]]
+from fairlead_testing.running.command_line import Command
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakePublicApi:
-    api = FakePublicApi(World(now=datetime.now(UTC)))
+def run(command: Command) -> Command:
+    def one(*arguments: str, role: str = "operator") -> tuple[int, str, str]:
+        return command("pools", *arguments, role=role)
 
-    def connected(url: str, token: str | None, **more: Any) -> ControlApi:
-        return ControlApi(url, token, StreamingAsgiTransport(api.app), **more)
-
-    monkeypatch.setattr(asking, "ControlApi", connected)
-    return api
+    return one
 
 
-@pytest.fixture
-def run(fake: FakePublicApi, capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*arguments: str, role: str = "operator") -> tuple[int, str, str]:
-        code = command_line.run(["pools", *arguments, "--token", f"{role}-token"])
-        heard = capsys.readouterr()
-        return code, heard.out, heard.err
-
-    return command
-
-
-def test_revisions_are_listed_with_what_going_back_would_change(run: Run) -> None:
+def test_revisions_are_listed_with_what_going_back_would_change(run: Command) -> None:
     code, out, _ = run("revisions", "chat", role="viewer")
     assert code == 0
     assert "RollingOut: 2 instances still have the old template" in out
@@ -49,7 +26,7 @@ def test_revisions_are_listed_with_what_going_back_would_change(run: Run) -> Non
     assert "/spec/engine/prefillTokensPerSecond" in out
 
 
-def test_a_rollback_shows_its_effect_and_writes_the_old_template(run: Run, fake: FakePublicApi) -> None:
+def test_a_rollback_shows_its_effect_and_writes_the_old_template(run: Command, fake: FakePublicApi) -> None:
     code, out, _ = run("rollback", "default/chat", "--to", "1", "--yes")
     assert code == 0
     assert "/spec/engine/prefillTokensPerSecond: 6250 → 5000" in out
@@ -58,7 +35,7 @@ def test_a_rollback_shows_its_effect_and_writes_the_old_template(run: Run, fake:
     assert fake.world.spec(CHAT)["engine"]["prefillTokensPerSecond"] == 5000
 
 
-def test_a_rollout_is_paused_and_resumed_through_plans(run: Run, fake: FakePublicApi) -> None:
+def test_a_rollout_is_paused_and_resumed_through_plans(run: Command, fake: FakePublicApi) -> None:
     code, out, _ = run("pause", "chat", "--yes", "--reason", "errors in the new image")
     assert (code, fake.world.spec(CHAT)["rollout"]["paused"]) == (0, True)
     assert "/spec/rollout/paused: False → True" in out
@@ -67,7 +44,7 @@ def test_a_rollout_is_paused_and_resumed_through_plans(run: Run, fake: FakePubli
     assert fake.world.spec(CHAT)["rollout"]["paused"] is False
 
 
-def test_nothing_is_written_without_a_yes(run: Run, fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_without_a_yes(run: Command, fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.confirm", lambda _: False)
     code, out, _ = run("rollback", "chat")
     assert (code, fake.book.applied) == (0, [])
@@ -83,14 +60,14 @@ def test_nothing_is_written_without_a_yes(run: Run, fake: FakePublicApi, monkeyp
         (("revisions", "/chat"), "NAME: '/chat' cannot be used; write a pool's name, or namespace/name"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(run: Run, arguments: tuple[str, ...], line: str) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(run: Command, arguments: tuple[str, ...], line: str) -> None:
     code, _, err = run(*arguments)
     assert code == 1
     assert line in err
     assert err.count("\n") == 1
 
 
-def test_a_pool_that_git_owns_is_not_written_and_the_patch_is_given(run: Run, fake: FakePublicApi) -> None:
+def test_a_pool_that_git_owns_is_not_written_and_the_patch_is_given(run: Command, fake: FakePublicApi) -> None:
     fake.world.owner[CHAT] = "Argo CD (shop)"
     code, _, err = run("rollback", "chat", "--yes")
     assert (code, fake.book.applied) == (1, [])

@@ -1,42 +1,20 @@
 """`fairlead slo` against the fake public API: tables for people, JSON for programs, a change by plan."""
 
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
-from fairlead_cli import asking
-from fairlead_cli import main as command_line
-from fairlead_client.client import ControlApi
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.loads import CHAT
-from fairlead_testing.fakes.public_data.world import World
-from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
-
-Run = Callable[..., tuple[int, str, str]]
+from fairlead_testing.running.command_line import Command
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakePublicApi:
-    api = FakePublicApi(World(now=datetime.now(UTC)))
+def run(command: Command) -> Command:
+    def one(*arguments: str, role: str = "viewer") -> tuple[int, str, str]:
+        return command("slo", *arguments, role=role)
 
-    def connected(url: str, token: str | None, **more: Any) -> ControlApi:
-        return ControlApi(url, token, StreamingAsgiTransport(api.app), **more)
-
-    monkeypatch.setattr(asking, "ControlApi", connected)
-    return api
-
-
-@pytest.fixture
-def run(fake: FakePublicApi, capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*arguments: str, role: str = "viewer") -> tuple[int, str, str]:
-        code = command_line.run(["slo", *arguments, "--token", f"{role}-token"])
-        heard = capsys.readouterr()
-        return code, heard.out, heard.err
-
-    return command
+    return one
 
 
 @pytest.mark.parametrize(
@@ -48,7 +26,7 @@ def run(fake: FakePublicApi, capsys: pytest.CaptureFixture[str]) -> Run:
         (("what-if", "chat", "--ttft", "2s"), ["batch", "400", "75.0%", "0.0%", "missed", "37", "0"]),
     ],
 )
-def test_every_question_has_a_table_and_json(run: Run, arguments: tuple[str, ...], row: list[str]) -> None:
+def test_every_question_has_a_table_and_json(run: Command, arguments: tuple[str, ...], row: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
     assert any(row == line.split()[: len(row)] or set(row) <= set(line.split()) for line in out.splitlines()), out
@@ -56,17 +34,17 @@ def test_every_question_has_a_table_and_json(run: Run, arguments: tuple[str, ...
     assert (code, bool(json.loads(out))) == (0, True)
 
 
-def test_a_target_within_a_step_says_so(run: Run) -> None:
+def test_a_target_within_a_step_says_so(run: Command) -> None:
     assert "a target lies within one" in run("what-if", "chat", "--ttft", "2.61s")[1]
 
 
-def test_new_targets_are_planned_shown_and_applied(run: Run, fake: FakePublicApi) -> None:
+def test_new_targets_are_planned_shown_and_applied(run: Command, fake: FakePublicApi) -> None:
     code, out, _ = run("set", "chat", "--ttft", "3s", "--yes", "--reason", "promised", role="admin")
     assert (code, fake.world.spec(CHAT)["slo"]["ttft"]) == (0, "3s")
     assert "→ 3s" in out
 
 
-def test_what_cannot_be_done_is_one_line(run: Run) -> None:
+def test_what_cannot_be_done_is_one_line(run: Command) -> None:
     for arguments, words in ((("set", "chat"), "at least one of"), (("what-if", "chat", "--ttft", "5"), "with a unit")):
         code, _, err = run(*arguments, role="admin")
         assert code != 0

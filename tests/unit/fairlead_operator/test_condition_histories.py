@@ -136,6 +136,13 @@ def asked_for(tokens: float | None) -> Callable[[VirtualStage], None]:
     return happens
 
 
+def migrations(mode: str) -> Callable[[VirtualStage], None]:
+    def happens(stage: VirtualStage) -> None:
+        stage.apply(replicas=2, routing={"migrations": mode})
+
+    return happens
+
+
 def wants_gateways(stage: VirtualStage) -> None:
     """The pool asks for gateways, and the operator knows where those reach the routers."""
     picker = PickerSettings(service=ServiceName(namespace="default", name="routers"))
@@ -289,6 +296,11 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
             reason="DesiredWithinRange",
             words="No bound keeps a role from the number that is wanted",
         ),
+    ),
+    (ConditionType.MIGRATIONS_PAUSED, "paused and not"): (
+        Step(happens=WELL, status="False", reason="NotPaused", words="Sessions move by the policy's rules"),
+        Step(happens=migrations("Paused"), status="True", reason="PausedInSpec", words="Sessions stay where they are"),
+        Step(happens=migrations("Enabled"), status="False", reason="NotPaused", words="Sessions move by the policy's rules"),
     ),
     (ConditionType.GATEWAY_READY, "a gateway comes"): (
         Step(happens=wants_gateways, status="Unknown", reason="NoGateway", words="No gateway routes to the pool yet"),

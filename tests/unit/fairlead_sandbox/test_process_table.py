@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from fairlead_sandbox.postgres import PostgresServer, ServerUser
-from fairlead_sandbox.process_table import ProcessCounts, SandboxPlan, api_urls, preferred_ports, process_table
+from fairlead_sandbox.process_table import ProcessCounts, SandboxPlan, preferred_ports, process_table
 from fairlead_sandbox.processes import ProcessSpec, in_start_order
 from fairlead_sandbox.secret_tokens import SecretTokens
-from fairlead_sandbox.state_directory import StateDirectory
+from fairlead_sandbox.state_directory import StateDirectory, api_urls
 
 TWO_ROUTERS = ProcessCounts()
 TOKENS = SecretTokens(admin="a" * 20, operator="b" * 20, router="c" * 20)

@@ -1,0 +1,222 @@
+"""`fairlead change` changes a pool by a plan: told with its effect, applied when told to, undone by another plan."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import yaml
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
+from fairlead.tables import MIGRATIONS_MODES, PoolKey
+from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, tell_and_apply, yes_option
+from fairlead_client.client import ControlApi
+from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction
+
+_OF_SECTIONS = (PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING, PlanKind.SCALING, PlanKind.RATIO, PlanKind.ROLLOUT)
+_OF_INSTANCES = (PlanKind.CORDON, PlanKind.UNCORDON, PlanKind.DRAIN, PlanKind.UNDRAIN)
+
+
+def _options(command: Any) -> Any:
+    """The options that every change takes."""
+    for option in (token_option, url_option, yes_option, reason_option):
+        command = option(command)
+    return command
+
+
+@click.group()
+def change() -> None:
+    """Change a pool by a plan, which is shown with its effect first; `undo` takes an applied one back."""
+
+
+@change.command()
+@name_argument
+@click.argument("replicas", type=click.IntRange(0))
+@click.option("--role", type=click.Choice([role.value for role in Role]), help="The role to scale, in a pool of prefill and decode.")
+@_options
+def scale(name: str, replicas: int, role: str | None, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Change the number of instances. The token needs the role operator."""
+    request = PlanRequest(kind=PlanKind.SCALE, replicas=replicas, role=None if role is None else Role(role))
+    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+
+@change.command("set")
+@name_argument
+@click.argument("section", type=click.Choice([kind.value for kind in _OF_SECTIONS]))
+@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
+@_options
+def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Change fields of a section of the spec, as a manifest writes them: `fairlead change set chat slo ttft=3s`.
+
+    A field in a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the
+    default. The token needs the role admin, for rollout operator.
+    """
+    request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
+    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+
+@change.command()
+@click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
+@click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
+@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not so already.")
+@_options
+def migrations(
+    mode: str, names: tuple[str, ...], all_pools: bool, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
+) -> None:
+    """Pause the migrations of pools, or let them go on. The token needs the role operator."""
+    if bool(names) is all_pools:
+        raise InvalidInput("NAME", None, "name at least one pool, or write --all")
+    wanted = next(one for one in MIGRATIONS_MODES if one.lower() == mode)
+    refused = 0
+    for pool in _other_pools(wanted, url, token) if all_pools else [pool_named(name) for name in names]:
+        click.echo(f"{pool}:")
+        try:
+            plan_and_apply(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}), reason, yes, url, token)
+        except click.ClickException as error:  # the others are still to be changed
+            refused += 1
+            error.show()
+    if refused:
+        raise click.ClickException("1 pool was not changed" if refused == 1 else f"{refused} pools were not changed")
+
+
+@change.command()
+@click.argument("kind", type=click.Choice([kind.value for kind in _OF_INSTANCES]))
+@name_argument
+@click.argument("instance")
+@_options
+def instance(kind: str, name: str, instance: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Cordon or drain one instance, or take that back. The token needs the role operator."""
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), reason, yes, url, token)
+
+
+@change.command()
+@name_argument
+@click.argument("instance")
+@click.argument("weight", type=click.FloatRange(LEAST_WEIGHT, MOST_WEIGHT))
+@_options
+def weight(name: str, instance: str, weight: float, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Change an instance's part of the keys, beside instances of weight 1. The token needs the role operator."""
+    request = PlanRequest(kind=PlanKind.WEIGHT, instance=instance, fields={"weight": weight})
+    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+
+@change.command()
+@name_argument
+@click.argument("action", type=click.Choice([action.value for action in ScheduleAction]))
+@click.argument("schedule")
+@click.option("--spec", type=click.File(), help="For set: a file with the schedule as a manifest writes it, without its name.")
+@click.option("--start", help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
+@_options
+def schedule(
+    name: str,
+    action: str,
+    schedule: str,
+    spec: Any,
+    start: str | None,
+    reason: str | None,
+    yes: bool,
+    url: tuple[str, ...],
+    token: str | None,
+) -> None:
+    """Set, delete, pause or resume a schedule, skip a start of it or add one. The token needs the role operator."""
+    fields = {"name": schedule, "action": action}
+    given = {"spec": None if spec is None else yaml.safe_load(spec), "start": start}
+    request = PlanRequest(kind=PlanKind.SCHEDULE, fields={**fields, **{key: value for key, value in given.items() if value is not None}})
+    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+
+@change.command()
+@name_argument
+@click.argument("revision", type=click.IntRange(1))
+@_options
+def revert(name: str, revision: int, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Give the whole spec what it said in a former revision of `fairlead pools history`, policy and SLO with it.
+
+    The token needs the role admin.
+    """
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.REVERT, revision=revision), reason, yes, url, token)
+
+
+@change.command()
+@name_argument
+@_options
+def delete(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Delete a pool: its sessions are lost. Undoing creates it again with the same spec.
+
+    The token needs the role admin.
+    """
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.DELETE), reason, yes, url, token)
+
+
+@change.command()
+@name_argument
+@click.argument("session")
+@click.argument("instance")
+@_options
+def move(name: str, session: str, instance: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Give a session another home: its next request goes to INSTANCE. The token needs the role operator."""
+    request = PlanRequest(kind=PlanKind.MOVE, session=session, instance=instance)
+    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+
+@change.command()
+@name_argument
+@click.argument("session")
+@_options
+def unpin(name: str, session: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Take a session's home away: the policy places its next request. The token needs the role operator."""
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.UNPIN, session=session), reason, yes, url, token)
+
+
+@change.command()
+@click.argument("plan")
+@_options
+def undo(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Undo an applied plan by its inverse, which is shown first. The token needs the role that the plan needed."""
+    inverse = ask(url, token, lambda api: api.undo_plan(plan))
+    tell_and_apply(PoolKey.parse(inverse.pool), inverse, reason, yes, url, token)
+
+
+@change.command()
+@click.argument("plan")
+@_options
+def again(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Plan the change of a plan that expired or no longer fits again. The token needs the role that the plan needed."""
+    anew = ask(url, token, lambda api: api.plan_again(plan))
+    tell_and_apply(PoolKey.parse(anew.pool), anew, reason, yes, url, token)
+
+
+def _fields(given: Sequence[str]) -> dict[str, Any]:
+    """`a.b=1` as `{"a": {"b": 1}}`; values are YAML. Raises InvalidInput."""
+    found: dict[str, Any] = {}
+    for one in given:
+        path, equals, text = one.partition("=")
+        *sections, name = path.split(".")
+        if not equals or not name:
+            raise InvalidInput("FIELD=VALUE", one, "write a field of the section and its value, such as ttft=3s")
+        inner = found
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        try:
+            inner[name] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InvalidInput(path, text, "write the value as YAML") from error
+    return found
+
+
+def _other_pools(wanted: str, url: tuple[str, ...], token: str | None) -> list[PoolKey]:
+    """All pools whose migrations are not as wanted."""
+
+    async def found(api: ControlApi) -> list[PoolKey]:
+        keys: list[PoolKey] = []
+        cursor: str | None = None
+        while True:
+            page = await api.pools(cursor=cursor)
+            keys += [PoolKey(namespace=one.namespace, name=one.name) for one in page.items]
+            if (cursor := page.next_cursor) is None:
+                break
+        specs = {key: (await api.pool(key)).spec for key in keys}
+        return [key for key, spec in specs.items() if (spec.get("routing") or {}).get("migrations", MIGRATIONS_MODES[0]) != wanted]
+
+    return ask(url, token, found)

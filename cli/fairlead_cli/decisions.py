@@ -1,0 +1,84 @@
+"""`fairlead decisions` shows why requests went where they went."""
+
+from typing import Any
+
+import click
+
+from fairlead.reports.decisions import DecisionReason
+from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
+from fairlead_cli.printing import print_facts, print_table, seconds, short, when
+from fairlead_client.resources.decisions import RoutingDecision
+
+COLUMNS = ("at (UTC)", "id", "pool", "session", "policy", "chosen", "why", "prompt tokens", "queued", "TTFT")
+
+
+@click.group()
+def decisions() -> None:
+    """Routing decisions: why a request went where it went."""
+
+
+@decisions.command("list")
+@click.option("--pool", help="Only of this pool, as namespace/name.")
+@click.option("--instance", help="Only those that chose this instance.")
+@click.option("--session", help="Only of this session.")
+@click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")
+@click.option("--class", "priority_class", help="Only of this priority class.")
+@range_options
+@list_options
+def list_decisions(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
+    """List sampled decisions, newest first."""
+    listed = List(
+        fetch=lambda api, query: api.decisions(query),
+        path="/v1/decisions",
+        columns=COLUMNS,
+        row=_row,
+        empty="No decision was recorded in this time.",
+    )
+    show_list(look, listed, {**filters, **span}, limit)
+
+
+@decisions.command()
+@click.argument("decision", metavar="ID")
+@look_options
+def show(decision: str, look: Look) -> None:
+    """Show one decision with every candidate's score."""
+
+    def shown(found: RoutingDecision) -> None:
+        if look.output == "json":
+            print_found(look, found)
+            return
+        click.echo(found.explanation)
+        print_facts(
+            [*zip(COLUMNS, _row(found), strict=True), ("rule", found.rule.code), ("request", found.request), ("router", found.router)]
+        )
+        click.echo(f"\n{len(found.candidates)} of {found.considered} instances that were considered:")
+        rows = [
+            (
+                one.instance,
+                f"{one.hit_tokens:,}",
+                f"{one.miss_tokens:,}",
+                f"{one.pending_tokens:,}",
+                seconds(one.predicted_ttft_seconds),
+                "-" if one.total is None else f"{one.total:.4g}",
+            )
+            for one in found.candidates
+        ]
+        print_table(("instance", "cached tokens", "to compute", "waiting before", "predicted TTFT", "total"), rows)
+
+    watched(look, lambda api: api.decision(decision), shown)
+
+
+def _row(one: RoutingDecision) -> tuple[str, ...]:
+    tokens, queued = f"{one.prompt_tokens:,}", seconds(one.queued_seconds)
+    return (
+        when(one.at),
+        one.id,
+        one.pool,
+        short(one.session),
+        one.policy,
+        one.chosen,
+        one.reason.value,
+        tokens,
+        queued,
+        seconds(one.ttft_seconds),
+    )

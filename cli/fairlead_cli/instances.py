@@ -1,0 +1,81 @@
+"""`fairlead instances` shows a pool's instances: state, load and cache."""
+
+import click
+
+from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
+from fairlead_cli.planning import name_argument, pool_named
+from fairlead_cli.printing import percent, print_facts, print_table, seconds, short, when
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+
+COLUMNS = ("instance", "state", "role", "in flight", "waiting", "to prefill", "KV", "sessions", "hit rate", "TTFT p95", "since (UTC)")
+
+
+@click.group()
+def instances() -> None:
+    """A pool's instances: their state, their load, their cache."""
+
+
+@instances.command("list")
+@name_argument
+@list_options
+def list_instances(name: str, limit: int, look: Look) -> None:
+    """List the living instances of a pool, with the load of the newest second."""
+    pool = pool_named(name)
+    listed = List(
+        fetch=lambda api, query: api.instances(pool, cursor=query["cursor"], limit=query["limit"]),
+        path=f"/v1/pools/{pool}/instances",
+        columns=COLUMNS,
+        row=_row,
+        empty=f"{pool} has no instance.",
+    )
+    show_list(look, listed, {}, limit)
+
+
+@instances.command()
+@name_argument
+@click.argument("instance", metavar="INSTANCE")
+@look_options
+def show(name: str, instance: str, look: Look) -> None:
+    """Show one instance, also a gone one, with what became of it."""
+    pool = pool_named(name)
+
+    def shown(found: InstanceDetail) -> None:
+        if look.output == "json":
+            print_found(look, found)
+            return
+        one = found.instance
+        print_facts(
+            [
+                *zip(COLUMNS, _row(one), strict=True),
+                ("address", short(one.address)),
+                ("node", short(one.node)),
+                ("reason", one.reason),
+                ("restarts", f"{one.restarts}"),
+                ("share of ring", percent(one.key_share)),
+            ]
+        )
+        rows = [(when(step.at), short(step.before), step.after.value, step.reason) for step in found.transitions]
+        click.echo()
+        print_table(("at (UTC)", "from", "to", "why"), rows)
+        if found.held.top:
+            click.echo()
+            largest = [(held.session, f"{held.context_tokens:,}", percent(held.share), when(held.last_seen_at)) for held in found.held.top]
+            print_table(("largest sessions", "context tokens", "share", "last seen (UTC)"), largest)
+
+    watched(look, lambda api: api.instance(pool, instance), shown)
+
+
+def _row(one: InstanceSummary) -> tuple[str, ...]:
+    return (
+        one.id,
+        one.state.value,
+        one.role.value,
+        f"{one.in_flight}",
+        f"{one.waiting}",
+        f"{one.pending_prefill_tokens:,}",
+        percent(one.kv_usage),
+        f"{one.bound_sessions:,}",
+        percent(one.hit_rate),
+        seconds(one.ttft_p95_seconds),
+        when(one.state_since),
+    )

@@ -1,0 +1,164 @@
+"""Lists on the command line: the same options for each list, as a table, JSON or CSV, once or again and again.
+
+A list command asks the API page by page until it has as many rows as `--limit` says; CSV is streamed as the API
+exports it, so that it may have any length.
+"""
+
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Generic, TypeVar
+
+import click
+import msgspec
+
+from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.printing import print_json, print_table
+from fairlead_client.client import ControlApi, Query
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources.pages import Page
+
+Item = TypeVar("Item")
+
+PAGE = 100
+"""Most rows that the API gives at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How a command is to print, and whom it asks."""
+
+    url: tuple[str, ...]
+    token: str | None
+    output: str
+    watch: bool
+    every: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class List(Generic[Item]):
+    """A list of the API: how a page is asked for, its path for exports, and what a row of the table shows."""
+
+    fetch: Callable[[ControlApi, dict[str, Any]], Awaitable[Page[Item]]]
+    path: str
+    columns: Sequence[str]
+    row: Callable[[Item], Sequence[str]]
+    empty: str
+
+
+def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command `-o table|json`, `--watch`, `--url` and `--token`, which it gets as one Look."""
+    return _look_options(("table", "json"), command)
+
+
+def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """As `look_options`, with `-o csv` and `--limit`."""
+    limit = click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Most rows; of CSV without it all.")
+    return limit(_look_options(("table", "json", "csv"), command))
+
+
+def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command `--from`, `--to` and `--oldest-first`, which it gets as one mapping `span`."""
+
+    @click.option("--from", "start", help="Begin: RFC 3339, or as now-6h.")
+    @click.option("--to", "end", help="End: RFC 3339, or as now-1h.")
+    @click.option("--oldest-first", is_flag=True, help="Begin with the oldest.")
+    @wraps(command)
+    def with_range(*arguments: Any, start: str | None, end: str | None, oldest_first: bool, **options: Any) -> Any:
+        return command(*arguments, span={"from": start, "to": end, "sort": "at" if oldest_first else None}, **options)
+
+    return with_range
+
+
+def _look_options(outputs: Sequence[str], command: Callable[..., Any]) -> Callable[..., Any]:
+    @click.option("-o", "--output", type=click.Choice(outputs), default="table", show_default=True, help="What is printed.")
+    @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+    @click.option("--every", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between two looks of --watch.")
+    @url_option
+    @token_option
+    @wraps(command)
+    def with_look(*arguments: Any, output: str, watch: bool, every: float, url: tuple[str, ...], token: str | None, **options: Any) -> Any:
+        if watch and output == "csv":
+            raise click.UsageError("--watch prints tables or JSON; leave out -o csv")
+        return command(*arguments, look=Look(url=url, token=token, output=output, watch=watch, every=every), **options)
+
+    return with_look
+
+
+def show_list(look: Look, listed: List[Item], filters: Query, limit: int) -> None:
+    """Print a list as the options say. Raises ClickException for a refusal."""
+    if look.output == "csv":
+        limited = click.get_current_context().get_parameter_source("limit") is not click.core.ParameterSource.DEFAULT
+        ask(look.url, look.token, lambda api: _stream(api, f"{listed.path}.csv", filters, limit if limited else None))
+        return
+
+    def show(found: list[Item]) -> None:
+        if look.output == "json":
+            print_found(look, found)
+        elif found:
+            print_table(listed.columns, [listed.row(one) for one in found])
+        else:
+            click.echo(listed.empty)
+
+    watched(look, lambda api: rows_of(api, listed, filters, limit), show)
+
+
+def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show: Callable[[Item], None]) -> None:
+    """Ask and show, once or until Ctrl-C. While it watches, an API that is away is told of and asked again."""
+    while True:
+        try:
+            found = ask(look.url, look.token, question)
+        except click.ClickException as refusal:
+            if not (look.watch and _passes(refusal.__cause__)):
+                raise
+            click.echo(f"fairlead: {refusal.message}; asking again", err=True)
+        else:
+            if look.watch and sys.stdout.isatty():
+                click.clear()
+            show(found)
+        if not look.watch:
+            return
+        sys.stdout.flush()
+        time.sleep(look.every)
+
+
+def print_found(look: Look, found: object) -> None:
+    """JSON, indented; while it is watched a line for each look."""
+    if look.watch:
+        click.echo(msgspec.json.encode(found).decode())
+    else:
+        print_json(found)
+
+
+async def rows_of(api: ControlApi, listed: List[Item], filters: Query, limit: int) -> list[Item]:
+    """The first `limit` rows, page by page."""
+    found: list[Item] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        page = await listed.fetch(api, {**filters, "cursor": cursor, "limit": min(PAGE, limit - len(found))})
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
+async def _stream(api: ControlApi, path: str, filters: Query, limit: int | None) -> None:
+    """The export as it comes; with a limit the header and so many records."""
+    out = sys.stdout.buffer
+    left = None if limit is None else limit + 1
+    quoted = False
+    async for chunk in api.export(path, filters):
+        for line in [chunk] if left is None else chunk.splitlines(keepends=True):
+            out.write(line)
+            if left is not None:
+                quoted ^= line.count(b'"') % 2 == 1  # a newline within quotes does not end a record
+                left -= not quoted and line.endswith(b"\n")
+                if left == 0:
+                    return
+
+
+def _passes(cause: BaseException | None) -> bool:
+    return isinstance(cause, ApiUnreachable) or (isinstance(cause, ApiProblem) and cause.retryable)

@@ -1,0 +1,80 @@
+"""`fairlead migrations` shows what moved between instances: predicted, and what came of it."""
+
+from typing import Any
+
+import click
+
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveOutcome
+from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
+from fairlead_cli.printing import print_facts, seconds, short, when
+from fairlead_client.client import ControlApi
+from fairlead_client.resources.moves import Migration, Move, ReRoute
+
+COLUMNS = ("at (UTC)", "id", "pool", "session", "from", "to", "why", "predicted gain", "paid off", "outcome")
+_requests = click.option("--requests", is_flag=True, help="Re-routes of single requests, instead of sessions that moved.")
+
+
+@click.group()
+def migrations() -> None:
+    """Sessions that moved between instances: what was predicted, and what came of it."""
+
+
+@migrations.command("list")
+@_requests
+@click.option("--pool", help="Only of this pool, as namespace/name.")
+@click.option("--source", help="Only away from this instance.")
+@click.option("--target", help="Only to this instance.")
+@click.option("--session", help="Only of this session.")
+@click.option("--trigger", type=click.Choice([one.value for one in BindingReason]), help="Only with this trigger.")
+@click.option("--outcome", type=click.Choice([one.value for one in MoveOutcome]), help="Only with this outcome.")
+@click.option(
+    "--paid-off/--not-paid-off", default=None, help="Only those whose first token came sooner than predicted for staying, or not."
+)
+@range_options
+@list_options
+def list_migrations(requests: bool, span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
+    """List migrations, newest first."""
+    listed: List[Any] = List(
+        fetch=lambda api, query: api.reroutes(query) if requests else api.migrations(query),
+        path="/v1/reroutes" if requests else "/v1/migrations",
+        columns=COLUMNS,
+        row=_row,
+        empty="Nothing moved in this time.",
+    )
+    show_list(look, listed, {**filters, **span}, limit)
+
+
+@migrations.command()
+@_requests
+@click.argument("migration", metavar="ID")
+@look_options
+def show(requests: bool, migration: str, look: Look) -> None:
+    """Show one migration, in a sentence and in figures."""
+
+    async def fetch(api: ControlApi) -> Migration | ReRoute:
+        return await (api.reroute(migration) if requests else api.migration(migration))
+
+    def shown(found: Migration | ReRoute) -> None:
+        if look.output == "json":
+            print_found(look, found)
+            return
+        click.echo(found.explanation)
+        facts = [
+            ("predicted for staying", seconds(found.predicted_source_ttft_seconds)),
+            ("predicted for moving", seconds(found.predicted_target_ttft_seconds)),
+            ("came after", seconds(found.actual_ttft_seconds)),
+            ("tokens moved", f"{found.tokens_moved:,}"),
+            ("tokens recomputed", f"{found.tokens_recomputed:,}"),
+            ("request", short(found.request)),
+            ("router", found.router),
+        ]
+        print_facts([*zip(COLUMNS, _row(found), strict=True), *facts])
+
+    watched(look, fetch, shown)
+
+
+def _row(one: Move) -> tuple[str, ...]:
+    paid_off = {True: "yes", False: "no", None: "-"}[one.paid_off]
+    gain = seconds(one.benefit_seconds)
+    return when(one.at), one.id, one.pool, short(one.session), one.source, one.target, one.trigger.value, gain, paid_off, one.outcome.value

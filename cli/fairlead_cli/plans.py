@@ -1,0 +1,85 @@
+"""`fairlead plans` lists what was planned, shows it, applies it and takes it back."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
+from fairlead_cli.planning import expected_lines, lines_of, pool_named, reason_option, tell_and_apply, yes_option
+from fairlead_cli.printing import print_facts, short, when
+from fairlead_client.client import ControlApi
+from fairlead_client.resources.expectations import PlanExpectation
+from fairlead_client.resources.plans import Plan, PlanKind
+
+COLUMNS = ("made (UTC)", "id", "pool", "kind", "state", "by", "applied (UTC)", "applied by", "undo until (UTC)")
+_id = click.argument("plan_id", metavar="ID")
+
+
+@click.group()
+def plans() -> None:
+    """Plans: what was planned, with what effect; apply it, or take it back."""
+
+
+@plans.command("list")
+@click.option("--pool", help="Only of this pool, as namespace/name.")
+@click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only of this kind.")
+@click.option("--by", "created_by", help="Only those that this person made.")
+@range_options
+@list_options
+def list_plans(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
+    """List plans, newest first."""
+    sort = "created_at" if span.pop("sort") else None
+    listed = List(fetch=lambda api, query: api.plans(query), path="/v1/plans", columns=COLUMNS, row=_row, empty="There is no plan.")
+    show_list(look, listed, {**filters, **span, "sort": sort}, limit)
+
+
+@plans.command()
+@_id
+@look_options
+def show(plan_id: str, look: Look) -> None:
+    """Show a plan: what changes, what that does, and what its simulation expects of it."""
+
+    async def read(api: ControlApi) -> tuple[Plan, PlanExpectation]:
+        return await api.plan(plan_id), await api.plan_expectation(plan_id)
+
+    def shown(both: tuple[Plan, PlanExpectation]) -> None:
+        found, expectation = both
+        if look.output == "json":
+            print_found(look, msgspec.to_builtins(found) | {"expectation": expectation})
+            return
+        print_facts([*zip(COLUMNS, _row(found), strict=True), ("target", found.target), ("owner", short(found.owner))])
+        for line in (*lines_of(found), *expected_lines(expectation)):
+            click.echo(line)
+
+    watched(look, read, shown)
+
+
+@plans.command()
+@_id
+@reason_option
+@yes_option
+@url_option
+@token_option
+def apply(plan_id: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Apply a plan, after showing it."""
+    plan = ask(url, token, lambda api: api.plan(plan_id))
+    tell_and_apply(pool_named(plan.pool), plan, reason, yes, url, token)
+
+
+@plans.command()
+@_id
+@reason_option
+@yes_option
+@url_option
+@token_option
+def undo(plan_id: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Take an applied plan back: plans the opposite, shows it and applies it."""
+    plan = ask(url, token, lambda api: api.undo_plan(plan_id))
+    tell_and_apply(pool_named(plan.pool), plan, reason, yes, url, token)
+
+
+def _row(one: Plan) -> tuple[str, ...]:
+    applied = when(one.applied_at), short(one.applied_by), when(one.undo_until)
+    return when(one.created_at), one.id, one.pool, one.kind.value, one.state.value, one.created_by, *applied

@@ -1,0 +1,98 @@
+"""`fairlead schedules` shows windows in time: which are open, when the next begin, and what became of past ones."""
+
+from typing import Any
+
+import click
+
+from fairlead.schedules.runs import RunOutcome
+from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
+from fairlead_cli.planning import name_argument, pool_named
+from fairlead_cli.printing import print_facts, short, when
+from fairlead_client.resources.schedules import ScheduleDetail, ScheduleItem, ScheduleRun
+
+COLUMNS = ("pool", "schedule", "starts", "zone", "for", "bounds", "now", "next (UTC)")
+
+
+@click.group()
+def schedules() -> None:
+    """Schedules of pools: open windows, next starts, and what became of past ones."""
+
+
+@schedules.command("list")
+@click.option("--pool", help="Only of this pool, as namespace/name.")
+@list_options
+def list_schedules(pool: str | None, limit: int, look: Look) -> None:
+    """List schedules with their next start."""
+    listed = List(
+        fetch=lambda api, query: api.schedules(query), path="/v1/schedules", columns=COLUMNS, row=_row, empty="There is no schedule."
+    )
+    show_list(look, listed, {"pool": pool}, limit)
+
+
+@schedules.command()
+@name_argument
+@click.argument("schedule", metavar="SCHEDULE")
+@look_options
+def show(name: str, schedule: str, look: Look) -> None:
+    """Show a schedule, with its pool's windows of this week and their conflicts."""
+    pool = pool_named(name)
+
+    def shown(found: ScheduleDetail) -> None:
+        if look.output == "json":
+            print_found(look, found)
+            return
+        print_facts(list(zip(COLUMNS, _row(found.schedule), strict=True)))
+        for start in found.schedule.next_starts:
+            click.echo(f"starts {when(start.at)} UTC, {start.local} there")
+        for conflict in found.conflicts:
+            click.echo(f"conflict: {conflict}")
+
+    watched(look, lambda api: api.schedule(pool, schedule), shown)
+
+
+@schedules.command()
+@click.option("--pool", help="Only of this pool, as namespace/name.")
+@click.option("--schedule", help="Only of the schedule of this name.")
+@click.option("--outcome", type=click.Choice([one.value for one in RunOutcome]), help="Only with this outcome.")
+@click.option("--from", "start", help="Begin: RFC 3339, or as now-7d.")
+@click.option("--to", "end", help="End: RFC 3339, or as now-1d.")
+@list_options
+def runs(start: str | None, end: str | None, limit: int, look: Look, **filters: Any) -> None:
+    """List what became of starts, newest first."""
+    listed = List(
+        fetch=lambda api, query: api.schedule_runs(query),
+        path="/v1/schedule-runs",
+        columns=("start (UTC)", "pool", "schedule", "outcome", "why", "overruled by", "opened", "closed"),
+        row=_run,
+        empty="No start was recorded in this time.",
+    )
+    show_list(look, listed, {**filters, "from": start, "to": end}, limit)
+
+
+def _row(one: ScheduleItem) -> tuple[str, ...]:
+    state = "paused" if one.paused else "open" if one.window is not None else "closed"
+    following = when(one.next_starts[0].at) if one.next_starts else "-"
+    return (
+        one.pool,
+        one.name,
+        one.cron_words,
+        one.time_zone,
+        f"{one.duration_seconds / 3600:g} h",
+        ", ".join(one.subjects),
+        state,
+        following,
+    )
+
+
+def _run(one: ScheduleRun) -> tuple[str, ...]:
+    why = one.reason.value if one.reason is not None else "-"
+    return (
+        when(one.start),
+        one.pool,
+        one.schedule,
+        one.outcome.value,
+        why,
+        short(one.overruled_by),
+        when(one.opened_at),
+        when(one.closed_at),
+    )

@@ -1,0 +1,38 @@
+"""What a plan's simulation expects, in lines of the command line."""
+
+from datetime import UTC, datetime
+
+from fairlead_cli.planning import expected_lines
+from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
+
+AT = datetime(2026, 11, 23, 10, tzinfo=UTC)
+
+
+def test_figures_are_told_as_it_is_and_as_planned_and_what_cannot_be_known_with_the_reason() -> None:
+    done = PlanExpectation(
+        plan="p1",
+        state=ExpectationState.DONE,
+        start=AT,
+        end=AT,
+        requests=1000,
+        measured_seconds=1800.0,
+        seeds=[0, 1],
+        figures=[
+            ExpectedFigure(quantity=Quantity.ATTAINMENT, before=0.8, after=0.95),
+            ExpectedFigure(quantity=Quantity.HIT_RATE, before=0.5, after=0.4, unknown="chance decides"),
+            ExpectedFigure(quantity=Quantity.SESSIONS_MOVED, before=2.0, after=41.6),
+        ],
+    )
+    head, *lines = expected_lines(done)
+    assert "1,000 requests recorded from 2026-11-23 10:00:00 UTC" in head
+    assert "seeds 0 and 1" in head
+    assert lines == [
+        "  in time: 80.0% as it is, 95.0% as planned",
+        "  of prompt tokens from caches: cannot be known; chance decides",
+        "  sessions that move: 2 as it is, 42 as planned",
+    ]
+
+
+def test_a_plan_that_is_being_simulated_says_how_far_it_is() -> None:
+    [line] = expected_lines(PlanExpectation(plan="p1", state=ExpectationState.QUEUED, done=5, total=4000))
+    assert line == "Its effect is being simulated, 5 of 4,000 requests; `fairlead plans show p1` tells it."

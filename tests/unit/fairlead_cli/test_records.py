@@ -1,0 +1,206 @@
+"""The commands that look at what the control API recorded: as a table, JSON and CSV, again and again, and refusals in
+one line.
+"""
+
+import csv
+import io
+import json
+import shlex
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+
+from fairlead_cli import main as command_line
+from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
+from fairlead_client.resources.moves import Migration
+from fairlead_testing.fakes.public_api.app import FakePublicApi
+from fairlead_testing.fakes.public_data.loads import INSTANCES
+from fairlead_testing.running.command_line import Command
+
+POOLS = len(INSTANCES)
+LISTS = (
+    "pools list",
+    "instances list chat",
+    "sessions list",
+    "migrations list",
+    "migrations list --requests",
+    "decisions list",
+    "rejections list",
+    "schedules list",
+    "schedules runs",
+    "audit list",
+)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder without a sandbox."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run(fake: FakePublicApi, capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
+    def command(arguments: str, role: str = "operator") -> tuple[int, str, str]:
+        code = command_line.run([*shlex.split(arguments), "--token", f"{role}-token"])
+        heard = capfdbinary.readouterr()
+        return code, heard.out.decode(), heard.err.decode()
+
+    return command
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_a_list_is_a_table_json_and_csv_of_the_same_rows(run: Command, command: str) -> None:
+    code, table, _ = run(f"{command} --limit 3")
+    assert (code, bool(table.strip())) == (0, True)
+    code, text, _ = run(f"{command} --limit 3 -o json")
+    assert code == 0
+    found = json.loads(text)
+    rows = found["groups"] if isinstance(found, dict) else found
+    assert len(rows) <= 3 or isinstance(found, dict)
+    code, text, _ = run(f"{command} --limit 2 -o csv")
+    assert code == 0
+    assert len(list(csv.reader(io.StringIO(text)))) <= 3
+
+
+def test_csv_without_a_limit_is_the_whole_export(run: Command, fake: FakePublicApi) -> None:
+    whole = list(csv.reader(io.StringIO(run("migrations list -o csv")[1])))
+    assert whole[0] == [field.name for field in fields(Migration)]
+    assert len(whole) - 1 == len(fake.world.migrations())
+
+
+def test_more_rows_than_a_page_are_read_page_by_page(run: Command, fake: FakePublicApi) -> None:
+    rows = json.loads(run("decisions list --limit 130 -o json")[1])
+    assert len(rows) == min(130, len(fake.world.decisions()))
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_filters_reach_the_api(run: Command) -> None:
+    moved = json.loads(run("migrations list --limit 1 -o json")[1])[0]
+    same = json.loads(run(f"migrations list --source {moved['source']} -o json")[1])
+    assert {one["source"] for one in same} == {moved["source"]}
+    code, out, err = run("migrations list --trigger mood")
+    assert (code, out) == (2, "")
+    assert "is not one of" in err
+
+
+@pytest.mark.parametrize(
+    ("listed", "shown", "name"),
+    [
+        ("instances list chat", "instances show chat {id}", "id"),
+        ("sessions list --pool default/chat", "sessions show chat {session}", "session"),
+        ("migrations list", "migrations show {id}", "id"),
+        ("decisions list", "decisions show {id}", "id"),
+        ("audit list", "audit show {id}", "id"),
+        ("schedules list --pool default/chat", "schedules show chat {name}", "name"),
+    ],
+)
+def test_one_of_a_list_can_be_shown(run: Command, listed: str, shown: str, name: str) -> None:
+    first = json.loads(run(f"{listed} --limit 1 -o json")[1])[0]
+    command = shown.format(**{key: shlex.quote(str(value)) for key, value in first.items()})
+    code, out, err = run(command)
+    assert (code, err) == (0, "")
+    assert str(first[name]) in out
+    assert json.loads(run(f"{command} -o json")[1])
+
+
+def test_a_pool_is_shown_with_its_conditions_and_spec(run: Command) -> None:
+    code, out, _ = run("pools show chat")
+    assert code == 0
+    assert "default/chat" in out
+    assert '"model"' in out
+
+
+def test_a_plan_is_listed_shown_applied_and_taken_back(run: Command, fake: FakePublicApi) -> None:
+    assert run("pools pause chat --yes")[0] == 0
+    [plan] = json.loads(run("plans list --kind rollout -o json")[1])
+    assert plan["state"] == "applied"
+    shown = run(f"plans show {plan['id']}")[1]
+    assert "/spec/rollout/paused" in shown
+    assert "No simulation tells more: 12 requests were recorded in the last hour" in shown
+    code, out, _ = run(f"plans undo {plan['id']} --yes")
+    assert (code, "Applied." in out) == (0, True)
+    code, _, err = run("plans apply nobody --yes")
+    assert (code, len(err.splitlines())) == (1, 1)
+
+
+def test_the_audit_log_is_verified_against_a_kept_head(run: Command) -> None:
+    assert "is whole" in run("audit verify")[1]
+    code, _, err = run("audit verify --head 7")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "write ID:CHAIN" in err
+
+
+def test_watching_goes_on_while_the_api_is_away(run: Command, fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+
+    def pause(seconds: float) -> None:
+        looks.append(seconds)
+        fake.broken = {"/v1/pools"} if len(looks) == 1 else set()
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fairlead_cli.listing.time.sleep", pause)
+    code, out, err = run("pools list --watch --every 0.5 -o json")
+    assert (code, looks) == (130, [0.5, 0.5, 0.5])
+    assert [len(json.loads(line)) for line in out.splitlines()] == [POOLS] * 2
+    assert err.strip().splitlines() == ["fairlead: Postgres does not answer; nothing was lost.; asking again"]
+
+
+@pytest.mark.parametrize(
+    ("command", "role", "told"),
+    [
+        ("migrations show nobody", "viewer", "nobody"),
+        ("pools list", "unknown", "give a token with --token or FAIRLEAD_TOKEN"),
+        ("sessions show /chat s", "viewer", "write a pool's name, or namespace/name"),
+    ],
+)
+def test_a_refusal_is_one_line_and_exit_code_1(run: Command, command: str, role: str, told: str) -> None:
+    code, out, err = run(command, role)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert told in err
+
+
+def test_watching_csv_is_a_wrong_command_line(run: Command) -> None:
+    assert run("pools list --watch -o csv")[0] == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(run: Command, capfdbinary: pytest.CaptureFixture[bytes], shell: str) -> None:
+    assert command_line.run(["completion", shell]) == 0
+    assert "_FAIRLEAD_COMPLETE" in capfdbinary.readouterr().out.decode()
+
+
+def test_completing_loads_only_the_command_that_is_typed(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    loaded: list[str] = []
+    load = command_line._load
+
+    def noted(name: str, command: Subcommand) -> click.Command:
+        loaded.append(name)
+        return load(name, command)
+
+    monkeypatch.setattr(command_line, "_load", noted)
+
+    def completed(*words: str) -> set[str]:
+        monkeypatch.setenv("_FAIRLEAD_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["fairlead", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        command_line.run([])
+        return {line.partition(",")[2] for line in capfdbinary.readouterr().out.decode().splitlines()}
+
+    assert completed("m") == {"migrations"}
+    assert loaded == []
+    assert completed("migrations", "list", "--outcome", "f") == {"failed"}
+    assert set(loaded) == {"migrations"}
+
+
+def test_every_list_of_the_api_has_a_command() -> None:
+    named = {"pools", "instances", "sessions", "migrations", "decisions", "rejections", "schedules", "plans", "slo", "audit", "what-if"}
+    assert named <= SUBCOMMANDS.keys()
+    for name in named - {"what-if", "slo"}:
+        command = SUBCOMMANDS[name].load()
+        assert isinstance(command, click.Group)
+        assert "list" in command.commands
