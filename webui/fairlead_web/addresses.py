@@ -36,10 +36,10 @@ class Here:
         """This page over another time range."""
         return self.url(from_=ends["from"], to=ends["to"])
 
-    def export(self, kind: str) -> str:
-        """The address of this whole list as `csv` or `json`."""
+    def export(self, kind: str, part: str = "") -> str:
+        """The address of this whole list as `csv` or `json`; of a part of the page if it is named."""
         params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}
-        return f"{self.base}{self.path}.{kind}" + (f"?{urlencode(params)}" if params else "")
+        return f"{self.base}{self.path}{part and '/' + part}.{kind}" + (f"?{urlencode(params)}" if params else "")
 
     @property
     def back(self) -> str:

@@ -7,17 +7,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
+from re import Pattern
+from typing import Any
+from urllib.parse import unquote
 
 import httpx
 from starlette.applications import Starlette
+from starlette.convertors import Convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute, Route, compile_path
+from starlette.types import ASGIApp, Message
 
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ClientError
@@ -27,14 +32,16 @@ from fairlead_web import pages
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
 from fairlead_web.fragments import Fragments
-from fairlead_web.pages import access, errors
+from fairlead_web.pages import access, errors, streams
 from fairlead_web.rendering import Renderer
 from fairlead_web.routes import Handler, Routes
 from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
 from fairlead_web.settings import web_settings
 from fairlead_web.staleness import api_client, watch
+from fairlead_web.uploaded_traces import MOST_BYTES
 from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
+Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{pages.__name__}.{one.name}") for one in iter_modules(pages.__path__))
 """Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
 
@@ -91,6 +98,9 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
     async def asset(request: Request) -> Response:
         return await site.assets.serve(request)
 
+    async def live(visit: Visit) -> Response:
+        return await streams.live(visit, partial(parts, handlers))
+
     routes: list[BaseRoute] = [
         Route(f"{base}/static/{{version}}/{{name:path}}", asset),
         Route(f"{base}/login", login, methods=["GET"]),
@@ -100,7 +110,8 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
     exports = {
         f"{path}.{kind}": export.handler(kind) for each in found for path, export in each.exports.items() for kind in ("csv", "json")
     }
-    reads = exports | {path: handler for each in found for path, handler in each.pages.items()}
+    handlers = [(compile_path(path), handler) for each in found for path, handler in each.pages.items()]
+    reads: dict[str, Handler] = {"/live": live} | exports | {path: handler for each in found for path, handler in each.pages.items()}
     routes += [Route(base + path, signed_in(site, handler), methods=["POST"]) for each in found for path, handler in each.writes.items()]
     return routes + [Route(base + path, signed_in(site, handler), methods=["GET"]) for path, handler in reads.items()]
 
@@ -113,11 +124,12 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
 
     async def endpoint(request: Request) -> Response:
         token = request.cookies.get(site.settings.cookie_name)
-        if not token or len(token) > access.LONGEST_TOKEN or not (token.isascii() and token.isprintable()):
+        if not token or len(token) > access.LONGEST_COOKIE or not (token.isascii() and token.isprintable()):
             return errors.session_ended(site, request)
         ages = watch()
         try:
             if request.method not in SAFE_METHODS:
+                request = bounded(request)
                 form = await request.form()
                 given = request.headers.get("x-csrf-token") or str(form.get("csrf", ""))
                 if not csrf_matches(token, given):
@@ -135,9 +147,53 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
     return endpoint
 
 
+def bounded(request: Request) -> Request:
+    """The request, reading of which raises HTTPException 413 when its body is too large."""
+    seen = 0
+
+    async def receive() -> Message:
+        nonlocal seen
+        message = await request.receive()
+        seen += len(message.get("body", b""))
+        if seen > MOST_BYTES:
+            raise HTTPException(413, f"What was sent is larger than {MOST_BYTES // 1024 // 1024} MiB. Nothing was changed.")
+        return message
+
+    return Request(request.scope, receive)
+
+
+async def parts(
+    handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str
+) -> bytes | None:
+    """The named parts of the page at `address` as this person may see them; None if there is no such page.
+
+    Whoever asks for the same with the same stamp, and has the same role, gets the same rendering.
+    """
+    base = visit.site.settings.base_path
+    path, _, query = address.partition("?")
+    decoded = unquote(path.removeprefix(base))
+    found = next(((match, converted, one) for (regex, _, converted), one in handlers if (match := regex.match(decoded))), None)
+    if found is None:
+        return None
+    match, convertors, handler = found
+    left_out = (b"fairlead-regions", b"if-none-match")
+    headers = [pair for pair in visit.request.scope["headers"] if pair[0] not in left_out]
+    scope = {
+        **visit.request.scope,
+        "path": base + decoded,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [*headers, (b"fairlead-regions", " ".join(names).encode())],
+        "path_params": {name: convertors[name].convert(value) for name, value in match.groupdict().items()},
+    }
+    other = replace(visit_of(visit.site, Request(scope), visit.token, watch()), identity=visit.identity)
+    answer = await visit.site.fragments.get((*shared_key(other), stamp), lambda: handler(other))
+    return bytes(answer.body) if answer.status_code == 200 else None
+
+
 def shareable(request: Request) -> bool:
-    """Whether the answer depends on address and role alone: regions of live pages, and pictures."""
-    return request.method == "GET" and bool(regions_of(request) or request.url.path.endswith(".png"))
+    """Whether the answer depends on address and rights alone: regions of live pages, pictures, and what charts draw."""
+    return request.method == "GET" and bool(regions_of(request) or request.url.path.endswith((".png", "/series.json")))
 
 
 def shared_key(visit: Visit) -> tuple[object, ...]:
@@ -146,9 +202,10 @@ def shared_key(visit: Visit) -> tuple[object, ...]:
     `tick` is not part of it: it only keeps a browser from showing an old picture.
     """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
-    role = visit.identity.role if visit.identity else ""
-    return visit.here.path, params, regions_of(visit.request), role, visit.request.headers.get("if-none-match")
+    who = visit.identity
+    rights = (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
+    return visit.here.path, params, regions_of(visit.request), rights, visit.request.headers.get("if-none-match")
 
 
 def _titles(status: int) -> str:
-    return {404: "No such page", 405: "This address does not take that"}.get(status, "The request cannot be served")
+    return {404: "No such page", 405: "This address does not take that", 413: "Too large"}.get(status, "The request cannot be served")

@@ -19,6 +19,9 @@ HTMX = "vendor/htmx-with-sse.js"
 """htmx and its extension are served as one file: htmx starts soon after it is loaded, and would miss an extension that
 is still loading.
 """
+CSS_PARTS = tuple(f"css/{name}.css" for name in ("base", "layout", "parts", "tables", "forms", "pictures", "print"))
+CSS = "css/fairlead.css"
+"""What every page needs, in one file; the other style sheets are for the pages that name them in their head block."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -74,6 +77,8 @@ def load_assets(folder: Path = STATIC) -> Assets:
         files[name] = _asset(body, path.suffix)
     if all(name in files for name in HTMX_PARTS):
         files[HTMX] = _asset(b";\n".join(files[name].body for name in HTMX_PARTS), ".js")
+    if all(name in files for name in CSS_PARTS):
+        files[CSS] = _asset(b"\n".join(files[name].body for name in CSS_PARTS), ".css")
     return Assets(version=digest.hexdigest()[:16], files=files)
 
 

@@ -14,7 +14,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
-from fairlead.tables import EARLY_REJECTION_MODES
+from fairlead.tables import EARLY_REJECTION_MODES, MIGRATIONS_MODES
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolSummary
@@ -151,6 +151,11 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
             _number_input("headroom", "Headroom", "1.5", hint="limit as a multiple of the SLO", told="headroom {}"),
         ),
     ),
+    PlanKind.MIGRATIONS: _Section(
+        title="Migrations",
+        section="routing",
+        inputs=(_choice("migrations", "Sessions move", MIGRATIONS_MODES),),
+    ),
     PlanKind.SCALING: _Section(
         title="Scaling",
         section="scaling",
@@ -211,7 +216,7 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
 }
 
 
-OF_RUNNING_ENGINES = frozenset({PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING})
+OF_RUNNING_ENGINES = frozenset({PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING, PlanKind.MIGRATIONS})
 """What can be changed of a pool whose instances nobody here makes or scales."""
 
 
@@ -235,7 +240,8 @@ def change_forms(
     if pool.runs_already:
         left_out |= {PlanKind.RATIO, PlanKind.ROLLOUT}
     sections = {kind: section for kind, section in _SECTIONS.items() if kind not in left_out}
-    return [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in sections.items())]
+    forms = [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in sections.items())]
+    return [*forms, _deletion_form(pool, typed, problem)]
 
 
 def asked(form: Mapping[str, str]) -> PlanRequest:
@@ -248,6 +254,8 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
         return PlanRequest(kind=kind, revision=_whole("revision", form.get("revision", ""), "use a button of this page"))
     if kind is PlanKind.ENGINES:
         return PlanRequest(kind=kind, fields=_engine(form))
+    if kind is PlanKind.DELETE:
+        return PlanRequest(kind=kind)
     given = form.get("replicas", "").strip()
     if not (given.isascii() and given.isdigit() and int(given) <= REPLICAS_MOST):
         raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
@@ -282,7 +290,8 @@ def _whole(name: str, text: str, remedy: str) -> int:
 
 def _kind(form: Mapping[str, str]) -> PlanKind:
     given = form.get("kind") or PlanKind.SCALE.value
-    if given not in {PlanKind.SCALE.value, PlanKind.ROLLBACK.value, PlanKind.ENGINES.value, *(kind.value for kind in _SECTIONS)}:
+    others = {PlanKind.SCALE.value, PlanKind.ROLLBACK.value, PlanKind.ENGINES.value, PlanKind.DELETE.value}
+    if given not in {*others, *(kind.value for kind in _SECTIONS)}:
         raise InvalidInput("kind", given, "use a form of this page")
     return PlanKind(given)
 
@@ -355,6 +364,21 @@ def _scale_form(
         needed=NEEDED_ROLE[PlanKind.SCALE],
         problem=_told(problem) if mine else None,
         opened=mine or not typed,
+    )
+
+
+def _deletion_form(pool: PoolSummary, typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
+    mine = typed.get("kind") == PlanKind.DELETE
+    return ChangeForm(
+        id="delete",
+        kind=PlanKind.DELETE,
+        role="",
+        title="Delete the pool",
+        now="",
+        fields=(),
+        needed=NEEDED_ROLE[PlanKind.DELETE],
+        problem=_told(problem) if mine else None,
+        opened=mine,
     )
 
 

@@ -1,4 +1,4 @@
-"""Computes the geometry of small pictures: sparklines, stacked timelines, holder bands.
+"""Computes the geometry of small pictures: sparklines, stacked timelines.
 
 Pure: it turns numbers into coordinates; templates draw the SVG.
 """
@@ -11,7 +11,6 @@ from itertools import pairwise
 
 from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.moves import TimelineBucket
-from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web import formats
 
 
@@ -132,39 +131,3 @@ def even_ticks(start: datetime, end: datetime, count: int = 5) -> tuple[str, ...
     total = (end - start).total_seconds()
     pattern = "%H:%M:%S" if total < 600 else "%H:%M" if total < 172800 else "%d %b"
     return tuple((start + timedelta(seconds=total * step / (count - 1))).strftime(pattern) for step in range(count))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartLane:
-    """The times at which one instance held a session's KV cache."""
-
-    name: str
-    bars: tuple[Bar, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HolderBand:
-    """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis."""
-
-    width: int
-    lanes: tuple[ChartLane, ...]
-    ticks: tuple[str, ...]
-
-
-def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1000) -> HolderBand:
-    """Bars from the first binding to the last release, or to now if it is still held."""
-    if not history:
-        return HolderBand(width=width, lanes=(), ticks=())
-    start = min(item.bound_at for item in history)
-    end = max(max((item.released_at or now) for item in history), start + timedelta(seconds=1))
-    scale = width / (end - start).total_seconds()
-    lanes: dict[str, list[Bar]] = {}
-    for item in sorted(history, key=lambda item: item.bound_at):
-        bars = lanes.setdefault(item.instance, [])
-        held = ((item.released_at or now) - item.bound_at).total_seconds()
-        label = f"{item.instance}: {formats.span(held)}, {formats.words(item.reason)}"
-        x, wide = (item.bound_at - start).total_seconds() * scale, max(3.0, held * scale)
-        series = list(lanes).index(item.instance) % 8
-        bars.append(Bar(x=round(min(x, width - 3.0), 1), y=0, width=round(wide, 1), height=16, series=series, label=label))
-    found = tuple(ChartLane(name=name, bars=tuple(bars)) for name, bars in lanes.items())
-    return HolderBand(width=width, lanes=found, ticks=even_ticks(start, end))

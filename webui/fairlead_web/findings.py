@@ -1,73 +1,108 @@
-"""Finds the three most important problems, as plain sentences with a link. Pure."""
+"""What hurts, as the API ranks it: sentences, where the evidence is, and the plan that would help. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from fairlead.instances import InstanceState
-from fairlead_client.resources.instances import InstanceSummary
-from fairlead_client.resources.pools import PoolSummary
+import msgspec
+
+from fairlead.advice.findings import EvidenceKind, HarmUnit
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.advice import Advice, AdviceEvidence
+from fairlead_client.resources.plans import NEEDED_ROLE
 from fairlead_web import formats
-from fairlead_web.addresses import instance_path, pool_path
-from fairlead_web.health import STARTING, out_of_slo
+from fairlead_web.addresses import instance_path, pool_path, with_query
 
 MOST = 3
-KV_NEARLY_FULL = 0.95
+"""Findings at the top of a page; the page of advice has all."""
+
+_TABS = {
+    EvidenceKind.HEATMAP: "/heatmap",
+    EvidenceKind.REJECTIONS: "/rejections",
+    EvidenceKind.DECISIONS: "/decisions",
+    EvidenceKind.MIGRATIONS: "/migrations",
+    EvidenceKind.INSTANCES: "/instances",
+    EvidenceKind.SLO: "/slo",
+    EvidenceKind.PREDICTOR: "/predictor",
+    EvidenceKind.SCALING: "/scaling",
+    EvidenceKind.POOL: "",
+}
+_RANGED = frozenset({EvidenceKind.HEATMAP, EvidenceKind.REJECTIONS, EvidenceKind.DECISIONS, EvidenceKind.MIGRATIONS, EvidenceKind.INSTANCE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`level` is `bad` (breaching now) or `warn` (worth a look); `path` leads to the evidence."""
+    """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time.
+
+    `plan` is the request of a plan that would help, as JSON for a form that is sent to `plan_path` by people with the
+    role `needed`; `plan_words` names the change. `plan` is empty where no plan helps.
+    """
 
     level: str
+    pool: str
+    cause: str
     sentence: str
+    harm: str
     path: str
+    plan: str = ""
+    plan_path: str = ""
+    plan_words: str = ""
+    needed: AccessRole = AccessRole.VIEWER
 
 
-def of_pools(pools: Iterable[PoolSummary]) -> tuple[Finding, ...]:
-    """The problems of all pools, worst first."""
-    found: list[tuple[int, Finding]] = []
-    for pool in pools:
-        name, path = f"{pool.namespace}/{pool.name}", pool_path(f"{pool.namespace}/{pool.name}")
-        if not pool.ready and pool.ready_reason == STARTING:
-            sentence = f"{name} is starting instances: {pool.serving} of {pool.desired} serve."
-            found.append((3, Finding(level="warn", sentence=sentence, path=f"{path}/instances")))
-        elif not pool.ready:
-            found.append((0, Finding(level="bad", sentence=f"{name} is not ready: {pool.ready_message or pool.ready_reason}.", path=path)))
-        if out_of_slo(pool):
-            found.append((1, Finding(level="bad", sentence=_late(pool, name), path=f"{path}/heatmap?metric=ttft_p95")))
-        if pool.rejections_per_second > 0:
-            sentence = f"{name} refuses {formats.rate(pool.rejections_per_second)} requests per second."
-            found.append((2, Finding(level="warn", sentence=sentence, path=f"/rejections?pool={name}")))
-        if pool.draining:
-            sentence = f"{name} is draining {pool.draining} instance{'s' if pool.draining > 1 else ''}."
-            found.append((4, Finding(level="warn", sentence=sentence, path=f"{path}/instances?state=Draining")))
-    return _first(found)
+def of_advice(items: Iterable[Advice]) -> tuple[Finding, ...]:
+    """Each finding, in the order of the API."""
+    return tuple(_finding(one) for one in items)
 
 
-def _late(pool: PoolSummary, name: str) -> str:
-    percentile = formats.percentile(pool.slo_percentile)
-    sentence = (
-        f"{name} is out of its SLO: {formats.share(pool.attainment)} of requests had their first token in time, the goal is {percentile} %"
+def first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those for the top of a page: the first MOST that are more than a note."""
+    return tuple(one for one in findings if one.level != "note")[:MOST]
+
+
+def _finding(one: Advice) -> Finding:
+    found = Finding(
+        level=one.level.value,
+        pool=one.pool,
+        cause=one.cause.value,
+        sentence=one.sentence,
+        harm=harm_words(one),
+        path=evidence_path(one.pool, one.evidence),
     )
-    if pool.ttft_at_percentile_seconds is None:
-        return f"{sentence}."
-    reached, limit = formats.seconds(pool.ttft_at_percentile_seconds), formats.seconds(pool.ttft_slo_seconds)
-    return f"{sentence} (TTFT p{percentile} {reached}, limit {limit})."
+    if one.plan is None:
+        return found
+    return replace(
+        found,
+        plan=msgspec.json.encode(one.plan).decode(),
+        plan_path=f"{pool_path(one.pool)}/advice",
+        plan_words=one.plan_words or one.plan.kind.value,
+        needed=NEEDED_ROLE[one.plan.kind],
+    )
 
 
-def of_pool(pool: PoolSummary, instances: Iterable[InstanceSummary]) -> tuple[Finding, ...]:
-    """The problems of one pool: its own findings, and instances that are lost or out of KV cache."""
-    name = f"{pool.namespace}/{pool.name}"
-    found = [(1, finding) for finding in of_pools([pool])]
-    for instance in instances:
-        path = instance_path(name, instance.id)
-        if instance.state is InstanceState.LOST:
-            found.append((0, Finding(level="bad", sentence=f"{instance.id} is lost: {instance.reason}.", path=path)))
-        elif instance.kv_usage is not None and instance.kv_usage >= KV_NEARLY_FULL:
-            sentence = f"{instance.id} has {formats.share(instance.kv_usage)} of its KV cache in use."
-            found.append((3, Finding(level="warn", sentence=sentence, path=path)))
-    return _first(found)
+def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
+    """The page that has the figures; a page that depends on a time range shows the evidence's."""
+    path = pool_path(pool) + _TABS.get(evidence.kind, "")
+    if evidence.kind is EvidenceKind.INSTANCE and evidence.instance is not None:
+        path = instance_path(pool, evidence.instance)
+    ends = {"from": _stamp(evidence.start), "to": _stamp(evidence.end)} if evidence.kind in _RANGED else {}
+    return with_query(path, {"metric": evidence.metric, **ends})
 
 
-def _first(found: list[tuple[int, Finding]]) -> tuple[Finding, ...]:
-    return tuple(finding for _, finding in sorted(found, key=lambda item: item[0])[:MOST])
+def harm_words(one: Advice) -> str:
+    """The harm with its unit."""
+    match one.unit:
+        case HarmUnit.REQUESTS:
+            return f"{one.harm:.2f} requests/s"
+        case HarmUnit.INSTANCES:
+            return f"{one.harm:.0f} instance{'' if one.harm == 1 else 's'}" if one.harm else formats.NONE
+        case HarmUnit.WAITED_SECONDS:
+            return f"{formats.seconds(one.harm)} per hour"
+        case HarmUnit.SILENT_SECONDS:
+            return formats.span(one.harm)
+        case HarmUnit.ERROR:
+            return f"{formats.share(one.harm)} off"
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -66,6 +66,14 @@ def benefit(value: float | None) -> str:
     return "no difference" if size == seconds(0.0) else f"{size} sooner" if value > 0 else f"{size} later"
 
 
+def won(value: float | None) -> str:
+    """What a move came to: `1.20 s won`, `300 ms lost`; an en dash where it is not known."""
+    if value is None:
+        return NONE
+    size = seconds(abs(value))
+    return "no difference" if size == seconds(0.0) else f"{size} won" if value > 0 else f"{size} lost"
+
+
 def rate(value: float | None) -> str:
     """Per-second or per-hour rate: one decimal under 100, none above."""
     if value is None:

@@ -10,8 +10,8 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 STARTING = "InstancesStarting"
 """The Ready reason during a scale-up: shown as a notice, not as an alarm."""
 
-_GOOD_WHEN_FALSE = frozenset({"Degraded", "Progressing", "ScalingLimited"})
-_NOTICES = frozenset({"GatewayReady", "Progressing", "ScalingActive", "ScalingLimited"})
+_GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
+_NOTICES = frozenset({"GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
 """Conditions that never alarm: whatever they say, what is wanted serves clients of the routers."""
 
 _ROUNDING = 1e-9
@@ -71,11 +71,3 @@ def pain(pool: PoolSummary) -> tuple[int, float, str]:
     else:
         rank = 4 if pool.ready else 3
     return rank, -gap, f"{pool.namespace}/{pool.name}"
-
-
-def state_mark(pool: PoolSummary) -> str:
-    """The pool's state as a page shows it, as one string.
-
-    `static/js/live.js` makes the same string from live events, and reloads the region when they differ.
-    """
-    return f"{pool.state_digest}.{'o' if out_of_slo(pool) else ''}{'r' if pool.rejections_per_second > 0 else ''}"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_web import formats
-from fairlead_web.palette import cividis, encode_png, level_of
+from fairlead_web.palette import LIMIT_LEVEL, change, change_level, cividis, encode_png, levels_of, limited
 
 METRIC_WORDS = {
     "pending_prefill_tokens": "Pending prefill",
@@ -78,59 +78,118 @@ def _seconds(milliseconds: int) -> str:
     return f"{tenths // 10}.{tenths % 10} s"
 
 
+def top_of(heatmap: Heatmap) -> float:
+    """The value of the scale's last colour.
+
+    Beyond a limit it is at least twice the limit, so that a little over it never looks like the worst; shares end at 1.
+    """
+    if heatmap.limit is None or heatmap.unit == "share":
+        return heatmap.maximum
+    return max(heatmap.maximum, 2 * heatmap.limit)
+
+
+def colours_of(heatmap: Heatmap) -> bytes:
+    """The palette of the map's scale."""
+    return cividis() if heatmap.limit is None else limited()
+
+
 def levels(heatmap: Heatmap) -> bytes:
     """One palette index per cell, row-major."""
-    return bytes(level_of(value, heatmap.maximum, heatmap.limit) for row in heatmap.rows for value in row.values)
+    top = top_of(heatmap)
+    return b"".join(levels_of(row.values, top, heatmap.limit) for row in heatmap.rows)
 
 
-def picture(heatmap: Heatmap) -> bytes:
-    """The heatmap as PNG, one pixel per cell; a single transparent pixel when it has no cells."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What a map is compared with: the same grid `seconds` before, its rows in the same order."""
+
+    heatmap: Heatmap
+    seconds: int
+
+    def differences(self, now: Heatmap) -> list[float | None]:
+        """What each cell has more (+) or less (-) than then, row-major; None where either is not known."""
+        return [
+            None if one is None or other is None else one - other
+            for row, before in zip(now.rows, self.heatmap.rows, strict=True)
+            for one, other in zip(row.values, before.values, strict=True)
+        ]
+
+
+def most_change(differences: list[float | None]) -> float:
+    """The biggest change either way: the ends of the scale."""
+    return max((abs(value) for value in differences if value is not None), default=0.0)
+
+
+def picture(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
+    """The heatmap, or how it changed, as PNG, one pixel per cell; a single transparent pixel when it has no cells."""
     if not heatmap.rows or not heatmap.columns:
         return encode_png(1, 1, b"\xff", cividis())
-    return encode_png(heatmap.columns, len(heatmap.rows), levels(heatmap), cividis())
+    if earlier is None:
+        return encode_png(heatmap.columns, len(heatmap.rows), levels(heatmap), colours_of(heatmap))
+    return encode_png(heatmap.columns, len(heatmap.rows), _change_levels(heatmap, earlier)[0], change())
 
 
-def packed(heatmap: Heatmap) -> bytes:
+def _change_levels(heatmap: Heatmap, earlier: Earlier) -> tuple[bytes, float]:
+    differences = earlier.differences(heatmap)
+    most = most_change(differences)
+    return bytes(change_level(value, most) for value in differences), most
+
+
+def packed(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
     """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact
-    steps (u32, all ones = none).
+    steps (u32, all ones = none), and in a comparison those of then.
+
+    A level above the header's `limit_level` is of a value over the limit. Moves are [id, seconds from the start, row
+    of the source, row of the target, trigger, count]; those of rows that are not shown are left out.
     """
-    steps = [step_of(value, heatmap.unit) for row in heatmap.rows for value in row.values]
-    exact = len(steps) <= EXACT_CELLS
+    rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
+    shown, most = (levels(heatmap), None) if earlier is None else _change_levels(heatmap, earlier)
+    exact = len(shown) <= EXACT_CELLS
     header = json.dumps(
         {
             "pool": heatmap.pool,
             "metric": heatmap.metric,
             "unit": heatmap.unit,
             "aggregate": heatmap.aggregate,
-            "scale": heatmap.scale,
+            "group": heatmap.group,
             "start": heatmap.start.timestamp(),
             "step": heatmap.step_seconds,
             "columns": heatmap.columns,
-            "maximum": heatmap.maximum,
+            "top": top_of(heatmap),
             "limit": heatmap.limit,
+            "limit_level": LIMIT_LEVEL,
             "resolution": resolution_of(heatmap.unit),
-            "rows": [{"id": row.instance, "state": row.state, "role": row.role, "breaches": row.breaches} for row in heatmap.rows],
-            "migrations": [
-                {
-                    "id": move.id,
-                    "at": move.at.timestamp(),
-                    "source": move.source,
-                    "target": move.target,
-                    "trigger": move.trigger,
-                    "count": move.count,
-                }
+            "earlier": None if earlier is None else earlier.seconds,
+            "most_change": most,
+            "rows": [[row.instance, row.state, row.role, row.members] for row in heatmap.rows],
+            "moves_total": heatmap.migrations_total,
+            "moves": [
+                [
+                    move.id,
+                    round(move.at.timestamp() - heatmap.start.timestamp(), 3),
+                    rows[move.source],
+                    rows[move.target],
+                    move.trigger,
+                    move.count,
+                ]
                 for move in heatmap.migrations
+                if move.source in rows and move.target in rows
             ],
-            "lut": cividis().hex(),
+            "lut": (colours_of(heatmap) if earlier is None else change()).hex(),
             "exact": exact,
         },
         separators=(",", ":"),
     ).encode()
-    body = struct.pack("<I", len(header)) + header + levels(heatmap)
+    body = struct.pack("<I", len(header)) + header + shown
     body += b"\0" * (-len(body) % 4)
     if exact:
-        body += struct.pack(f"<{len(steps)}I", *(0xFFFFFFFF if step is None else min(step, 0xFFFFFFFE) for step in steps))
+        body += _steps(heatmap) + (_steps(earlier.heatmap) if earlier else b"")
     return body
+
+
+def _steps(heatmap: Heatmap) -> bytes:
+    steps = [step_of(value, heatmap.unit) for row in heatmap.rows for value in row.values]
+    return struct.pack(f"<{len(steps)}I", *(0xFFFFFFFF if step is None else min(step, 0xFFFFFFFE) for step in steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,17 +200,18 @@ class CellSize:
     height: int
 
 
-def cell_size(columns: int, rows: int) -> CellSize:
-    """Whole pixels per cell, so that a click's coordinates map back exactly; about 1,080 px wide, rows as tall
-    as fits.
+def cell_size(columns: int, rows: int, stacked: int = 1) -> CellSize:
+    """Whole pixels per cell, so that a click's coordinates map back exactly; about 900 px wide, rows as tall
+    as fits when `stacked` maps are above each other.
     """
-    height = next((size for most, size in ((24, 24), (48, 16), (96, 10), (200, 6)) if rows <= most), 3)
-    return CellSize(width=max(2, min(24, 1080 // max(1, columns))), height=height)
+    sizes = ((24, 24), (48, 16), (96, 10), (200, 6))
+    height = next((size for most, size in sizes if rows * stacked <= most), 3)
+    return CellSize(width=max(2, min(24, 900 // max(1, columns))), height=height)
 
 
-def cell_at(heatmap: Heatmap, x: int, y: int) -> tuple[str, datetime, datetime] | None:
+def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, datetime, datetime] | None:
     """Instance and time window under a click at (x, y) of the picture in `cell_size`; None outside."""
-    size = cell_size(heatmap.columns, len(heatmap.rows))
+    size = cell_size(heatmap.columns, len(heatmap.rows), stacked)
     column, row = x // size.width, y // size.height
     if not (0 <= column < heatmap.columns and 0 <= row < len(heatmap.rows)):
         return None
@@ -173,7 +233,5 @@ def summary(heatmap: Heatmap) -> str:
     at = heatmap.start + timedelta(seconds=peak[2] * heatmap.step_seconds)
     text = f"Highest: {text_of(peak[0], heatmap.unit)} on {peak[1]} at {formats.clock(at)} UTC."
     if heatmap.limit is not None:
-        text += (
-            f" {breaches} of {sum(len(row.values) for row in heatmap.rows)} cells over the limit of {text_of(heatmap.limit, heatmap.unit)}."
-        )
+        text += f" {breaches:,} of {sum(len(row.values) for row in heatmap.rows):,} cells over the limit of {text_of(heatmap.limit, heatmap.unit)}."
     return text

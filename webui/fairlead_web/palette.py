@@ -1,16 +1,26 @@
 """The colours of load, and the encoder of the PNG that shows them. Pure.
 
-Cividis runs from dark blue to bright yellow and reads the same for colour-blind people; bright means more in both
-themes. Level 255 is "no data" and transparent, so that the page's hatching shows through.
+Three scales, each of 255 levels. *Plain* is cividis, from dark blue to bright yellow: it reads the same for
+colour-blind people, and bright means more in both themes. *Limited* is cividis up to a limit, then from orange to deep
+red beyond it, so that a value at the limit and one far over it never look alike. *Change* runs from blue (less) over
+grey to orange (more). Level 255 is "no data" and transparent, so that the page's hatching shows through.
 """
 
 import struct
 import zlib
+from collections.abc import Iterable
 
 LEVELS = 255
 NO_DATA = 255
-LIMIT_AT = 0.6
-"""Share of the colours used for values within the limit, when some value exceeds it."""
+LIMIT_LEVEL = 152
+"""The level of a value at the limit. Those above it are of values beyond, so a level tells whether it is."""
+LIMIT_AT = LIMIT_LEVEL / (LEVELS - 1)
+"""Share of the limited scale that is within the limit."""
+SAME_LEVEL = 127
+"""The level of no change."""
+
+_BEYOND = ((250, 145, 40), (222, 68, 45), (150, 12, 44))
+_LESS, _SAME, _MORE = (24, 106, 196), (146, 150, 154), (236, 128, 22)
 
 
 def _channel(value: float) -> int:
@@ -30,23 +40,63 @@ def cividis() -> bytes:
     return b"".join(bytes(_cividis(level / (LEVELS - 1))) for level in range(LEVELS)) + bytes((128, 128, 128))
 
 
-def level_of(value: float | None, maximum: float, limit: float | None = None) -> int:
-    """Palette index of a value on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate.
+def limited() -> bytes:
+    """256 RGB triples: cividis to LIMIT_LEVEL, orange to deep red above it, and the grey for "no data"."""
+    within = b"".join(bytes(_cividis(level / LIMIT_LEVEL)) for level in range(LIMIT_LEVEL + 1))
+    count = LEVELS - LIMIT_LEVEL - 1
+    beyond = b"".join(bytes(_between(_BEYOND, step / (count - 1))) for step in range(count))
+    return within + beyond + bytes((128, 128, 128))
 
-    With a limit below the maximum the scale has two slopes: values within the limit use the first LIMIT_AT of the
-    colours, whatever the maximum is; values beyond it share the remaining colours.
+
+def change() -> bytes:
+    """256 RGB triples: blue over grey at SAME_LEVEL to orange, and the grey for "no data"."""
+    levels = b"".join(bytes(_between((_LESS, _SAME, _MORE), level / (LEVELS - 1))) for level in range(LEVELS))
+    return levels + bytes((128, 128, 128))
+
+
+def _between(stops: tuple[tuple[int, int, int], ...], t: float) -> tuple[int, int, int]:
+    place = t * (len(stops) - 1)
+    index = min(int(place), len(stops) - 2)
+    part = place - index
+    red, green, blue = (one + (other - one) * part for one, other in zip(stops[index], stops[index + 1], strict=True))
+    return _channel(red), _channel(green), _channel(blue)
+
+
+def levels_of(values: Iterable[float | None], maximum: float, limit: float | None = None) -> bytes:
+    """Palette indices of values on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate.
+
+    With a limit the scale has two slopes: values within it use the levels to LIMIT_LEVEL, whatever the maximum is;
+    values beyond it share those above, so that the smallest excess is seen. All at once: a map may have 184,000 cells.
     """
-    if value is None:
+    top = LEVELS - 1
+    if limit is None or limit <= 0:
+        if maximum <= 0:
+            return bytes(NO_DATA if one is None else 0 for one in values)
+        return bytes(
+            [NO_DATA if one is None else 0 if one <= 0 else top if one >= maximum else int(one / maximum * top + 0.5) for one in values]
+        )
+    first, over = LIMIT_LEVEL + 1, maximum - limit
+    return bytes(
+        [
+            NO_DATA
+            if one is None
+            else (int(one / limit * LIMIT_LEVEL + 0.5) if one > 0 else 0)
+            if one <= limit
+            else top
+            if one >= maximum
+            else first + int((one - limit) / over * (top - first) + 0.5)
+            for one in values
+        ]
+    )
+
+
+def change_level(difference: float | None, most: float) -> int:
+    """Palette index of a change on a scale -most..most; None → NO_DATA."""
+    if difference is None:
         return NO_DATA
-    if maximum <= 0:
-        return 0
-    if limit is None or not 0 < limit < maximum:
-        share = value / maximum
-    elif value <= limit:
-        share = value / limit * LIMIT_AT
-    else:
-        share = LIMIT_AT + (value - limit) / (maximum - limit) * (1 - LIMIT_AT)
-    return int(max(0.0, min(1.0, share)) * (LEVELS - 1) + 0.5)
+    if most <= 0:
+        return SAME_LEVEL
+    return int((max(-1.0, min(1.0, difference / most)) + 1) * SAME_LEVEL + 0.5)
 
 
 def encode_png(width: int, height: int, levels: bytes, palette: bytes) -> bytes:

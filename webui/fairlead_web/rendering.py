@@ -18,11 +18,13 @@ from markupsafe import Markup
 from fairlead_client.resources.problems import Problem
 from fairlead_web import addresses, formats
 from fairlead_web.assets import Assets
-from fairlead_web.health import condition_level, health_of, out_of_slo, state_mark
+from fairlead_web.health import condition_level, health_of, out_of_slo
+from fairlead_web.move_steps import seconds_won
 from fairlead_web.time_ranges import stamp
 
 TEMPLATES = Path(__file__).parent / "templates"
-LAYOUT = "layouts/page.html"
+FRAME = ("layouts/page.html", "partials/_sidebar.html")
+"""Templates around every page, whose blocks can be rendered alone as those of the page itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class Renderer:
             share=formats.share,
             seconds=formats.seconds,
             benefit=formats.benefit,
+            won=formats.won,
+            net=seconds_won,
             rate=formats.rate,
             score=formats.score,
             span=formats.span,
@@ -75,7 +79,6 @@ class Renderer:
             plain=formats.plain,
             health=health_of,
             late=out_of_slo,
-            state_mark=state_mark,
             percentile=formats.percentile,
             condition_level=condition_level,
         )
@@ -90,7 +93,8 @@ class Renderer:
         # A global rather than an import in each template, because a block rendered alone does not run
         # its template's imports.
         self._environment.globals["alone"] = False
-        self._environment.globals["parts"] = self._environment.get_template("partials/_parts.html").module
+        for name in ("parts", "charts"):
+            self._environment.globals[name] = self._environment.get_template(f"partials/_{name}.html").module
 
     def render(self, context: Context, block: str | None = None) -> str:
         """The whole page, or only one of its blocks for an answer that is swapped into it."""
@@ -124,7 +128,7 @@ class Renderer:
         return tuple(self._environment.globals)
 
     def _owner(self, context: Context, block: str) -> Template | None:
-        templates = (self._environment.get_template(context.template), self._environment.get_template(LAYOUT))
+        templates = map(self._environment.get_template, (context.template, *FRAME))
         return next((template for template in templates if block in template.blocks), None)
 
     def _time(self, moment: datetime | None) -> Markup:

@@ -33,15 +33,14 @@ class Export:
 
         async def handle(visit: Visit) -> Response:
             query = visit.filters(*self.filters, ranged=self.ranged)
-            if kind == "csv":
-                del query["limit"], query["cursor"]
+            del query["limit"], query["cursor"]
             chunks = visit.api.export(f"{self._source(visit)}.{kind}", query)
             # The first chunk is awaited here, so that a refusal becomes a proper error answer and
             # not a broken download.
             body = _rest(await anext(chunks, b""), chunks)
             if kind == "json":
                 return StreamingResponse(body, media_type="application/json")
-            headers = {"Content-Disposition": f'attachment; filename="{self.name}.csv"'}
+            headers = {"Content-Disposition": f'attachment; filename="{self.name.replace("/", "-")}.csv"'}
             return StreamingResponse(harmless_csv(body), media_type="text/csv; charset=utf-8", headers=headers)
 
         return handle

@@ -7,31 +7,71 @@ from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web.addresses import Here, pool_path
 from fairlead_web.findings import Finding
+from fairlead_web.health import pain
 from fairlead_web.time_ranges import PRESETS, TimeRange
 
 SECTIONS = (
-    ("overview", "Overview", "/"),
-    ("pools", "Pools", "/pools"),
+    ("Fleet", (("overview", "Overview", "/"), ("advice", "Advice", "/advice"), ("pools", "Pools", "/pools"))),
+    (
+        "Traffic of all pools",
+        (
+            ("sessions", "Sessions", "/sessions"),
+            ("migrations", "Migrations", "/migrations"),
+            ("decisions", "Decisions", "/decisions"),
+            ("rejections", "Rejections", "/rejections"),
+        ),
+    ),
+    (
+        "Control",
+        (
+            ("slo", "SLO", "/slo"),
+            ("schedules", "Schedules", "/schedules"),
+            ("simulator", "Simulator", "/simulator"),
+            ("keys", "Keys", "/keys"),
+            ("audit", "Audit", "/audit"),
+        ),
+    ),
+)
+"""The sidebar: groups of name, words and path."""
+POOL_TABS = (
+    ("overview", "Overview", ""),
+    ("heatmap", "Heatmap", "/heatmap"),
+    ("instances", "Instances", "/instances"),
     ("sessions", "Sessions", "/sessions"),
     ("migrations", "Migrations", "/migrations"),
     ("decisions", "Decisions", "/decisions"),
     ("rejections", "Rejections", "/rejections"),
-    ("schedules", "Schedules", "/schedules"),
     ("slo", "SLO", "/slo"),
-    ("keys", "Keys", "/keys"),
+    ("scaling", "Scaling", "/scaling"),
+    ("schedules", "Schedules", "/schedules"),
+    ("ring", "Ring", "/ring"),
+    ("predictor", "Predictor", "/predictor"),
+    ("simulator", "Simulator", "/simulator"),
+    ("spec", "Spec", "/spec"),
     ("audit", "Audit", "/audit"),
 )
+"""The tabs of a pool: name, words, and path below the pool's own."""
+NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
+"""Tabs that a pool of engines that run already does not have: nobody here makes or ends them."""
+SIDEBAR_POOLS = 8
+"""Most pools named in the sidebar, those that hurt most first; the list of pools has all."""
 THEMES = ("auto", "light", "dark")
-TIME_MODES = ("relative", "local", "utc")
+TIME_MODES = ("relative", "local", "utc", "zone")
+DENSITIES = ("comfortable", "compact")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
-    """A reader's preferences, each kept in a cookie. `shortcuts` says that single-key shortcuts are on."""
+    """A reader's preferences, each kept in a cookie.
+
+    `zone` is the time zone of the time mode of that name; `shortcuts` says that single-key shortcuts are on.
+    """
 
     theme: str = "auto"
     time_mode: str = "relative"
     shortcuts: bool = True
+    zone: str = "UTC"
+    density: str = "comfortable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +117,37 @@ class Shell:
     findings: tuple[Finding, ...] = ()
 
     @property
-    def sections(self) -> tuple[tuple[str, str, str], ...]:
-        """Name, words and path of the main navigation."""
+    def sections(self) -> tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]:
+        """The groups of the sidebar: words, then name, words and path of each link."""
         return SECTIONS
+
+    @property
+    def workspace(self) -> bool:
+        """Whether the page is one of a pool's: its head names the pool, its tabs stay in it."""
+        return self.pool is not None and (bool(self.tab) or self.section == "pools")
+
+    @property
+    def tabs(self) -> tuple[tuple[str, str, str], ...]:
+        """Name, words and path of the tabs of the page's pool."""
+        at = pool_path(self.pool) if self.pool else ""
+        return tuple((name, words, at + path) for name, words, path in POOL_TABS if not (self.engines_file and name in NOT_OF_ENGINES))
+
+    @property
+    def heading(self) -> str:
+        """What the page is called below the name of its pool."""
+        return self.title.removesuffix(f" of {self.pool}") if self.workspace else self.title
+
+    @property
+    def of_pool(self) -> PoolSummary | None:
+        """The page's pool, if it is among the listed."""
+        return next((one for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
+
+    @property
+    def sidebar_pools(self) -> list[PoolSummary]:
+        """The pools that hurt most, and the page's own."""
+        ranked = sorted(self.pools, key=pain)
+        own = [one for one in ranked[SIDEBAR_POOLS:] if f"{one.namespace}/{one.name}" == self.pool]
+        return ranked[: SIDEBAR_POOLS - len(own)] + own
 
     @property
     def presets(self) -> tuple[tuple[str, str], ...]:
@@ -89,13 +157,20 @@ class Shell:
     @property
     def engines_file(self) -> str | None:
         """The file with the addresses of the page's pool, whose engines run already; None for a pool of pods."""
-        return next((one.engines_file for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
+        return self.of_pool.engines_file if self.of_pool else None
 
     @property
     def runs_already(self) -> bool:
         """Whether the instances of the page's pool are made and ended elsewhere."""
-        return any(one.runs_already for one in self.pools if f"{one.namespace}/{one.name}" == self.pool)
+        return self.of_pool is not None and self.of_pool.runs_already
 
     def may(self, role: AccessRole | str) -> bool:
-        """Whether the signed-in person has at least `role`. Pages only mirror this; the API decides."""
-        return self.identity is not None and self.identity.role.reaches(AccessRole(role))
+        """Whether the signed-in person has at least `role`: in the namespace of the page's pool, or without one in all
+        of them. Pages only mirror this; the API decides.
+        """
+        namespace = self.pool.partition("/")[0] if self.pool else None
+        return self.identity is not None and self.identity.reaches(AccessRole(role), namespace)
+
+    def may_somewhere(self, role: AccessRole | str) -> bool:
+        """Whether there is a namespace in which the signed-in person has at least `role`."""
+        return self.identity is not None and self.identity.reaches_somewhere(AccessRole(role))

@@ -12,7 +12,7 @@ from fairlead.errors import InvalidInput
 DEFAULT_START = "now-1h"
 PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h", "now-24h"), ("7 d", "now-7d"))
 LONGEST = timedelta(days=90)
-SHORTEST = timedelta(seconds=10)
+SHORTEST = timedelta(seconds=1)
 
 _YOUNG = ((120, "now-2m"), (300, "now-5m"), (900, "now-15m"), (1800, "now-30m"))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -108,7 +108,7 @@ def parse_range(start_text: str | None, end_text: str | None, now: datetime) -> 
     start, start_kept = _moment("from", start_given, now)
     end, end_kept = _moment("to", end_given, now)
     if end - start < SHORTEST:
-        raise InvalidInput("from", start_given, f"it must be at least 10 s before to ({end_given})")
+        raise InvalidInput("from", start_given, f"it must be at least 1 s before to ({end_given})")
     if end - start > LONGEST:
         raise InvalidInput("from", start_given, "a range can span at most 90 days")
     return TimeRange(start=start, end=end, start_text=start_kept, end_text=end_kept)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 from urllib.parse import quote
+from zoneinfo import available_timezones
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -27,15 +28,16 @@ from fairlead_web.fragments import Fragments
 from fairlead_web.rendering import Context, Renderer
 from fairlead_web.security import csrf_token
 from fairlead_web.settings import WebSettings
-from fairlead_web.shells import THEMES, TIME_MODES, Crumb, Preferences, Shell
+from fairlead_web.shells import DENSITIES, THEMES, TIME_MODES, Crumb, Preferences, Shell, crumbs_below
 from fairlead_web.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range
 
 Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
+ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
 """Most rows of a list; more make a page slow and too long for a phone."""
 REGIONS_HEADER = "Fairlead-Regions"
-REGIONS_MOST = 16
+REGIONS_MOST = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,8 @@ class Visit:
     identity: Identity | None = None
 
     def param(self, name: str) -> str | None:
-        """A query parameter that is set and not empty."""
-        return self.here.params.get(name)
+        """A query parameter that is set and not empty. On a page below a pool, `pool` is that pool."""
+        return str(self.pool_key()) if name == "pool" and self.in_pool else self.here.params.get(name)
 
     def filters(self, *names: str, ranged: bool = False) -> dict[str, str | int | float | bool | None]:
         """Query for the API: the named parameters, paging, and the range if the list has one."""
@@ -95,6 +97,11 @@ class Visit:
             return self
         here = replace(self.here, params={**self.here.params, "from": start, "to": "now"})
         return replace(self, here=here, range=parse_range(start, "now", self.now))
+
+    @property
+    def in_pool(self) -> bool:
+        """Whether the address is below a pool: `/pools/<namespace>/<name>`."""
+        return self.here.path.startswith("/pools/") and {"namespace", "name"} <= self.request.path_params.keys()
 
     def pool_key(self) -> PoolKey:
         """The pool named by the path."""
@@ -129,13 +136,22 @@ class Visit:
         live: str = "",
         findings: tuple[Finding, ...] = (),
         pools: list[PoolSummary] | None = None,
+        summary: PoolSummary | None = None,
     ) -> Shell:
         """The page's frame; asks the API for the identity and the pools.
 
-        A page over a fixed range has no live updates.
+        A page over a fixed range has no live updates. `summary` is the page's pool as its content shows it: the frame
+        shows no other. A list of all pools becomes a tab of the pool it is below.
         """
+        if self.in_pool and not tab and section != "pools":
+            key = str(self.pool_key())
+            title, tab, section, pool = f"{title} of {key}", section, "pools", key
+            crumbs = crumbs_below(key, *crumbs)
         known = self.api.whoami() if self.identity is None else _known(self.identity)
         identity, listed = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
+        if summary is not None:
+            others = [one for one in listed if (one.namespace, one.name) != (summary.namespace, summary.name)]
+            listed = [*others, summary]
         return replace(
             self.frame(title, section, identity, listed),
             crumbs=crumbs,
@@ -212,11 +228,20 @@ def preferences_of(request: Request) -> Preferences:
     """The preferences in the cookies; unknown values become the default."""
     theme = request.cookies.get(THEME_COOKIE, "auto")
     mode = request.cookies.get(TIME_COOKIE, "relative")
+    density = request.cookies.get(DENSITY_COOKIE, "comfortable")
     return Preferences(
         theme=theme if theme in THEMES else "auto",
         time_mode=mode if mode in TIME_MODES else "relative",
         shortcuts=request.cookies.get(SHORTCUTS_COOKIE, "on") != "off",
+        zone=zone_of(request.cookies.get(ZONE_COOKIE, "")) or "UTC",
+        density=density if density in DENSITIES else "comfortable",
     )
+
+
+def zone_of(text: str) -> str | None:
+    """A time zone's name such as Europe/Berlin, with the slash of a cookie's value; None for another text."""
+    name = text.replace("%2F", "/").strip()
+    return name if name in available_timezones() else None
 
 
 def here_of(request: Request, base: str) -> Here:

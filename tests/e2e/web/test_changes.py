@@ -87,7 +87,7 @@ def test_the_theme_changes_and_stays(page: Page, site: RunningSite) -> None:
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.goto(f"{site.url}/pools")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark == "rgb(15, 20, 25)"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark == "rgb(15, 19, 23)"
 
 
 def test_hostile_names_are_text_everywhere(page: Page, site: RunningSite) -> None:

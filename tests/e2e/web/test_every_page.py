@@ -1,25 +1,35 @@
-"""Every page, in both themes and both widths: no script trouble, nothing leaves the origin, nothing
+"""Every page, in both themes, wide, narrow and magnified: no script trouble, nothing leaves the origin, nothing
 inaccessible, nothing sticks out.
 """
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
 from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE, INSTANCES
-from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until, watch_troubles
+from fairlead_testing.running.browser_site import (
+    RunningSite,
+    findings,
+    findings_in_both_themes,
+    running_site,
+    signed_in,
+    sticking_out,
+    wait_until,
+    watch_troubles,
+)
 from fairlead_web.addresses import session_path
 
 pytestmark = pytest.mark.browser
 
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 INSTANCE = INSTANCES[CHAT][1]
+POLICIES = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", parameters={"cooldown_seconds": 60})]
 # What nobody can reach: content wider than a box that hides it (an ellipsis whose whole text is a title
-# apart), and on a wide screen a table whose last column is outside its panel. Boxes for the eyes of screen
-# readers only are one pixel wide.
+# apart), and on a wide screen a table whose last column is outside a panel that does not scroll. Boxes for the
+# eyes of screen readers only are one pixel wide.
 CUT_OFF = """() => {
   const found = [];
   for (const one of document.querySelectorAll("main *, header *")) {
@@ -31,6 +41,7 @@ CUT_OFF = """() => {
   for (const row of document.querySelectorAll(".panel thead tr")) {
     const panel = row.closest(".panel").getBoundingClientRect(), last = row.lastElementChild.getBoundingClientRect();
     if (innerWidth < 1280 || row.closest(".scroll-x") || last.right <= panel.right + 1) continue;
+    if (getComputedStyle(row.closest(".panel")).overflowX === "auto" && getComputedStyle(row.firstElementChild).position === "sticky") continue;
     found.push(`the column "${row.lastElementChild.textContent}" ends at ${last.right} of ${panel.right}`);
   }
   return found;
@@ -58,7 +69,11 @@ PAGES = (
     "/decisions",
     "/decisions/d-0004",
     "/rejections",
+    "/simulator",
+    "/pools/default/chat/simulator/sim-0001?with=sim-0002",
     "/slo",
+    "/pools/default/chat/slo",
+    "/pools/default/chat/series?metrics=attainment,goal,ttft_p95",
     "/audit",
     "/audit/56",
     "/settings",
@@ -77,33 +92,37 @@ def shared_site() -> Iterator[RunningSite]:
         site.fake.book.make(CHAT, 0, "ada")
         site.fake.book.plan(CHAT, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
         site.fake.book.plan(CHAT, PlanKind.CORDON, {"fairlead.dev/cordoned": "true"}, "ada", instance=INSTANCE)
+        for seed in (1, 2):
+            site.fake.simulations.simulated(CHAT, SimulationRequest(policies=POLICIES, rates=[1.0, 1.5], seed=seed))
         yield site
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
-def themed(request: pytest.FixtureRequest, chromium: Browser, shared_site: RunningSite) -> Iterator[tuple[Page, list[str]]]:
+@pytest.fixture(scope="module")
+def shared(chromium: Browser, shared_site: RunningSite) -> Iterator[tuple[Page, list[str]]]:
+    """An admin's page, and what went wrong in it."""
     context = signed_in(chromium, shared_site, "admin")
-    context.add_cookies([{"name": "fairlead-theme", "value": request.param, "url": shared_site.url}])
     page = context.new_page()
     yield page, watch_troubles(page, shared_site.url)
     context.close()
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_runs_clean_reads_well_and_fits(path: str, themed: tuple[Page, list[str]], shared_site: RunningSite) -> None:
-    page, troubles = themed
+def test_a_page_runs_clean_reads_well_and_fits(path: str, shared: tuple[Page, list[str]], shared_site: RunningSite) -> None:
+    page, troubles = shared
     troubles.clear()
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto(shared_site.url + path)
     wait_until(page, "document.documentElement.classList.contains('scripted')")
     if "/heatmap" in path:
         page.wait_for_selector("[data-heatmap][data-ready]")
+    if page.locator("[data-chart]").count():
+        page.locator("[data-chart]").first.scroll_into_view_if_needed()
+        page.wait_for_selector("[data-chart][data-ready=yes]")
     assert page.locator("h1").count() == 1
-    assert findings(page) == []
+    assert findings_in_both_themes(page) == []
     assert page.evaluate(CUT_OFF) == []
     assert page.evaluate("document.querySelectorAll('*').length") <= 2500
-    page.set_viewport_size({"width": 380, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    assert sticking_out(page) == []
     assert page.evaluate(CUT_OFF) == []
     assert troubles == []
 
@@ -119,9 +138,9 @@ def test_pages_without_a_session_read_well_too(chromium: Browser, shared_site: R
 
 
 def test_a_small_picture_stays_in_its_frame_and_the_current_section_in_view(
-    themed: tuple[Page, list[str]], shared_site: RunningSite
+    shared: tuple[Page, list[str]], shared_site: RunningSite
 ) -> None:
-    page, _ = themed
+    page, _ = shared
     page.set_viewport_size({"width": 380, "height": 800})
     page.goto(f"{shared_site.url}/pools")
     inside = """one => {
@@ -129,9 +148,39 @@ def test_a_small_picture_stays_in_its_frame_and_the_current_section_in_view(
       return picture.left >= frame.left && picture.right <= frame.right;
     }"""
     assert page.locator(".minimap.small img").first.evaluate(inside)
-    page.goto(f"{shared_site.url}/audit")
+    page.goto(f"{shared_site.url}/pools/default/chat/audit")
     wait_until(page, "document.documentElement.classList.contains('scripted')")
-    assert page.locator(".sections [aria-current]").evaluate("one => one.getBoundingClientRect().right <= innerWidth")
+    assert page.locator(".tabs [aria-current]").evaluate("one => one.getBoundingClientRect().right <= innerWidth")
+
+
+def test_on_a_phone_the_fleet_is_a_drawer_that_needs_no_scripts(chromium: Browser, shared_site: RunningSite) -> None:
+    context = signed_in(chromium, shared_site, java_script_enabled=False, viewport={"width": 380, "height": 800})
+    page = context.new_page()
+    page.goto(f"{shared_site.url}/pools/default/chat/sessions")
+    link = page.get_by_role("navigation", name="Main").get_by_role("link", name="Migrations")
+    assert not link.is_visible()
+    page.locator(".drawer > summary").click()
+    link.click()
+    page.wait_for_url("**/migrations")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert link.is_visible(), "beside the page where there is room, open or not"
+    context.close()
+
+
+def test_the_tabs_of_a_pool_stay_in_the_pool(shared: tuple[Page, list[str]], shared_site: RunningSite) -> None:
+    page, _ = shared
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{shared_site.url}/pools/default/chat")
+    for words in page.locator(".tabs a").all_inner_texts():
+        page.locator(".tabs a", has_text=re.compile(f"^{words}$")).click()
+        page.wait_for_selector(f".tabs [aria-current]:has-text('{words}')")
+        assert "/pools/default/chat" in page.url
+        assert CHAT in page.inner_text("#workspace")
+        assert page.locator(".crumbs a", has_text=CHAT).count() == (words != "Overview")
+    page.goto(f"{shared_site.url}/decisions/d-0004")
+    assert page.inner_text(".tabs [aria-current]") == "Decisions"
+    tabs = page.locator(".tabs")
+    assert tabs.evaluate("one => one.scrollWidth <= one.clientWidth"), "all of them are in sight"
 
 
 def test_empty_lists_say_why_and_what_to_do(chromium: Browser) -> None:
@@ -144,14 +193,3 @@ def test_empty_lists_say_why_and_what_to_do(chromium: Browser) -> None:
             assert "kubectl apply -f" in page.inner_text(".empty")
             assert findings(page) == []
         context.close()
-
-
-def findings(page: Page) -> list[str]:
-    """Serious and critical findings of axe, one line each."""
-    page.evaluate(AXE)
-    found = page.evaluate(
-        """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
-            .filter(one => ['serious', 'critical'].includes(one.impact))
-            .map(one => `${one.id}: ${one.nodes.slice(0, 3).map(node => node.html + ' ' + node.failureSummary).join(' | ')}`)"""
-    )
-    return [str(line) for line in found]

@@ -32,7 +32,7 @@ def opened(page: Page, site: RunningSite, query: str) -> None:
 
 
 def cell_centre(page: Page, row: int, column: int, rows: int, columns: int) -> tuple[float, float]:
-    box = page.locator("canvas[data-cells]").bounding_box()
+    box = page.locator("canvas[data-cells]").first.bounding_box()
     assert box is not None
     return box["x"] + (column + 0.5) * box["width"] / columns, box["y"] + (row + 0.5) * box["height"] / rows
 
@@ -40,7 +40,6 @@ def cell_centre(page: Page, row: int, column: int, rows: int, columns: int) -> t
 def test_tooltips_show_the_numbers_of_the_api(page: Page, site: RunningSite) -> None:
     query, start, end = absolute(site)
     opened(page, site, f"{query}&metric=kv_usage")
-    page.locator("[data-arrows]").uncheck()
     heatmap = site.fake.world.heatmap(CHAT, "kv_usage", start, end, 120, "max", "name")
     random = Random(7)
     cells = [(random.randrange(len(heatmap.rows)), random.randrange(heatmap.columns)) for _ in range(50)]
@@ -76,7 +75,6 @@ def test_canvas_and_picture_have_the_same_pixels(page: Page, site: RunningSite) 
 def test_a_click_leads_to_the_instance_in_that_window(page: Page, site: RunningSite) -> None:
     query, start, end = absolute(site)
     opened(page, site, query)
-    page.locator("[data-arrows]").uncheck()
     heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
     page.mouse.click(*cell_centre(page, 2, 40, len(heatmap.rows), heatmap.columns))
     page.wait_for_url(f"**/instances/{heatmap.rows[2].instance}?**")
@@ -106,7 +104,7 @@ def test_dragging_zooms_and_back_and_keys_undo_it(page: Page, site: RunningSite)
     assert datetime.fromisoformat(asked["from"][0]) > start
     page.wait_for_selector("[data-heatmap][data-ready]")
     zoomed_url = page.url
-    page.locator("h1").click()
+    page.locator("#workspace").click()
     page.keyboard.press("t")
     page.keyboard.press("z")
     page.wait_for_url(lambda url: url != zoomed_url)
@@ -134,30 +132,102 @@ def test_the_keyboard_walks_the_cells_and_opens_one(page: Page, site: RunningSit
     page.wait_for_url(f"**/instances/{heatmap.rows[1].instance}?**")
 
 
-def test_arrows_say_how_many_there_are_and_leave_a_crowded_map_clear(page: Page, site: RunningSite) -> None:
+def test_arrows_wait_for_a_look_say_how_many_there_are_and_leave_clicks_to_the_cells(page: Page, site: RunningSite) -> None:
     query, start, end = absolute(site)
     opened(page, site, query)
     heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
     assert len(heatmap.migrations) > 60
-    assert f"all {heatmap.migrations_total} migrations" in page.inner_text("[data-arrows-shown]")
-    assert not page.is_checked("[data-arrows]")
+    assert f"{heatmap.migrations_total} of {heatmap.migrations_total} shown" in page.inner_text("[data-arrows-shown]")
+    rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
+    move = next(one for one in heatmap.migrations if abs(rows[one.source] - rows[one.target]) > 1)
+    column = int((move.at - heatmap.start).total_seconds() // heatmap.step_seconds)
+    middle = (rows[move.source] + rows[move.target]) // 2
+    assert drawn(page) == 0, "no arrow before somebody looks"
+    page.mouse.move(*cell_centre(page, rows[move.source], column, len(rows), heatmap.columns))
+    assert 0 < drawn(page) < len(heatmap.migrations), "only those of the row"
+    page.select_option("[data-moves]", "all")
+    page.mouse.click(*cell_centre(page, middle, column, len(rows), heatmap.columns))
+    page.wait_for_url(f"**/instances/{heatmap.rows[middle].instance}?**")
 
 
-def test_an_arrow_leads_to_its_migration(page: Page, site: RunningSite) -> None:
+def drawn(page: Page) -> int:
+    return int(page.evaluate("document.querySelector('[data-heatmap]').heat.view.moves.length"))
+
+
+def test_a_pinned_cell_links_to_its_moves_and_is_explained(page: Page, site: RunningSite) -> None:
     query, start, end = absolute(site)
     opened(page, site, query)
-    page.check("[data-arrows]")
     heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
     rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
-    moves = heatmap.migrations
-    move = max(moves, key=lambda one: min(abs(one.at - other.at) for other in moves if other is not one))  # no other arrow is near
-    column = (move.at - heatmap.start).total_seconds() / heatmap.step_seconds
-    middle = (rows[move.source] + rows[move.target]) / 2
-    x, y = cell_centre(page, 0, 0, len(rows), heatmap.columns)
+    move = next(one for one in heatmap.migrations if one.count == 1)
+    column = int((move.at - heatmap.start).total_seconds() // heatmap.step_seconds)
+    page.keyboard.down("Shift")
+    page.mouse.click(*cell_centre(page, rows[move.source], column, len(rows), heatmap.columns))
+    page.keyboard.up("Shift")
+    tip = page.locator(".heatmap-tip.pinned")
+    assert tip.locator(f"a[href$='/migrations/{move.id}']").count() == 1
+    page.wait_for_selector(f"#explanation h2:has-text('{move.source}')")
+    asked = text_of(heatmap.rows[rows[move.source]].values[column], "tokens").removesuffix(" tokens")
+    page.wait_for_selector(f"#explanation .asked td:first-of-type:text-is('{asked}')")  # the panel's figure is the cell's
+    assert "left for" in page.inner_text("#explanation")
+    page.mouse.move(5, 5)
+    assert tip.is_visible(), "a pinned tip stays"
+    page.keyboard.press("Escape")
+    assert tip.count() == 0
+
+
+def test_stacked_maps_share_rows_range_and_crosshair(page: Page, site: RunningSite) -> None:
+    query, start, end = absolute(site)
+    opened(page, site, f"{query}&metric=ttft_p95&stack=kv_usage,running&sort=pain")
+    assert page.locator("[data-heatmap][data-ready]").count() == 3
+    labels = page.evaluate("[...document.querySelectorAll('.heatmap-labels')].map((list) => list.textContent.trim())")
+    assert labels[0] == labels[1] == labels[2]
+    names = labels[0].split()
+    heatmap = site.fake.world.heatmap(CHAT, "kv_usage", start, end, 120, "max", "name")
+    kv = {row.instance: row for row in heatmap.rows}
+    page.evaluate("document.addEventListener('fairlead:crosshair', (event) => { window.looked = event.detail.at; })")
+    page.mouse.move(*cell_centre(page, 3, 50, len(names), heatmap.columns))
+    assert page.locator("[data-readout]").nth(1).inner_text() == text_of(kv[names[3]].values[50], "share")
+    assert page.evaluate("window.looked") == heatmap.start.timestamp() + 50.5 * heatmap.step_seconds
+    page.evaluate("document.dispatchEvent(new CustomEvent('fairlead:crosshair', { detail: { at: null } }))")
+    assert page.locator("[data-readout]").nth(1).inner_text() == ""
+
+
+def test_a_comparison_shows_what_changed_with_its_sign(page: Page, site: RunningSite) -> None:
+    query, start, end = absolute(site)
+    opened(page, site, f"{query}&metric=kv_usage&compare=day")
+    now, then = (
+        site.fake.world.heatmap(CHAT, "kv_usage", start - timedelta(days=back), end - timedelta(days=back), 120, "max", "name")
+        for back in (0, 1)
+    )
+    for row, column in ((0, 3), (4, 37), (7, 58)):
+        page.mouse.move(*cell_centre(page, row, column, len(now.rows), now.columns))
+        one, other = now.rows[row].values[column], then.rows[row].values[column]
+        assert one is not None
+        assert other is not None
+        shown = page.locator(".heatmap-tip .exact").inner_text()
+        assert shown[0] == ("+" if one > other else "−")
+        assert f"{text_of(one, 'share')}, then {text_of(other, 'share')}" in page.inner_text(".heatmap-tip")
+
+
+def test_on_a_phone_the_map_opens_at_the_newest_edge_and_a_tap_explains(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, viewport={"width": 380, "height": 800}, has_touch=True)
+    page = context.new_page()
+    query, _, _ = absolute(site)
+    opened(page, site, query)
+    assert (
+        page.evaluate(
+            "(() => { const box = document.querySelector('.heatmap-box'); return box.scrollWidth - box.clientWidth - box.scrollLeft; })()"
+        )
+        < 2
+    )
+    page.locator("canvas[data-cells]").scroll_into_view_if_needed()
     box = page.locator("canvas[data-cells]").bounding_box()
     assert box is not None
-    page.mouse.click(x + (column - 0.5) * box["width"] / heatmap.columns, y + middle * box["height"] / len(rows))
-    page.wait_for_url(f"**/migrations/{move.id}")
+    page.touchscreen.tap(300, box["y"] + box["height"] / 2)
+    page.wait_for_selector(".heatmap-tip.pinned")
+    page.wait_for_selector("#explanation .why-causes")
+    context.close()
 
 
 def test_without_scripts_a_click_on_the_picture_opens_the_instance(chromium: Browser, site: RunningSite) -> None:
@@ -181,7 +251,6 @@ def test_the_newest_column_follows_live_events(page: Page, site: RunningSite) ->
     surface = page.locator("canvas[data-cells]")
     surface.scroll_into_view_if_needed()
     columns = int(page.evaluate("document.querySelector('canvas[data-cells]').width"))
-    page.locator("[data-arrows]").uncheck()
     page.mouse.move(*cell_centre(page, 0, columns - 1, 8, columns))
     wait_until(page, "document.querySelector('.heatmap-tip .exact')?.textContent === '777 requests'")
 
@@ -221,3 +290,30 @@ def test_times_on_the_axis_are_utc_unless_asked_otherwise(page: Page, site: Runn
     hours = {f"{(start + timedelta(hours=step)).astimezone(UTC):%H}" for step in (0, 1)}
     assert labels
     assert {label[:2] for label in labels} <= hours
+
+
+@pytest.mark.parametrize(("rows", "columns", "most"), [(64, 120, 0.3), (512, 360, 0.5)])
+def test_a_large_heatmap_is_painted_in_time(rows: int, columns: int, most: float, page: Page, site: RunningSite) -> None:
+    """Measured is the time that the page's thread computes, which a busy machine does not lengthen."""
+    opened(page, site, absolute(site)[0])
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def worked() -> float:
+        figures = devtools.send("Performance.getMetrics")["metrics"]
+        return float(next(one["value"] for one in figures if one["name"] == "TaskDuration"))
+
+    before = worked()
+    painted = page.evaluate(
+        """([rows, columns]) => new Promise((done) => {
+          const { heat } = document.querySelector("[data-heatmap]");
+          const names = Array.from({ length: rows }, (_, row) => ({ ...heat.map.rows[0], id: `row-${row}` }));
+          const levels = Uint8Array.from({ length: rows * columns }, (_, cell) => (cell * 7919) % 250);
+          const rowOf = new Map(names.map((one, row) => [one.id, row]));
+          heat.adopt({ ...heat.map, rows: names, columns, levels, steps: new Uint32Array(levels), rowOf, moves: [], limit_level: 200 });
+          requestAnimationFrame(() => setTimeout(() => done([heat.canvas.height, heat.canvas.width])));
+        })""",
+        [rows, columns],
+    )
+    assert painted == [rows, columns]
+    assert worked() - before <= most

@@ -3,13 +3,14 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from fairlead_client.resources.moves import Migration
-from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES
-from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE
+from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import text_of
 
@@ -49,29 +50,6 @@ def push_pools(site: RunningSite, **changes: object) -> None:
     site.push("pools", [replace(world.pool(name), **changes) for name in world.pools_known])  # type: ignore[arg-type]  # fields vary by test
 
 
-def test_numbers_that_change_are_patched_and_nothing_is_asked_for(page: Page, site: RunningSite) -> None:
-    page.goto(f"{site.url}/")
-    page.wait_for_selector("#live-pill[data-state=live]")
-    wait_until(page, "[...document.images].every(one => one.complete)")
-    asked = watched(page, site)
-    for number in range(1, 6):
-        push_pools(site, requests_per_second=100.0 * number)
-        wait_until(page, f"document.querySelector('#totals [data-total=requests_per_second]').textContent === '{200 * number:,}'")
-    assert page.locator("#cards [data-field=requests_per_second]").all_inner_texts() == ["500", "500"]
-    assert asked == []
-
-
-def test_totals_of_live_events_are_the_ones_the_server_writes(page: Page, site: RunningSite) -> None:
-    page.goto(f"{site.url}/")
-    page.wait_for_selector("#live-pill[data-state=live]")
-    written = page.locator("#totals [data-total]").all_inner_texts()
-    for cell in page.locator("#totals [data-total]").all():
-        cell.evaluate("cell => { cell.textContent = 'x'; }")
-    push_pools(site)
-    wait_until(page, "document.querySelector('#totals [data-total=requests_per_second]').textContent !== 'x'")
-    assert page.locator("#totals [data-total]").all_inner_texts() == written
-
-
 def test_a_pool_page_changes_all_at_once_when_the_pools_state_changes(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/pools/default/chat")
     page.wait_for_selector("#live-pill[data-state=live]")
@@ -80,29 +58,18 @@ def test_a_pool_page_changes_all_at_once_when_the_pools_state_changes(page: Page
     site.fake.world.desired[CHAT] = 9
     site.fake.world.starting.add(CHAT)
     push_pools(site)
-    page.wait_for_selector("#heading:has-text('starting, 5 of 9 serve')")
+    page.wait_for_selector("#workspace:has-text('starting, 5 of 9 serve')")
     assert "5 / 9" in page.inner_text("#status")
     assert "Starting 1" in " ".join(page.inner_text("#states").split())
     assert page.inner_text("#roles").split()[:6] == ["Instances", "both", "Wanted", "9", "Serving", "5"]
     assert "InstancesStarting" in page.inner_text("#conditions")
-    assert "is starting instances: 5 of 9 serve" in page.inner_text("#findings")
-    pages = [path for path in asked if "#" in path]
-    assert len(pages) == 1, pages
+    assert "is starting instances: 5 of 9 instances serve" in page.inner_text("#findings")
+    assert [path for path in asked if "#" in path] == [], "the stream brings what changed"
     site.fake.world.starting.clear()
     push_pools(site)
-    page.wait_for_selector("#heading .badge.good")
+    page.wait_for_selector("#workspace .badge.good")
     assert "6 / 9" in page.inner_text("#status")
     assert page.locator("#findings:has-text('starting')").count() == 0
-
-
-def test_an_answer_older_than_its_event_is_asked_for_again(page: Page, site: RunningSite) -> None:
-    page.goto(f"{site.url}/pools/default/chat")
-    page.wait_for_selector("#live-pill[data-state=live]")
-    push_pools(site, state_digest="newer")  # the API's own answer still has the old state
-    page.wait_for_timeout(500)
-    site.fake.world.starting.add(CHAT)
-    push_pools(site)
-    page.wait_for_selector("#heading:has-text('starting')")
 
 
 def test_a_pool_that_falls_out_of_its_slo_turns_red_and_moves_up(page: Page, site: RunningSite) -> None:
@@ -125,7 +92,7 @@ def test_new_rows_come_alone_and_join_the_list(page: Page, site: RunningSite) ->
     kept.evaluate("row => { row.marked = true; }")
     site.push("migrations", [new_migration(site, "m-newest")])
     page.wait_for_selector("#results tr[data-key=m-newest]")
-    assert asked == ["/migrations#newest"]
+    assert [path for path in asked if "#" in path] == []
     assert page.locator(f"tr[data-key={key}]").evaluate("row => row.marked") is True
     assert page.locator("#results .cards tbody tr").count() == 50
 
@@ -144,18 +111,60 @@ def test_a_pause_holds_back_and_counts_and_resuming_shows(page: Page, site: Runn
     assert keys == ["m-two", "m-one"]
 
 
-def test_numbers_are_patched_in_place(page: Page, site: RunningSite) -> None:
-    page.goto(f"{site.url}/pools/default/chat/instances")
+def test_all_numbers_of_a_page_change_together_and_nobody_asks_for_them(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/")
     page.wait_for_selector("#live-pill[data-state=live]")
-    name = INSTANCES[CHAT][0]
-    row = page.locator(f"tr[data-key={name}]")
-    row.evaluate("row => { row.marked = true; }")
-    changed = replace(site.fake.world.instance(CHAT, name), pending_prefill_tokens=987654, kv_usage=0.4321, ttft_p95_seconds=0.0421)
-    site.push("instances", [changed])
-    wait_until(page, f"document.querySelector('tr[data-key={name}] [data-field=pending_prefill_tokens]').textContent === '987,654'")
-    assert row.locator("[data-field=kv_usage]").inner_text() == "43.2 %"
-    assert row.locator("[data-field=ttft_p95_seconds]").inner_text() == "42 ms"
-    assert row.evaluate("row => row.marked") is True
+    wait_until(page, "[...document.images].every(one => one.complete)")
+    asked = watched(page, site)
+    seen = """() => {
+      window.seen = new Set();
+      new MutationObserver(() => {
+        const [card, finding] = ["#cards", "#findings"].map(one => document.querySelector(one).textContent.includes("42.0 %"));
+        window.seen.add(`${card} ${finding}`);
+      }).observe(document.body, { subtree: true, childList: true, characterData: true });
+    }"""
+    page.evaluate(seen)
+    for name in site.fake.world.pools_known:
+        site.fake.world.attainment[name] = 0.42
+    push_pools(site)
+    wait_until(page, "document.querySelector('#cards').textContent.includes('42.0 %')")
+    page.wait_for_timeout(200)
+    assert "true false" not in page.evaluate("[...window.seen]")
+    assert page.inner_text("#cards").count("42.0 %") == 2
+    assert [path for path in asked if "#" in path] == []
+
+
+def test_a_form_that_cannot_be_sent_stays_and_can_be_sent_later(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()
+    page.goto(f"{site.url}/pools/default/chat")
+    page.fill("input[name=replicas]", "11")
+    site.fake.broken.add("/v1/")
+    page.click("text=Plan the change")
+    page.wait_for_selector("[data-kept]:has-text('nothing was sent')")
+    assert page.input_value("input[name=replicas]") == "11"
+    site.fake.broken.clear()
+    page.click("text=Plan the change")
+    page.wait_for_url("**/plans/*")
+    assert "11" in page.inner_text(".diff-table")
+    context.close()
+
+
+def test_an_ended_session_comes_back_to_the_page_with_what_was_typed(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()
+    page.goto(f"{site.url}/pools/default/chat?from=now-2h&to=now")
+    page.fill("input[name=replicas]", "11")
+    known = site.fake.tokens.pop("operator-token")
+    page.click("text=Plan the change")
+    page.wait_for_url("**/login**")
+    site.fake.tokens["operator-token"] = known
+    context.add_cookies([{"name": SESSION_COOKIE, "value": "operator-token", "url": site.url}])
+    page.goto(site.url + parse_qs(urlsplit(page.url).query)["next"][0])
+    page.wait_for_selector("[data-kept]:has-text('is here again')")
+    assert "from=now-2h" in page.url
+    assert page.input_value("input[name=replicas]") == "11"
+    context.close()
 
 
 def test_a_tab_too_many_asks_every_five_seconds_instead(page: Page, site: RunningSite) -> None:
@@ -242,6 +251,19 @@ def test_filters_change_the_address_and_back_restores_them(page: Page, site: Run
     assert page.input_value("select[name=trigger]") == "drain"
 
 
+def test_a_filtered_list_stays_filtered_when_something_happens(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/sessions")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    with page.expect_request("**/live?*") as asked:
+        page.fill("input[name=q]", "img")
+        page.keyboard.press("Enter")
+    assert asked.value.headers["fairlead-page"] == "/sessions?q=img"
+    wait_until(page, "document.querySelectorAll('#results tr[data-key]').length === 1")
+    site.push("migrations", [new_migration(site, "m-meanwhile")])
+    page.wait_for_timeout(1500)
+    assert page.locator("#results tr[data-key]").count() == 1
+
+
 def test_keys_go_to_pages_and_can_be_switched_off(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/")
     page.keyboard.press("g")
@@ -252,8 +274,8 @@ def test_keys_go_to_pages_and_can_be_switched_off(page: Page, site: RunningSite)
     page.keyboard.press("Escape")
     page.goto(f"{site.url}/settings")
     page.check("input[name=shortcuts][value=off]")
-    page.click("text=Save")
-    page.wait_for_url("**/settings")
+    with page.expect_navigation():
+        page.click("text=Save")
     page.keyboard.press("g")
     page.keyboard.press("m")
     page.keyboard.press("d")
@@ -288,3 +310,26 @@ def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Bro
     page.click("#theme-button")
     assert page.locator("html").get_attribute("data-theme") == "light"
     context.close()
+
+
+def test_updates_keep_focus_selection_and_text_and_leave_little_behind(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/pools/default/chat")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    page.fill("input[name=replicas]", "12")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#workspace h1'))")
+    page.focus("input[name=replicas]")
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Performance.enable")
+    kept = []
+    for desired in (9, 10, 9, 10, 9, 10):
+        site.fake.world.desired[CHAT] = desired
+        push_pools(site)
+        wait_until(page, f"document.querySelector('#status .value').textContent.endsWith('/ {desired}')")
+        devtools.send("HeapProfiler.collectGarbage")
+        figures = {one["name"]: one["value"] for one in devtools.send("Performance.getMetrics")["metrics"]}
+        kept.append((figures["Nodes"], figures["JSEventListeners"]))
+    assert page.evaluate("getSelection().toString()") == CHAT
+    assert page.evaluate("document.activeElement.name") == "replicas"
+    assert page.input_value("input[name=replicas]") == "12"
+    assert kept[-1][1] == kept[1][1], "no listener stays"
+    assert (kept[-1][0] - kept[1][0]) / 4 <= 40, "an update leaves a few nodes behind at most"

@@ -8,8 +8,7 @@ import pytest
 from fairlead_client.resources.pools import PoolCondition
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web import findings
-from fairlead_web.health import condition_level, health_of, pain, state_mark
+from fairlead_web.health import condition_level, health_of, pain
 
 WORLD = World(now=datetime(2026, 11, 21, 10, 0, tzinfo=UTC))
 QUIET = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
@@ -22,7 +21,6 @@ QUIET = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
 def test_a_pool_is_held_against_its_own_percentile(percentile: float, attainment: float | None, level: str) -> None:
     pool = replace(QUIET, slo_percentile=percentile, attainment=attainment)
     assert health_of(pool).level == level
-    assert bool(findings.of_pools([pool])) == (level == "bad")
 
 
 def test_a_ready_pool_out_of_its_slo_says_both() -> None:
@@ -32,18 +30,8 @@ def test_a_ready_pool_out_of_its_slo_says_both() -> None:
 def test_a_scale_up_is_a_notice_and_a_lost_instance_an_alarm() -> None:
     starting = replace(QUIET, ready=False, ready_reason="InstancesStarting", serving=4, desired=6)
     assert (health_of(starting).level, health_of(starting).words) == ("warn", "starting, 4 of 6 serve")
-    (finding,) = findings.of_pools([starting])
-    assert (finding.level, finding.sentence) == ("warn", "default/chat is starting instances: 4 of 6 serve.")
     lost = replace(QUIET, ready=False, ready_reason="InstancesLost")
     assert health_of(lost).level == "bad"
-
-
-def test_a_finding_names_goal_and_limit_of_the_same_percentile() -> None:
-    late = replace(QUIET, slo_percentile=99.0, attainment=0.95, ttft_at_percentile_seconds=7.31)
-    (finding,) = findings.of_pools([late])
-    assert finding.sentence == (
-        "default/chat is out of its SLO: 95.0 % of requests had their first token in time, the goal is 99 % (TTFT p99 7.31 s, limit 5.00 s)."
-    )
 
 
 def test_what_hurts_most_comes_first() -> None:
@@ -55,15 +43,6 @@ def test_what_hurts_most_comes_first() -> None:
     well = replace(QUIET, name="a-well")
     mixed = [well, starting, refusing, late, worse, down]
     assert [pool.name for pool in sorted(mixed, key=pain)] == ["down", "worse", "late", "refusing", "starting", "a-well"]
-
-
-def test_the_mark_changes_with_state_and_level_and_not_with_rates() -> None:
-    assert state_mark(replace(QUIET, requests_per_second=99.0, ttft_p50_seconds=9.0)) == state_mark(QUIET)
-    others = {
-        state_mark(one)
-        for one in (replace(QUIET, attainment=0.1), replace(QUIET, rejections_per_second=1.0), replace(QUIET, state_digest="x"))
-    }
-    assert len(others | {state_mark(QUIET)}) == 4
 
 
 @pytest.mark.parametrize(

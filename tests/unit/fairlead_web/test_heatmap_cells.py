@@ -14,7 +14,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration, HeatmapRow
 from fairlead_web import exports
 from fairlead_web.heatmap_cells import EXACT_CELLS, bare_of, cell_at, cell_size, levels, packed, picture, step_of, summary, text_of
-from fairlead_web.palette import cividis, encode_png
+from fairlead_web.palette import NO_DATA, cividis, encode_png
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
@@ -32,11 +32,15 @@ def heatmap(rows: list[list[float | None]], unit: str = "seconds", limit: float 
         columns=columns,
         maximum=10.0,
         limit=limit,
+        group="instance",
+        rows_total=len(rows),
         rows=[
             HeatmapRow(
                 instance=f"chat-b{index}",
                 state=InstanceState.SERVING,
                 role=Role.BOTH,
+                node=None,
+                members=1,
                 values=values,
                 breaches=[column for column, value in enumerate(values) if limit is not None and value is not None and value > limit],
             )
@@ -84,7 +88,8 @@ def test_the_canvas_gets_every_cell_and_its_exact_number(rows: list[list[float |
     assert body == levels(made)
     flat = [value for row in rows for value in row]
     assert steps == [0xFFFFFFFF if value is None else step_of(value, "seconds") for value in flat]
-    assert [row["breaches"] for row in header["rows"]] == [row.breaches for row in made.rows]  # type: ignore[attr-defined]  # decoded JSON
+    over = [level > header["limit_level"] and level != NO_DATA for level in body]  # type: ignore[operator]  # decoded JSON
+    assert over == [column in row.breaches for row in made.rows for column in range(made.columns)], "levels tell what is over"
 
 
 def test_big_maps_leave_the_exact_numbers_to_a_second_question() -> None:

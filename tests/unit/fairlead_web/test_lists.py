@@ -19,6 +19,11 @@ LISTS = (
     "/audit",
     "/pools/default/chat/instances",
     "/pools/default/chat/spec",
+    "/pools/default/chat/ring",
+    "/pools/default/chat/slo/attainment",
+    "/migrations/matrix",
+    "/pools/default/chat/reroutes/matrix",
+    "/keys",
 )
 
 
@@ -31,6 +36,26 @@ async def test_lists_come_as_csv_and_json_too(path: str) -> None:
         rows = list(csv.DictReader(io.StringIO(table.text)))
         assert rows
         assert (await operator.http.get(f"{path}.json")).json()
+
+
+@pytest.mark.parametrize(
+    ("page", "file"),
+    [
+        ("/keys", "/keys"),
+        ("/settings", "/settings/tokens"),
+        ("/settings", "/settings/sessions"),
+        ("/pools/default/chat/ring?add=1", "/pools/default/chat/ring"),
+        ("/pools/default/chat/slo", "/pools/default/chat/slo/attainment"),
+        ("/migrations?pool=default/chat&trigger=drain", "/migrations/matrix"),
+    ],
+)
+async def test_a_table_beside_a_list_has_a_file_of_its_own_of_what_the_page_shows(page: str, file: str) -> None:
+    async with visitor("admin") as admin:
+        shown = (await admin.http.get(page)).text
+        for kind in ("csv", "json"):
+            (link,) = set(re.findall(rf'href="({file}\.{kind}[^"]*)"', shown))
+            assert ("add=1" in link) == ("add=1" in page)
+            assert (await admin.http.get(link.replace("&amp;", "&"))).status_code == 200
 
 
 async def test_an_export_has_all_rows_of_the_filter_and_the_page_fifty() -> None:

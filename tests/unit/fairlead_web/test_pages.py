@@ -11,10 +11,16 @@ from fairlead_web.addresses import session_path
 INSTANCE = INSTANCES[CHAT][2]
 PAGES = (
     "/",
+    "/pause-migrations",
+    "/pause-migrations?to=Enabled",
+    "/advice",
+    "/pools/research/code/advice",
     "/pools",
     "/pools/default/chat",
     "/pools/default/chat/heatmap",
     "/pools/default/chat/heatmap?view=table&metric=ttft_p95&sort=latest&aggregate=mean",
+    "/pools/default/chat/heatmap?group=node&compare=day&stack=kv_usage,hit_rate&sort=pain",
+    f"/pools/default/chat/instances/{INSTANCE}/explanation?metric=ttft_p95",
     "/pools/default/chat/instances",
     f"/pools/default/chat/instances/{INSTANCE}",
     "/pools/default/chat/spec",
@@ -24,6 +30,13 @@ PAGES = (
     "/pools/default/chat/scaling",
     "/pools/default/chat/ring?add=1&anchors=80",
     "/pools/research/code/spec",
+    "/pools/default/chat/sessions",
+    "/pools/default/chat/migrations",
+    "/pools/default/chat/reroutes",
+    "/pools/default/chat/decisions",
+    "/pools/default/chat/rejections",
+    "/pools/default/chat/schedules",
+    "/pools/default/chat/audit",
     "/sessions",
     session_path(CHAT, HOSTILE),
     "/migrations",
@@ -38,13 +51,22 @@ PAGES = (
     "/rejections",
     "/schedules",
     "/schedules/default/chat/night",
+    "/simulator",
+    "/simulator?pool=research/code",
+    "/pools/default/chat/simulator?policy=ear",
     "/slo",
     "/pools/default/chat/slo",
+    "/series",
+    "/pools/default/chat/series?metrics=attainment,goal",
+    f"/pools/default/chat/instances/{INSTANCE}/series?metrics=ttft_p95",
     "/pools/default/chat/slo?ttft=2s&tpot=100ms&percentile=95",
     "/audit",
     "/audit/56",
     "/audit/57",
     "/keys",
+    "/search",
+    "/search?q=c",
+    "/search?q=no-such-thing",
     "/settings",
     "/help",
 )
@@ -96,6 +118,26 @@ async def test_two_revisions_are_compared_as_yaml() -> None:
         assert '<span class="removed">-replicas: 4' in page
         assert '<span class="added">+replicas: 6' in page
         assert "Evening peak" in page
+
+
+async def test_a_list_below_a_pool_is_that_pools_alone_in_the_page_and_in_the_file() -> None:
+    async with visitor() as operator:
+        for name in ("sessions", "migrations", "reroutes", "decisions"):
+            page = (await operator.http.get(f"/pools/default/chat/{name}")).text
+            assert f'<a href="/pools/default/chat/{name}" aria-current="page">' in page or name == "reroutes"
+            assert 'name="pool"' not in page
+            assert f"/pools/default/chat/{name}.csv" in page
+            rows = (await operator.http.get(f"/pools/default/chat/{name}.json")).json()["items"]
+            assert {row["pool"] for row in rows} == {CHAT}
+        page = (await operator.http.get("/pools/default/chat/audit")).text
+        assert 'name="object" value="default/chat"' in page
+
+
+async def test_the_frame_shows_the_pool_as_the_page_does_even_among_many() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/pools/default/chat/decisions")).text
+        assert re.search(r'id="workspace".*?badge (good|warn|bad)', page, re.DOTALL)
+        assert page.count('class="side-pools"') == 1
 
 
 async def test_facets_count_and_filter_pools() -> None:

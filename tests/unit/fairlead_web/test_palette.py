@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_web.palette import NO_DATA, cividis, encode_png, level_of
+from fairlead_web.palette import LIMIT_LEVEL, NO_DATA, SAME_LEVEL, change, change_level, cividis, encode_png, levels_of, limited
+
+
+def level_of(value: float | None, maximum: float, limit: float | None = None) -> int:
+    return levels_of([value], maximum, limit)[0]
 
 
 def decoded(png: bytes) -> tuple[int, int, bytes, dict[bytes, bytes]]:
@@ -83,5 +87,28 @@ def test_beyond_a_limit_the_colours_go_on_and_within_it_they_do_not_depend_on_th
     assert level_of(limit, maximum, limit) < half < 254
 
 
-def test_without_anything_beyond_the_limit_the_scale_is_plain() -> None:
-    assert level_of(2.5, 5.0, 5.0) == level_of(2.5, 5.0) == 127
+@given(st.floats(0, 1e5), st.floats(0.001, 1e4), st.floats(1, 1000))
+@settings(max_examples=200)
+def test_a_level_tells_whether_its_value_is_over_the_limit(value: float, limit: float, factor: float) -> None:
+    level = level_of(value, limit * factor, limit)
+    assert (level > LIMIT_LEVEL) == (value > limit)
+
+
+def test_a_cell_far_over_the_limit_never_looks_like_one_at_it() -> None:
+    palette = limited()
+
+    def colour(value: float) -> tuple[int, ...]:
+        level = level_of(value, 63.0, 5.0)
+        return tuple(palette[level * 3 : level * 3 + 3])
+
+    at, little, much = colour(5.0), colour(5.1), colour(63.0)
+    assert all(sum(abs(one - other) for one, other in zip(*pair, strict=True)) > 80 for pair in ((at, little), (little, much), (at, much)))
+
+
+def test_a_change_is_blue_when_less_and_orange_when_more() -> None:
+    assert [change_level(value, 10.0) for value in (None, -10.0, -99.0, 0.0, 10.0)] == [NO_DATA, 0, 0, SAME_LEVEL, 254]
+    assert change_level(0.0, 0.0) == SAME_LEVEL
+    palette = change()
+    less, more = palette[:3], palette[254 * 3 : 255 * 3]
+    assert less[2] > less[0]
+    assert more[0] > more[2]

@@ -39,7 +39,7 @@ def test_ranges_are_read_as_people_write_them(start: str | None, end: str | None
         ("now-1h", "soon", "to"),
         ("now", "now", "from"),
         ("now-1h", "now-2h", "from"),
-        ("now-5s", "now", "from"),
+        ("now-0s", "now", "from"),
         ("now-100d", "now", "from"),
         ("99999999999w", None, "from"),
         ("1970-01-01", None, "from"),

@@ -11,41 +11,21 @@ from hypothesis import strategies as st
 from fairlead.instances import InstanceState
 from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.instances import InstanceTransition
-from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, TimelineBucket
-from fairlead_client.resources.sessions import BindingHistoryItem
-from fairlead_testing.fakes.public_data.loads import CHAT, CODE
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, MovesEffect, TimelineBucket
+from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web import findings, formats
-from fairlead_web.addresses import Here, instance_path, session_path
-from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks
+from fairlead_web import formats
+from fairlead_web.addresses import Here, session_path
+from fairlead_web.charts import even_ticks, sparkline, stacked_timeline, time_ticks
 from fairlead_web.differences import yaml_diff
 from fairlead_web.pages.decisions import candidates, term_rows
 from fairlead_web.pages.instances import state_band
-from fairlead_web.pages.migrations import flow_matrix, phases
+from fairlead_web.pages.migrations import flow_matrix, times
 from fairlead_web.time_ranges import parse_range
 from fairlead_web.yaml_text import yaml_text
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 WORLD = World(now=NOW)
-
-
-def test_the_worst_is_found_first_and_three_are_enough() -> None:
-    found = findings.of_pools([WORLD.pool(CHAT), WORLD.pool(CODE)])
-    assert [one.level for one in found] == ["bad", "bad", "warn"]
-    assert found[0].sentence == "research/code is not ready: 3 of 4 instances serve."
-
-
-def test_a_quiet_pool_has_no_findings() -> None:
-    quiet = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
-    serving = [replace(one, state=InstanceState.SERVING, kv_usage=0.4) for one in WORLD.instances(CHAT)]
-    assert findings.of_pool(quiet, serving) == ()
-
-
-def test_a_lost_instance_and_a_full_cache_are_found() -> None:
-    pool = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
-    lost, full = WORLD.instances(CHAT)[:2]
-    found = findings.of_pool(pool, [replace(lost, state=InstanceState.LOST, reason="PodFailed"), replace(full, kv_usage=0.97)])
-    assert [one.path for one in found] == [instance_path(CHAT, lost.id), instance_path(CHAT, full.id)]
 
 
 def test_an_address_keeps_its_filters_and_goes_back_to_the_first_page() -> None:
@@ -103,20 +83,6 @@ def test_ticks_are_round_times_in_order() -> None:
     assert even_ticks(NOW - timedelta(hours=1), NOW, 3) == ("09:00", "09:30", "10:00")
 
 
-def test_holders_get_a_lane_each_and_the_present_one_reaches_now() -> None:
-    def item(instance: str, start: int, end: int | None) -> BindingHistoryItem:
-        released = None if end is None else NOW - timedelta(minutes=end)
-        bound = NOW - timedelta(minutes=start)
-        return BindingHistoryItem(
-            instance=instance, version=1, reason=BindingReason.COLD, bound_at=bound, released_at=released, router="r", migration=None
-        )
-
-    band = holder_band([item("a", 40, 20), item("b", 20, 10), item("a", 10, None)], NOW)
-    assert [lane.name for lane in band.lanes] == ["a", "b"]
-    assert [(bar.x, bar.width) for bar in band.lanes[0].bars] == [(0, 500), (750, 250)]
-    assert holder_band([], NOW).lanes == ()
-
-
 def test_states_are_drawn_only_inside_the_range() -> None:
     steps = [(180, InstanceState.PENDING), (120, InstanceState.SERVING), (30, InstanceState.DRAINING)]
     made = [InstanceTransition(at=NOW - timedelta(minutes=m), before=None, after=s, reason="r") for m, s in steps]
@@ -130,7 +96,9 @@ def test_states_are_drawn_only_inside_the_range() -> None:
 def test_the_flow_matrix_and_what_it_hides_sum_to_all_moves(counts: dict[tuple[int, int], int]) -> None:
     flows = [MigrationFlow(source=f"i{a}", target=f"i{b}", count=count) for (a, b), count in counts.items()]
     total = sum(counts.values())
-    made = flow_matrix(MigrationMatrix(flows=flows, by_trigger={}, timeline=[], total=total), Here(base="", path="/migrations", params={}))
+    effect = MovesEffect(paid_off=0, not_paid_off=0, unknown=total, compared=0, seconds_won=0.0, tokens_moved=0, tokens_recomputed=0)
+    counted = MigrationMatrix(flows=flows, by_trigger={}, timeline=[], total=total, effect=effect)
+    made = flow_matrix(counted, Here(base="", path="/migrations", params={}))
     assert made.total + made.hidden == total
     assert sum(row_total for _, _, row_total in made.rows) == sum(made.column_totals) == made.total
     assert len(made.targets) <= 16
@@ -138,7 +106,7 @@ def test_the_flow_matrix_and_what_it_hides_sum_to_all_moves(counts: dict[tuple[i
 
 def test_the_three_times_of_a_move_share_one_scale() -> None:
     move = replace(WORLD.migrations()[1], predicted_source_ttft_seconds=5.0, predicted_target_ttft_seconds=2.5, actual_ttft_seconds=None)
-    assert [(phase.seconds, phase.length) for phase in phases(move)] == [(5.0, 100), (2.5, 50), (None, 0)]
+    assert [(time.seconds, time.length) for time in times(move)] == [(5.0, 100), (2.5, 50), (None, 0)]
 
 
 def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
@@ -149,6 +117,11 @@ def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
         "no difference",
         "not predicted",
     ]
+
+
+def test_seconds_won_have_a_word_and_no_sign() -> None:
+    told = [formats.won(value) for value in (1.2, -0.3, 0.0, 0.0001, None)]
+    assert told == ["1.20 s won", "300 ms lost", "no difference", "no difference", "–"]
 
 
 def test_a_decisions_terms_are_shown_with_unit_direction_and_role() -> None:

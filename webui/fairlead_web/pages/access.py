@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources.access import LoginMode, LoginModes
 from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
@@ -23,7 +24,8 @@ class LoginPage(Context):
     """The login page.
 
     `token` comes from a one-time link and stays in the form until the person presses the button; `problem` says why the
-    last try failed.
+    last try failed. `modes` are the ways that the API offers, with the `audience` of Kubernetes tokens; none while it
+    does not answer.
     """
 
     template: ClassVar[str] = "pages/login.html"
@@ -33,27 +35,31 @@ class LoginPage(Context):
     next: str
     problem: Problem | None
     ended: bool
+    modes: tuple[LoginMode, ...]
+    audience: str | None
 
 
-LONGEST_TOKEN = 512
+LONGEST_COOKIE = 512
+LONGEST_TOKEN = 8192
+"""A Kubernetes token, a signed document, is a few kB."""
 
 
 async def show(site: Site, request: Request) -> Response:
     token = request.query_params.get("token", "")[:LONGEST_TOKEN]
-    return _page(site, request, token, request.query_params.get("next"), None, ended="ended" in request.query_params)
+    return await _page(site, request, token, request.query_params.get("next"), None, ended="ended" in request.query_params)
 
 
 async def sign_in(site: Site, request: Request) -> Response:
     """Exchanges the token for a session; the page says why when that fails and keeps nothing of the token."""
     form = await request.form()
     token, target = str(form.get("token", "")).strip(), local_path(str(form.get("next", "/")))
-    if not token or len(token) > LONGEST_TOKEN or not token.isprintable():
+    if len(token) > LONGEST_TOKEN or not token.isprintable() or (not token and form.get("mode") != LoginMode.OPEN):
         problem = Problem(type="invalid-input", title="No token", status=422, detail="Paste the token, or open the login link again.")
-        return _page(site, request, "", target, problem)
+        return await _page(site, request, "", target, problem)
     try:
-        session = await site.api.login(token)
+        session = await site.api.login(token, address=request.client.host if request.client else None)
     except (ApiProblem, ApiUnreachable) as error:
-        return _page(site, request, "", target, problem_of(error))
+        return await _page(site, request, "", target, problem_of(error))
     response = RedirectResponse(site.settings.base_path + target, 303)
     set_session_cookie(response, site.settings, session.token)
     return response
@@ -71,7 +77,11 @@ async def sign_out(visit: Visit) -> Response:
     return response
 
 
-def _page(site: Site, request: Request, token: str, target: str | None, problem: Problem | None, *, ended: bool = False) -> Response:
+async def _page(site: Site, request: Request, token: str, target: str | None, problem: Problem | None, *, ended: bool = False) -> Response:
+    try:
+        offered = await site.api.login_modes()
+    except (ApiProblem, ApiUnreachable) as error:
+        offered, problem = LoginModes(modes=()), problem or problem_of(error)
     context = LoginPage(
         title="Sign in",
         preferences=preferences_of(request),
@@ -79,6 +89,8 @@ def _page(site: Site, request: Request, token: str, target: str | None, problem:
         next=local_path(target),
         problem=problem,
         ended=ended,
+        modes=offered.modes,
+        audience=offered.audience,
     )
     return HTMLResponse(site.renderer.render(context), problem.status if problem else 200)
 

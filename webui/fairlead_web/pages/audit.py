@@ -1,47 +1,72 @@
 """`/audit`: who did what, when, why, and whether the log's hash chain still holds."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_web.differences import Change, changes_between
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
+from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
+from fairlead_web.undoing import undoable
 from fairlead_web.visits import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(Context):
+    """The list. `whole` says that the reader sees all namespaces, and so may verify the chain."""
+
     template: ClassVar[str] = "pages/audit.html"
     shell: Shell
     listing: Listing[AuditEntry]
     verification: AuditVerification | None
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntryPage(Context):
+    """One entry. `pool` is the one it is about; `can_undo`, that its plan can still be undone from here."""
+
     template: ClassVar[str] = "pages/audit_entry.html"
     shell: Shell
     entry: AuditEntry
     changes: list[Change]
+    pool: str | None
+    can_undo: bool
 
 
-FILTERS = ("actor", "action", "object")
+FILTERS = ("kind", "actor", "action", "object")
 
 
 async def index(visit: Visit) -> Response:
+    visit = replace(visit, identity=visit.identity or await visit.api.whoami())
+    whole = visit.identity is not None and visit.identity.reaches(AccessRole.VIEWER)
     listing, verification = await asyncio.gather(
         visit.api.audit(visit.filters(*FILTERS, ranged=True)),
-        visit.attempt("verification", visit.api.audit_verification()),
+        visit.attempt("verification", visit.api.audit_verification()) if whole else _nothing(),
     )
     shell = await visit.shell("Audit log", "audit", crumbs=(Crumb(words="Audit"),), ranged=True)
-    return visit.page(AuditPage(shell=shell, listing=listing, verification=verification))
+    return visit.page(AuditPage(shell=shell, listing=listing, verification=verification, whole=whole))
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def of_pool(visit: Visit) -> Response:
+    """The entries about one pool."""
+    return await index(_about(visit))
+
+
+def _about(visit: Visit) -> Visit:
+    params = {"object": str(visit.pool_key())} | visit.here.params
+    return replace(visit, here=replace(visit.here, params=params))
 
 
 async def show(visit: Visit) -> Response:
@@ -50,10 +75,22 @@ async def show(visit: Visit) -> Response:
         raise HTTPException(404)
     entry = await visit.api.audit_entry(int(number))
     shell = await visit.shell(f"Audit entry {entry.id}", "audit", crumbs=(Crumb(words="Audit", path="/audit"), Crumb(words=str(entry.id))))
-    return visit.page(AuditEntryPage(shell=shell, entry=entry, changes=changes_between(entry.before or {}, entry.after or {})))
+    pools = (f"{one.namespace}/{one.name}" for one in shell.pools)
+    pool = next((pool for pool in pools if f"{entry.object}/".startswith(f"{pool}/")), None)
+    context = AuditEntryPage(
+        shell=shell,
+        entry=entry,
+        changes=changes_between(entry.before or {}, entry.after or {}),
+        pool=pool,
+        can_undo=await undoable(visit, entry, shell.identity),
+    )
+    return visit.page(context)
 
 
 ROUTES = Routes(
-    pages={"/audit": index, "/audit/{entry}": show},
-    exports={"/audit": Export(name="audit", filters=FILTERS, ranged=True)},
+    pages={"/audit": index, "/audit/{entry}": show, f"{POOL}/audit": of_pool},
+    exports={
+        "/audit": Export(name="audit", filters=FILTERS, ranged=True),
+        f"{POOL}/audit": Export(name="audit", filters=FILTERS, ranged=True),
+    },
 )

@@ -1,20 +1,29 @@
 """`/decisions`: why a request went where it went."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import ClassVar
 
 from starlette.responses import Response
 
 from fairlead.reports.decisions import CandidateScore, DecisionReason, SampledDecision
 from fairlead.routing.contracts.weighing import Better
+from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import in_words, value_of
+from fairlead.routing.explanations.forecasts import forecast
+from fairlead.routing.explanations.margins import margin_of
+from fairlead_client.client import Query
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_web import formats
+from fairlead_web.addresses import pool_path, segment
+from fairlead_web.decision_figures import Figure, forecast_remark, margin_figure, sum_of_parts
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
-from fairlead_web.shells import Crumb, Shell
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
 
 
@@ -64,6 +73,14 @@ class DecisionPage(Context):
     terms: list[TermRow]
     limits: list[tuple[str, str]]
     predicted: float | None
+    margin: Figure | None
+    remark: str
+    """About a bad prediction; empty where it was a good one."""
+    sum: str
+    wrong: list[str]
+    """Where the record contradicts itself."""
+    moved: list[tuple[str, str]]
+    """Path and words of the moves that the request carried."""
     facts: list[tuple[str, str]]
 
 
@@ -92,6 +109,8 @@ PLACED = frozenset(
 """Fields of the record that the page shows elsewhere; the other fields are listed as they are."""
 
 FILTERS = ("pool", "instance", "session", "reason", "priority_class")
+AROUND = timedelta(minutes=10)
+"""A move that a request carried is looked for this long before and after its decision."""
 
 
 async def index(visit: Visit) -> Response:
@@ -104,14 +123,21 @@ async def index(visit: Visit) -> Response:
 
 async def show(visit: Visit) -> Response:
     decision = await visit.api.decision(visit.request.path_params["decision"])
+    moved = await _moved(visit, decision)
     shell = await visit.shell(
         f"Decision {decision.id}",
-        "decisions",
-        crumbs=(Crumb(words="Decisions", path="/decisions"), Crumb(words=decision.id)),
+        "pools",
+        crumbs=crumbs_below(
+            decision.pool, Crumb(words="Decisions", path=f"{pool_path(decision.pool)}/decisions"), Crumb(words=decision.id)
+        ),
         pool=decision.pool,
+        tab="decisions",
     )
     ranked = candidates(decision)
     chosen = next((one.term for one in ranked if one.role == "chosen"), None)
+    margin = margin_of(decision)
+    elsewhere = decision.served_by is not None and decision.served_by != decision.chosen
+    came = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere) if chosen else None
     return visit.page(
         DecisionPage(
             shell=shell,
@@ -120,9 +146,37 @@ async def show(visit: Visit) -> Response:
             terms=term_rows(decision, [one.term for one in ranked]),
             limits=[(limit.words, in_words(limit.value, limit.unit)) for limit in decision.limits],
             predicted=None if chosen is None else chosen.predicted_ttft_seconds,
+            margin=None if margin is None else margin_figure(margin),
+            remark=forecast_remark(came),
+            sum="" if chosen is None else sum_of_parts(decision, chosen),
+            wrong=contradictions(decision, tuple(decision.parts), decision.considered, decision.reason),
+            moved=moved,
             facts=facts(decision),
         )
     )
+
+
+async def _moved(visit: Visit, decision: RoutingDecision) -> list[tuple[str, str]]:
+    """The migrations and re-routes that the request carried."""
+    wanted: Query = {
+        "pool": decision.pool,
+        "from": (decision.at - AROUND).isoformat(),
+        "to": (decision.at + AROUND).isoformat(),
+        "session" if decision.session else "source": decision.session or decision.chosen,
+        "limit": 100,
+    }
+    migrations, reroutes = await asyncio.gather(
+        visit.attempt("migrations", visit.api.migrations(wanted)), visit.attempt("re-routes", visit.api.reroutes(wanted))
+    )
+    listed: list[tuple[str, Migration | ReRoute]] = [
+        *(("migration", one) for one in (migrations.items if migrations else ())),
+        *(("re-route", one) for one in (reroutes.items if reroutes else ())),
+    ]
+    return [
+        (f"/{word.replace('-', '')}s/{segment(one.id)}", f"{word} from {one.source} to {one.target}")
+        for word, one in sorted(listed, key=lambda item: item[1].at)
+        if one.request == decision.request
+    ]
 
 
 def facts(decision: RoutingDecision) -> list[tuple[str, str]]:
@@ -186,6 +240,6 @@ def candidates(decision: RoutingDecision) -> list[CandidateRow]:
 
 
 ROUTES = Routes(
-    pages={"/decisions": index, "/decisions/{decision:path}": show},
-    exports={"/decisions": Export(name="decisions", filters=FILTERS, ranged=True)},
+    pages={"/decisions": index, f"{POOL}/decisions": index, "/decisions/{decision:path}": show},
+    exports=dict.fromkeys(("/decisions", f"{POOL}/decisions"), Export(name="decisions", filters=FILTERS, ranged=True)),
 )

@@ -1,21 +1,30 @@
-"""`/`: all pools at a glance, the problems, the latest moves and the latest changes by people."""
+"""`/`: what hurts with the plan that helps, all pools worst first, and what came over the range."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.advice import PoolTrend, Trends
+from fairlead_client.resources.audit import AuditAction, AuditEntry
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pools import PoolSummary
-from fairlead_web import findings
-from fairlead_web.health import out_of_slo, pain
+from fairlead_client.resources.schedules import ScheduleItem
+from fairlead_web import findings, formats
+from fairlead_web.charts import Sparkline, sparkline
+from fairlead_web.findings import Finding
+from fairlead_web.health import health_of, out_of_slo, pain
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Shell
+from fairlead_web.undoing import undoable
 from fairlead_web.visits import PAGE_ROWS, Visit
+
+NEXT_STARTS = 4
+LAST_CHANGES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +36,28 @@ class Totals:
     requests_per_second: float
     rejections_per_second: float
     migrations_per_hour: float
+    reroutes_per_hour: float
     attainment: float | None
     hit_rate: float | None
     late: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendLine:
+    """A figure over the page's range; charts below show how it went."""
+
+    words: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The next start of a schedule."""
+
+    at: datetime
+    pool: str
+    schedule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,34 +66,126 @@ class FleetPage(Context):
     shell: Shell
     pools: list[PoolSummary]
     totals: Totals
+    levels: dict[str, str]
+    """By pool: the worse of its health and its worst finding."""
+    worst: dict[str, Finding]
+    """By pool, its worst finding where it is not at the top of the page."""
+    lines: list[TrendLine]
+    pool_lines: dict[str, Sparkline]
+    starts: list[Start] | None
     migrations: list[Migration] | None
     changes: list[AuditEntry] | None
+    undo: str | None
+    """The plan that was applied last, if the reader can undo it."""
 
 
 async def show(visit: Visit) -> Response:
-    pools, migrations, changes = await asyncio.gather(
+    pools, advice, schedules, migrations, changes, applied = await asyncio.gather(
         visit.api.pools(limit=PAGE_ROWS),
+        visit.attempt("advice", visit.api.advice()),
+        visit.attempt("schedules", visit.api.schedules({"limit": 100})),
         visit.attempt("migrations", visit.api.migrations({"limit": 8})),
-        visit.attempt("audit log", visit.api.audit({"limit": 6})),
+        visit.attempt("audit log", visit.api.audit({"limit": LAST_CHANGES})),
+        visit.attempt("applied plans", visit.api.audit({"limit": 1, "action": AuditAction.PLAN_APPLIED.value})),
     )
     visit = visit.since(pool.created_at for pool in pools.items)
+    asked = visit.range.absolute if not visit.range.live else {"from": visit.range.start_text, "to": "now"}
+    trends = await visit.attempt("trends", visit.api.trends(start=asked["from"], end=asked["to"]))
+    found = findings.of_advice(advice.items if advice else ())
+    top = findings.first(found)
+    last = next(iter(applied.items if applied else ()), None)
     shell = await visit.shell(
         "Overview",
         "overview",
         ranged=True,
         live="pools,migrations",
-        findings=findings.of_pools(pools.items),
+        findings=top,
         pools=pools.items,
     )
     return visit.page(
         FleetPage(
             shell=shell,
-            pools=sorted(pools.items, key=pain),
+            pools=by_harm(pools.items, found),
             totals=totals(pools.items),
+            levels=levels(pools.items, found),
+            worst=worst(found, top),
+            lines=fleet_lines(trends.fleet, visit.range.label) if trends else [],
+            pool_lines=pool_lines(trends) if trends else {},
+            starts=next_starts(schedules.items) if schedules else None,
             migrations=migrations.items if migrations else None,
-            changes=changes.items if changes else None,
+            changes=with_last_applied(changes.items, last) if changes else None,
+            undo=last.plan if last and await undoable(visit, last, shell.identity) else None,
         )
     )
+
+
+def with_last_applied(changes: list[AuditEntry], last: AuditEntry | None) -> list[AuditEntry]:
+    """The newest changes, and the plan that was applied last even where controllers have done much since."""
+    if last is None or any(entry.id == last.id for entry in changes):
+        return changes
+    return [*changes[: LAST_CHANGES - 1], last]
+
+
+def by_harm(pools: Iterable[PoolSummary], found: Sequence[Finding]) -> list[PoolSummary]:
+    """The pools in the order of their first finding; those without one after them, by `pain`."""
+    places: dict[str, int] = {}
+    for place, one in enumerate(found):
+        if one.level != "note":
+            places.setdefault(one.pool, place)
+    return sorted(pools, key=lambda pool: (places.get(_name(pool), len(found)), pain(pool)))
+
+
+def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, str]:
+    """By pool: ready is not healthy, so a finding makes it worse than its health alone."""
+    order = ("bad", "warn", "good")
+    result = {_name(pool): health_of(pool).level for pool in pools}
+    for one in found:
+        if one.pool in result and one.level in order:
+            result[one.pool] = min(result[one.pool], one.level, key=order.index)
+    return result
+
+
+def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding]:
+    """By pool, its worst finding that is more than a note; not of pools of which one is at the top already."""
+    told = {one.pool for one in top}
+    result: dict[str, Finding] = {}
+    for one in found:
+        if one.level != "note" and one.pool not in told:
+            result.setdefault(one.pool, one)
+    return result
+
+
+def fleet_lines(fleet: PoolTrend, label: str) -> list[TrendLine]:
+    """Requests in time, TTFT, refusals and instance hours over the range."""
+    refused = sum(fleet.refused)
+    ended = sum(fleet.judged) + refused + sum(fleet.failed)
+    share = f"{formats.share(refused / ended)} of requests" if ended else "no requests"
+    return [
+        TrendLine(words="Requests in time", value=formats.share(fleet.attainment), note=label),
+        TrendLine(words="TTFT p95", value=formats.seconds(fleet.ttft_whole_seconds), note=label),
+        TrendLine(words="Refused", value=formats.count(refused), note=share),
+        TrendLine(words="Instance hours", value=f"{fleet.instance_hours:,.1f}", note=label),
+    ]
+
+
+def pool_lines(trends: Trends) -> dict[str, Sparkline]:
+    """By pool, the share of its requests that were in time; none of a pool without requests."""
+    found = {}
+    for one in trends.pools:
+        if any(one.judged):
+            shares = [part / whole if whole else None for part, whole in zip(one.in_time, one.judged, strict=True)]
+            found[one.pool] = sparkline(shares, f"Requests in time: {formats.share(one.attainment)}", height=24)
+    return found
+
+
+def next_starts(schedules: Iterable[ScheduleItem]) -> list[Start]:
+    """The next start of each schedule that is not paused, the soonest first."""
+    found = [Start(at=one.next_starts[0].at, pool=one.pool, schedule=one.name) for one in schedules if one.next_starts and not one.paused]
+    return sorted(found, key=lambda start: (start.at, start.pool, start.schedule))[:NEXT_STARTS]
+
+
+def _name(pool: PoolSummary) -> str:
+    return f"{pool.namespace}/{pool.name}"
 
 
 def totals(pools: Sequence[PoolSummary]) -> Totals:
@@ -76,6 +196,7 @@ def totals(pools: Sequence[PoolSummary]) -> Totals:
         requests_per_second=sum(pool.requests_per_second for pool in pools),
         rejections_per_second=sum(pool.rejections_per_second for pool in pools),
         migrations_per_hour=sum(pool.migrations_per_hour for pool in pools),
+        reroutes_per_hour=sum(pool.reroutes_per_hour for pool in pools),
         attainment=_weighted([(pool.attainment, pool.requests_per_second) for pool in pools]),
         hit_rate=_weighted([(pool.hit_rate, pool.requests_per_second) for pool in pools]),
         late=sum(out_of_slo(pool) for pool in pools),

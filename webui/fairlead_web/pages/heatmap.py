@@ -3,12 +3,14 @@
 Picture, canvas data, table, CSV and JSON all show the same answer.
 """
 
+import asyncio
 import hashlib
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapRow
@@ -16,12 +18,14 @@ from fairlead_web import exports
 from fairlead_web.addresses import instance_path, with_query
 from fairlead_web.charts import Tick, time_ticks
 from fairlead_web.heatmap_cells import METRIC_WORDS, CellSize, bare_of, cell_at, cell_size, packed, picture, summary, text_of
-from fairlead_web.palette import LEVELS, cividis, encode_png
+from fairlead_web.heatmap_layers import COMPARED, MOST_LAYERS, Asked, Layer, asked_of, layer, layers, whole
+from fairlead_web.heatmap_scales import Legend, legend_of
+from fairlead_web.palette import LEVELS, change, cividis, encode_png, limited
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.time_ranges import stamp
-from fairlead_web.visits import Visit
+from fairlead_web.visits import Visit, regions_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,76 +39,149 @@ class HeatmapTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One metric of the page: its map, the size of its cells without scripts, its legend and its own addresses."""
+
+    heatmap: Heatmap
+    words: str
+    size: CellSize
+    summary: str
+    legend: Legend
+    ticks: tuple[Tick, ...]
+    source: str
+    """Address of the canvas's input."""
+    row: str
+    """Address of one row's exact numbers."""
+    picture: str
+    without: str | None
+    """The page without this metric; None for the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapPage(Context):
     template: ClassVar[str] = "pages/heatmap.html"
     shell: Shell
     pool: str
     heatmap: Heatmap
+    figures: list[Figure]
     metrics: list[tuple[str, str]]
-    sort: str
-    size: CellSize
-    summary: str
+    stackable: list[tuple[str, str]]
+    """Address of the page with one more metric, and the metric's words."""
+    asked: Asked
+    compared: str | None
+    comparisons: list[tuple[str, str]]
+    groups: list[tuple[str, str]]
     ranked: list[tuple[HeatmapRow, str, float]]
+    worst: str | None
+    """Address of the explanation of the worst cell; None where nothing was measured, and where rows are groups."""
     has_roles: bool
     """The instances have different roles, so each row says its own."""
-    ticks: tuple[Tick, ...]
     table: HeatmapTable | None
-    limit_words: str | None
-    top_words: str
-    two_slopes: bool
-    arrows_shown: int
-    arrows_on: bool
+    moves_shown: int
 
 
-SORTS = ("name", "max", "latest")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatmapFrame(Context):
+    """What live parts of the page are made of: the map itself moves on by columns, so none of them needs its cells."""
+
+    template: ClassVar[str] = "layouts/page.html"
+    shell: Shell
+
+
 TABLE_ROWS, TABLE_COLUMNS = 50, 24
-MOST_COLUMNS, RANKED = 360, 8
-CLEAR_ARROWS = 60
-"""With more arrows than this, the cells beneath are hidden; so then arrows are off by default."""
+RANKED = 8
+PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
 
 async def show(visit: Visit) -> Response:
     if visit.param("from") is None:
         visit = visit.since([(await visit.api.pool(visit.pool_key())).pool.created_at])
-    heatmap = await fetch(visit)
+    asked = asked_of(visit)
     if "cell.x" in visit.here.params and "cell.y" in visit.here.params:
-        return _clicked(visit, heatmap)
-    shell = await visit.shell(
-        f"Heatmap of {heatmap.pool}",
+        return _clicked(visit, (await layer(visit, asked)).heatmap, len(asked.metrics))
+    pool = str(visit.pool_key())
+    frame = visit.shell(
+        f"Heatmap of {pool}",
         "pools",
-        crumbs=crumbs_below(heatmap.pool, Crumb(words="Heatmap")),
-        pool=heatmap.pool,
+        crumbs=crumbs_below(pool, Crumb(words="Heatmap")),
+        pool=pool,
         tab="heatmap",
         ranged=True,
         live="instances,migrations",
     )
-    end = heatmap.start + timedelta(seconds=heatmap.columns * heatmap.step_seconds)
-    size = cell_size(heatmap.columns, len(heatmap.rows))
+    if regions_of(visit.request):
+        return visit.page(HeatmapFrame(shell=await frame))
+    drawn, shell = await asyncio.gather(layers(visit, asked), frame)
+    heatmap = drawn[0].heatmap
+    metrics = asked.metrics
+    has_roles = len({row.role for row in heatmap.rows}) > 1
     return visit.page(
         HeatmapPage(
             shell=shell,
             pool=heatmap.pool,
             heatmap=heatmap,
+            figures=[_figure(visit, one, asked) for one in drawn],
             metrics=[(metric, METRIC_WORDS[metric]) for metric in METRICS],
-            sort=_sort(visit),
-            size=size,
-            summary=summary(heatmap),
+            stackable=[
+                (visit.here.url(stack=",".join([*metrics[1:], metric])), METRIC_WORDS[metric])
+                for metric in METRICS
+                if metric not in metrics and len(metrics) < MOST_LAYERS
+            ],
+            asked=asked,
+            compared=COMPARED.get(asked.compare or ""),
+            comparisons=list(COMPARED.items()),
+            groups=[("instance", "instance"), *([("role", "role")] if has_roles or asked.group == "role" else []), ("node", "node")],
             ranked=ranked(heatmap),
-            has_roles=len({row.role for row in heatmap.rows}) > 1,
-            ticks=time_ticks(heatmap.start, end, heatmap.columns * size.width) if heatmap.columns else (),
-            table=table(heatmap, _whole(visit.param("column")), _whole(visit.param("row"))) if visit.param("view") == "table" else None,
-            limit_words=None if heatmap.limit is None else text_of(heatmap.limit, heatmap.unit),
-            top_words=text_of(heatmap.maximum, heatmap.unit),
-            two_slopes=heatmap.limit is not None and 0 < heatmap.limit < heatmap.maximum,
-            arrows_shown=sum(move.count for move in heatmap.migrations),
-            arrows_on=len(heatmap.migrations) <= CLEAR_ARROWS,
+            worst=_worst(visit, heatmap),
+            has_roles=has_roles and asked.group == "instance",
+            table=table(heatmap, whole(visit.param("column")), whole(visit.param("row"))) if visit.param("view") == "table" else None,
+            moves_shown=sum(move.count for move in heatmap.migrations),
         )
     )
 
 
+def _figure(visit: Visit, drawn: Layer, asked: Asked) -> Figure:
+    heatmap, here = drawn.heatmap, visit.here
+    end = heatmap.start + timedelta(seconds=heatmap.columns * heatmap.step_seconds)
+    size = cell_size(heatmap.columns, len(heatmap.rows), len(asked.metrics))
+    first = heatmap.metric == asked.metrics[0]
+    params = {name: value for name, value in here.params.items() if name not in {"stack", "view", "column", "row"}}
+    params |= {"metric": heatmap.metric} | ({} if first else {"by": asked.metrics[0]})
+    alone = replace(here, params=params)
+    return Figure(
+        heatmap=heatmap,
+        words=METRIC_WORDS[heatmap.metric],
+        size=size,
+        summary=summary(heatmap),
+        legend=legend_of(heatmap, drawn.earlier),
+        ticks=time_ticks(heatmap.start, end, heatmap.columns * size.width) if heatmap.columns else (),
+        source=alone.export("bin"),
+        row=alone.export("json"),
+        picture=alone.export("png"),
+        without=None if first else here.url(stack=",".join(one for one in asked.metrics[1:] if one != heatmap.metric) or None),
+    )
+
+
+def _worst(visit: Visit, heatmap: Heatmap) -> str | None:
+    """The explanation of the newest of the highest cells, of the lowest where a low value hurts."""
+    if heatmap.group != "instance":
+        return None
+    best = min if heatmap.metric == "hit_rate" else max
+    peaks = [best(known) for row in heatmap.rows if (known := [value for value in row.values if value is not None])]
+    if not peaks:
+        return None
+    peak = best(peaks)
+    rows = [row for row in heatmap.rows if peak in row.values]
+    column, instance = max((len(row.values) - 1 - row.values[::-1].index(peak), row.instance) for row in rows)
+    start = heatmap.start + timedelta(seconds=column * heatmap.step_seconds)
+    query = {"metric": heatmap.metric, "from": stamp(start), "to": stamp(start + timedelta(seconds=heatmap.step_seconds))}
+    return visit.link(with_query(f"{instance_path(heatmap.pool, instance)}/explanation", query))
+
+
 async def png(visit: Visit) -> Response:
     """The picture, one pixel per cell."""
-    body = picture(await fetch(visit))
+    drawn = await layer(visit, asked_of(visit))
+    body = picture(drawn.heatmap, drawn.earlier)
     etag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
     headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
     if visit.request.headers.get("if-none-match") == etag:
@@ -113,19 +190,23 @@ async def png(visit: Visit) -> Response:
 
 
 async def palette(visit: Visit) -> Response:
-    """The legend: all levels in a row."""
-    body = encode_png(LEVELS, 1, bytes(range(LEVELS)), cividis())
+    """A legend's bar: all levels of a palette in a row."""
+    kind = visit.request.path_params["kind"]
+    if kind not in PALETTES:
+        raise HTTPException(404)
+    body = encode_png(LEVELS, 1, bytes(range(LEVELS)), PALETTES[kind]())
     return Response(body, media_type="image/png", headers={"Cache-Control": "private, max-age=86400"})
 
 
 async def binary(visit: Visit) -> Response:
     """The canvas's input; see `heatmap_cells.packed`."""
-    return Response(packed(await fetch(visit)), media_type="application/octet-stream")
+    drawn = await layer(visit, asked_of(visit))
+    return Response(packed(drawn.heatmap, drawn.earlier), media_type="application/octet-stream")
 
 
 async def as_json(visit: Visit) -> Response:
     """The API's answer; `instance` narrows it to one row, for exact numbers of big maps."""
-    heatmap = await fetch(visit)
+    heatmap = (await layer(visit, _alone(visit))).heatmap
     if wanted := visit.param("instance"):
         heatmap = _only(heatmap, wanted)
     return Response(msgspec.json.encode(heatmap), media_type="application/json")
@@ -133,25 +214,15 @@ async def as_json(visit: Visit) -> Response:
 
 async def as_csv(visit: Visit) -> Response:
     """The picture as numbers."""
-    heatmap = await fetch(visit)
+    heatmap = (await layer(visit, _alone(visit))).heatmap
     name = f"heatmap-{heatmap.pool.replace('/', '-')}-{heatmap.metric}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(exports.csv_lines(exports.heatmap_rows(heatmap)), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-async def fetch(visit: Visit) -> Heatmap:
-    """The heatmap the URL asks for; unknown metrics and sorts fall back, the API checks the rest."""
-    metric = visit.param("metric") or ""
-    columns = _whole(visit.param("columns"))
-    return await visit.api.heatmap(
-        visit.pool_key(),
-        metric=metric if metric in METRICS else "pending_prefill_tokens",
-        start=visit.range.start_text,
-        end=visit.range.end_text,
-        columns=min(MOST_COLUMNS, columns) if columns else 120,
-        aggregate="mean" if visit.param("aggregate") == "mean" else "max",
-        sort=_sort(visit),
-    )
+def _alone(visit: Visit) -> Asked:
+    """What is asked, not compared: files hold the numbers of the range."""
+    return replace(asked_of(visit), compare=None)
 
 
 def ranked(heatmap: Heatmap) -> list[tuple[HeatmapRow, str, float]]:
@@ -182,10 +253,10 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
     )
 
 
-def _clicked(visit: Visit, heatmap: Heatmap) -> Response:
+def _clicked(visit: Visit, heatmap: Heatmap, stacked: int) -> Response:
     """Answers a click on the picture without scripts: redirects to the instance, over the time window of the cell."""
-    cell = cell_at(heatmap, _whole(visit.param("cell.x")), _whole(visit.param("cell.y")))
-    if cell is None:
+    cell = cell_at(heatmap, whole(visit.param("cell.x")), whole(visit.param("cell.y")), stacked)
+    if cell is None or heatmap.group != "instance":
         rest = {name: value for name, value in visit.here.params.items() if not name.startswith("cell.")}
         return RedirectResponse(visit.link(with_query(visit.here.path, rest)), 303)
     instance, start, end = cell
@@ -198,16 +269,6 @@ def _only(heatmap: Heatmap, instance: str) -> Heatmap:
     return replace(heatmap, rows=rows, migrations=[move for move in heatmap.migrations if instance in (move.source, move.target)])
 
 
-def _sort(visit: Visit) -> str:
-    asked = visit.param("sort") or "name"
-    return asked if asked in SORTS else "name"
-
-
-def _whole(text: str | None) -> int:
-    """A whole number of a query, 0 when missing or not one."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0
-
-
 ROUTES = Routes(
     pages={
         f"{POOL}/heatmap": show,
@@ -215,6 +276,6 @@ ROUTES = Routes(
         f"{POOL}/heatmap.bin": binary,
         f"{POOL}/heatmap.json": as_json,
         f"{POOL}/heatmap.csv": as_csv,
-        "/-/palette.png": palette,
+        "/-/palettes/{kind}.png": palette,
     },
 )

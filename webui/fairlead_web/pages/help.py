@@ -55,7 +55,7 @@ SHORTCUTS = (
     ("g d", "Decisions"),
     ("g r", "Rejections"),
     ("g a", "Audit"),
-    ("/", "Search or first filter of the page"),
+    ("/ or Ctrl+K", "Search sessions, requests, instances, pools, plans and the audit log"),
     ("j, k", "Next, previous row"),
     ("Enter", "Open the row"),
     ("t z", "Zoom out the time range"),
@@ -77,4 +77,9 @@ async def release(visit: Visit) -> Response:
     return JSONResponse({"name": "fairlead", "version": version("fairlead"), "assets": visit.site.assets.version})
 
 
-ROUTES = Routes(pages={"/help": show, "/-/version": release})
+async def session(visit: Visit) -> Response:
+    """Whether the API answers and knows this session: asked before a form is sent, so that none is lost."""
+    return JSONResponse({"subject": (await visit.api.whoami()).subject})
+
+
+ROUTES = Routes(pages={"/help": show, "/-/version": release, "/-/session": session})

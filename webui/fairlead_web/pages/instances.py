@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from typing import ClassVar
 
 from starlette.exceptions import HTTPException
@@ -11,25 +11,23 @@ from starlette.responses import Response
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.reconciling.actions import DrainReason
-from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
-from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import CacheKnowledge, InstanceDetail, InstanceSummary, InstanceTransition
+from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
-from fairlead_client.resources.sessions import SessionSummary
 from fairlead_web import findings, formats
-from fairlead_web.charts import Bar, Sparkline, Tick, even_ticks, sparkline, time_ticks
+from fairlead_web.charts import Bar, even_ticks
 from fairlead_web.facets import Facet, facet
-from fairlead_web.heatmap_cells import METRIC_WORDS, text_of
 from fairlead_web.learnt_figures import TIMES, Learnt, learnt_of
+from fairlead_web.load_figures import FigureRow, figure_rows
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.time_ranges import TimeRange
+from fairlead_web.time_ranges import TimeRange, stamp
 from fairlead_web.visits import Visit
 
 
@@ -42,18 +40,9 @@ class InstancesPage(Context):
     listing: Listing[InstanceSummary]
     sort: str
     states: list[Facet]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricChart:
-    """One metric of an instance over the range: newest and highest value as text, and the line."""
-
-    metric: str
-    words: str
-    latest: str
-    peak: str
-    spark: Sparkline
-    ticks: tuple[Tick, ...]
+    may_drain: bool
+    drains: dict[str, PlanKind | None]
+    """By instance, the plan that drains it or takes that back; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +69,12 @@ class InstancePage(Context):
     detail: InstanceDetail
     caches: list[CacheRow]
     learnt: Learnt
-    charts: list[MetricChart]
     states: list[Bar]
     state_ticks: tuple[str, ...]
-    sessions: list[SessionSummary] | None
+    explained: LoadExplanation | None
+    figures: list[FigureRow]
+    explained_whole: bool
+    """Whether the whole range is explained."""
     arrived: list[Migration] | None
     left: list[Migration] | None
     decisions: list[RoutingDecision] | None
@@ -92,7 +83,6 @@ class InstancePage(Context):
     problem: str | None
 
 
-CHARTED = ("pending_prefill_tokens", "kv_usage", "running", "waiting", "ttft_p95", "tpot_p95", "hit_rate", "requests")
 STATES = tuple(InstanceState)
 """In the order of an instance's life."""
 FOLLOWED = {"current", "incomplete"}
@@ -107,6 +97,9 @@ CACHE_WORDS = {
 }
 """State of a KnownCache → how a router knows the cache, and why."""
 STATE_WIDTH = 1080
+EXPLAINED = timedelta(hours=1)
+"""Longest stretch that the page explains, the end of its range: of a longer one little stands out."""
+EXPLAINED_METRIC = "pending_prefill_tokens"
 ROLES = tuple(Role)
 SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
     "name": lambda instance: (instance.id,),
@@ -124,7 +117,11 @@ SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
 
 async def index(visit: Visit) -> Response:
     key = visit.pool_key()
-    listing, pool = await asyncio.gather(visit.api.instances(key, cursor=visit.param("cursor"), limit=100), visit.api.pool(key))
+    listing, pool, advice = await asyncio.gather(
+        visit.api.instances(key, cursor=visit.param("cursor"), limit=100),
+        visit.api.pool(key),
+        visit.attempt("advice", visit.api.advice(key)),
+    )
     sort, state = visit.param("sort") or "name", visit.param("state")
     sort = sort if sort in SORTS else "name"
     wanted = (visit.param("q") or "").lower()
@@ -136,11 +133,21 @@ async def index(visit: Visit) -> Response:
         pool=str(key),
         tab="instances",
         live="instances",
-        findings=findings.of_pool(pool.pool, listing.items),
+        findings=findings.first(findings.of_advice(advice.items if advice else ())),
+        summary=pool.pool,
     )
     states = facet(visit.here, "state", (one.state for one in listing.items))
     return visit.page(
-        InstancesPage(shell=shell, pool=str(key), instances=sorted(shown, key=SORTS[sort]), listing=listing, sort=sort, states=states)
+        InstancesPage(
+            shell=shell,
+            pool=str(key),
+            instances=sorted(shown, key=SORTS[sort]),
+            listing=listing,
+            sort=sort,
+            states=states,
+            may_drain=shell.may(NEEDED_ROLE[PlanKind.DRAIN]),
+            drains={one.id: drain_for(one.state, one.reason) for one in shown},
+        )
     )
 
 
@@ -184,12 +191,15 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
     pool = str(key)
     detail = await visit.api.instance(key, name)
     visit = visit.since([detail.instance.created_at])
-    sessions, arrived, left, decisions, heatmaps = await asyncio.gather(
-        visit.attempt("sessions", visit.api.sessions({"pool": pool, "instance": name, "limit": 10})),
+    begun = max(visit.range.start, visit.range.end - EXPLAINED)
+    explained, arrived, left, decisions = await asyncio.gather(
+        visit.attempt(
+            "explanation",
+            visit.api.load_explanation(key, name, metric=EXPLAINED_METRIC, start=stamp(begun), end=stamp(visit.range.end)),
+        ),
         visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "target": name, "limit": 8})),
         visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "source": name, "limit": 8})),
         visit.attempt("decisions", visit.api.decisions(visit.filters(ranged=True) | {"pool": pool, "instance": name, "limit": 10})),
-        visit.attempt("load samples", _heatmaps(visit, key)),
     )
     shell = await visit.shell(
         name,
@@ -208,10 +218,11 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             detail=detail,
             caches=[cache_row(one) for one in detail.caches],
             learnt=learnt_of(detail.learnt, TIMES[detail.instance.role]),
-            charts=charts(heatmaps or [], name),
             states=state_band(detail.transitions, visit.range),
             state_ticks=even_ticks(visit.range.start, visit.range.end),
-            sessions=sessions.items if sessions else None,
+            explained=explained,
+            figures=figure_rows(explained) if explained else [],
+            explained_whole=begun == visit.range.start,
             arrived=arrived.items if arrived else None,
             left=left.items if left else None,
             decisions=decisions.items if decisions else None,
@@ -221,11 +232,6 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         ),
         status=problem.status if problem else 200,
     )
-
-
-async def _heatmaps(visit: Visit, pool: PoolKey) -> list[Heatmap]:
-    start, end = visit.range.start_text, visit.range.end_text
-    return await asyncio.gather(*(visit.api.heatmap(pool, metric=metric, start=start, end=end, columns=60) for metric in CHARTED))
 
 
 def cache_row(one: CacheKnowledge) -> CacheRow:
@@ -245,33 +251,6 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
         exact_share=one.exact / one.answered if one.answered else None,
         off_share=one.wrong_tokens / one.cached_tokens if one.cached_tokens else None,
     )
-
-
-def charts(heatmaps: Sequence[Heatmap], instance: str) -> list[MetricChart]:
-    """One chart per metric that has the instance as a row."""
-    found = []
-    for heatmap in heatmaps:
-        values = next((row.values for row in heatmap.rows if row.instance == instance), None)
-        if values is None:
-            continue
-        known = [value for value in values if value is not None]
-        words = METRIC_WORDS.get(heatmap.metric, formats.words(heatmap.metric))
-        peak = text_of(max(known), heatmap.unit) if known else "no data"
-        latest = text_of(known[-1], heatmap.unit) if known else "no data"
-        end_seconds = heatmap.columns * heatmap.step_seconds
-        end = datetime.fromtimestamp(heatmap.start.timestamp() + max(1, end_seconds), tz=heatmap.start.tzinfo)
-        label = f"{words} of {instance}: newest {latest}, highest {peak}"
-        found.append(
-            MetricChart(
-                metric=heatmap.metric,
-                words=words,
-                latest=latest,
-                peak=peak,
-                spark=sparkline(values, label, 320, 72),
-                ticks=time_ticks(heatmap.start, end, 320, most=4),
-            )
-        )
-    return found
 
 
 def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[Bar]:

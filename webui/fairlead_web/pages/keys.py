@@ -10,7 +10,7 @@ from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
+from fairlead_web.routes import Export, Routes
 from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import PAGE_ROWS, Visit
 
@@ -102,4 +102,5 @@ ROUTES = Routes(
     # What was made is shown at the address of its form, once; a reload shows the list.
     pages=dict.fromkeys(("/keys", "/keys/new", "/keys/{key}/revoke"), show),
     writes={"/keys/new": create, "/keys/{key}/revoke": revoke},
+    exports={"/keys": Export(name="gateway-keys")},
 )

@@ -7,22 +7,26 @@ sends one request elsewhere. They are listed and counted separately.
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from starlette.responses import Response
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead.tables import PoolKey
 from fairlead_client.client import Query
+from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
-from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, MovesEffect, ReRoute
 from fairlead_client.resources.pages import Page
-from fairlead_web.addresses import Here
+from fairlead_client.resources.sessions import BindingHistoryItem
+from fairlead_web.addresses import Here, pool_path
 from fairlead_web.charts import StackedTimeline, stacked_timeline
+from fairlead_web.move_steps import MoveStep, NetEffect, net_effect, steps_of
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
-from fairlead_web.shells import Crumb, Shell
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
 
 
@@ -74,13 +78,17 @@ class MovesPage(Context):
     listing: Page[Migration] | Page[ReRoute]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
+    """Of one pool: instances of two never have moves between them."""
+    ways: list[MigrationFlow]
+    """The busiest ways, where a matrix is not shown."""
+    counted: int
+    effect: MovesEffect | None
     by_trigger: list[tuple[str, int]]
-    paid_off: tuple[int, int]
     counted_from: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovePhase:
+class MoveTime:
     """One line of the comparison of prediction and outcome.
 
     `length` is its share of the longest, 0-100.
@@ -98,12 +106,18 @@ class MovePage(Context):
     shell: Shell
     words: MoveWords
     move: Migration | ReRoute
-    phases: list[MovePhase]
+    times: list[MoveTime]
+    effect: NetEffect
+    steps: list[MoveStep]
+    """Of a migration; a re-route has none."""
     decision: RoutingDecision | None
 
 
 FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_off")
 MATRIX_MOST = 16
+WAYS = 10
+AROUND = timedelta(minutes=10)
+"""The decision of a move is looked for this long before and after it."""
 
 MIGRATIONS = MoveWords(
     one="migration",
@@ -145,7 +159,7 @@ async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[
     shell = await visit.shell(
         words.title, "migrations", crumbs=(Crumb(words=words.title),), pool=visit.param("pool"), ranged=True, live=words.topic
     )
-    known = [item.paid_off for item in listing.items if item.paid_off is not None]
+    of_one = visit.param("pool") is not None
     return visit.page(
         MovesPage(
             shell=shell,
@@ -154,9 +168,11 @@ async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[
             triggers=[reason for reason in BindingReason if reason is not BindingReason.COLD],
             outcomes=list(MoveOutcome),
             timeline=stacked_timeline(matrix.timeline, visit.range.start, visit.range.end) if matrix else None,
-            matrix=flow_matrix(matrix, visit.here) if matrix else None,
+            matrix=flow_matrix(matrix, visit.here) if matrix and of_one else None,
+            ways=matrix.flows[:WAYS] if matrix and not of_one else [],
+            counted=matrix.total if matrix else 0,
+            effect=matrix.effect if matrix and matrix.total else None,
             by_trigger=sorted(matrix.by_trigger.items(), key=lambda item: -item[1]) if matrix else [],
-            paid_off=(sum(known), len(known)),
             counted_from=None if matrix is None or matrix.complete else matrix.counted_from,
         )
     )
@@ -194,25 +210,45 @@ async def show_reroute(visit: Visit) -> Response:
 
 
 async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Response:
-    decision = await visit.attempt("decisions", _decision(visit, move))
+    decision, history = await asyncio.gather(visit.attempt("decisions", _decision(visit, move)), _history(visit, move))
     shell = await visit.shell(
         f"{words.one.capitalize()} {move.id}",
-        "migrations",
-        crumbs=(Crumb(words=words.title, path=f"/{words.topic}"), Crumb(words=move.id)),
+        "pools",
+        crumbs=crumbs_below(move.pool, Crumb(words=words.title, path=f"{pool_path(move.pool)}/{words.topic}"), Crumb(words=move.id)),
         pool=move.pool,
+        tab="migrations",
     )
-    return visit.page(MovePage(shell=shell, words=words, move=move, phases=phases(move), decision=decision))
+    steps = steps_of(move, decision, history) if isinstance(move, Migration) else []
+    return visit.page(
+        MovePage(shell=shell, words=words, move=move, times=times(move), effect=net_effect(move), steps=steps, decision=decision)
+    )
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
     """The sampled decision of the same request; it lists the candidates that were compared."""
-    if move.request is None:
+    if not move.request:
         return None
-    page = await visit.api.decisions({"pool": move.pool, "session": move.session, "instance": move.target, "limit": 100})
+    around = {"from": (move.at - AROUND).isoformat(), "to": (move.at + AROUND).isoformat()}
+    page = await visit.api.decisions({"pool": move.pool, "session": move.session, "instance": move.target, "limit": 100, **around})
     return next((decision for decision in page.items if decision.request == move.request), None)
 
 
-def phases(move: Migration | ReRoute) -> list[MovePhase]:
+async def _history(visit: Visit, move: Migration | ReRoute) -> list[BindingHistoryItem] | None:
+    """The homes of the session that moved; None where they could not be read."""
+    return await visit.attempt("session", _homes(visit, move)) if isinstance(move, Migration) else None
+
+
+async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
+    """Empty once the session is forgotten."""
+    try:
+        return (await visit.api.session(PoolKey.parse(move.pool), move.session)).history
+    except ApiProblem as error:
+        if error.problem.status == 404:
+            return []
+        raise
+
+
+def times(move: Migration | ReRoute) -> list[MoveTime]:
     """The prediction for staying, the prediction for moving and the outcome, on one scale."""
     rows = [
         (f"Predicted, staying on {move.source}", move.predicted_source_ttft_seconds, "stay"),
@@ -220,18 +256,21 @@ def phases(move: Migration | ReRoute) -> list[MovePhase]:
         ("Actual", move.actual_ttft_seconds, "actual"),
     ]
     top = max((value for _, value, _ in rows if value is not None), default=0.0) or 1.0
-    return [MovePhase(words=words, seconds=value, length=round((value or 0.0) / top * 100, 1), kind=kind) for words, value, kind in rows]
+    return [MoveTime(words=words, seconds=value, length=round((value or 0.0) / top * 100, 1), kind=kind) for words, value, kind in rows]
 
 
 ROUTES = Routes(
     pages={
         "/migrations": index,
+        f"{POOL}/migrations": index,
         "/migrations/{move:path}": show,
         "/reroutes": index_reroutes,
+        f"{POOL}/reroutes": index_reroutes,
         "/reroutes/{move:path}": show_reroute,
     },
     exports={
-        "/migrations": Export(name="migrations", filters=FILTERS, ranged=True),
-        "/reroutes": Export(name="reroutes", filters=FILTERS, ranged=True),
+        f"{below}/{name}": Export(name=name, filters=FILTERS, ranged=True)
+        for below in ("", POOL)
+        for name in ("migrations", "migrations/matrix", "reroutes", "reroutes/matrix")
     },
 )

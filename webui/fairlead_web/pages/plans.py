@@ -1,7 +1,7 @@
 """`/plans/{id}`: the effect of a change, the button that applies it, and the one that undoes it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 from starlette.responses import Response
@@ -9,9 +9,9 @@ from starlette.responses import Response
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanState
-from fairlead_client.resources.pools import PoolRevision
-from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.problems import PlanConflict, Problem
 from fairlead_web import formats
 from fairlead_web.addresses import pool_path
 from fairlead_web.differences import Change, changes_of
@@ -22,12 +22,42 @@ from fairlead_web.visits import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Meanwhile:
+    """Another change since the plan, made by somebody: a revision of the pool's spec, or one not reported yet."""
+
+    revision: int | None
+    by: str
+    at: datetime | None
+    reason: str | None
+    changes: list[Change]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRow:
+    """A quantity in words, without the change and with it; `unknown` says why it cannot be relied on."""
+
+    words: str
+    before: str
+    after: str
+    unknown: str | None
+
+
+AT_WORK = frozenset({ExpectationState.QUEUED, ExpectationState.RUNNING})
+QUANTITIES = {
+    Quantity.ATTAINMENT: "In time",
+    Quantity.REFUSED_SHARE: "Refused",
+    Quantity.HIT_RATE: "Hit rate",
+    Quantity.SESSIONS_MOVED: "Sessions that move",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPage(Context):
     """The page of a plan.
 
-    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists the
-    revisions made since the plan, each with its changes. `wanted` is the number of replicas to plan again, None if the
-    pool already has it.
+    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists what
+    was changed since the plan. `can_repeat`: it was not applied, so the same change can
+    be planned again. `expectation` is None where it could not be read; `at_work`: it is being found out.
     """
 
     template: ClassVar[str] = "pages/plan.html"
@@ -40,9 +70,12 @@ class PlanPage(Context):
     reason: str
     can_apply: bool
     can_undo: bool
-    meanwhile: list[tuple[PoolRevision, list[Change]]]
-    wanted: int | None
+    meanwhile: list[Meanwhile]
+    can_repeat: bool
     needed: AccessRole
+    expectation: PlanExpectation | None
+    at_work: bool
+    expected: list[ExpectedRow]
 
 
 REFUSALS = frozenset({400, 403, 409, 422})
@@ -81,6 +114,18 @@ async def undo(visit: Visit) -> Response:
     return visit.redirect(f"/plans/{inverse.id}")
 
 
+async def again(visit: Visit) -> Response:
+    """Plans the same change of the object as it is now, and leads to that plan."""
+    plan_id = _id(visit)
+    try:
+        anew = await visit.api.plan_again(plan_id)
+    except ApiProblem as error:
+        if error.problem.status not in REFUSALS:
+            raise
+        return await _page(visit, await visit.api.plan(plan_id), error.problem, "", "")
+    return visit.redirect(f"/plans/{anew.id}")
+
+
 async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str, reason: str) -> Response:
     key = PoolKey.parse(plan.pool)
     shell = await visit.shell(
@@ -91,7 +136,9 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
     )
     needed = NEEDED_ROLE[plan.kind]
     may = shell.may(needed)
-    meanwhile = await _meanwhile(visit, key, plan)
+    told = problem.conflict if problem is not None else None
+    meanwhile = await _meanwhile(visit, key, plan) if told is None else meanwhile_of(told)
+    expectation = await visit.attempt("what is expected of the plan", visit.api.plan_expectation(plan.id))
     context = PlanPage(
         shell=shell,
         plan=plan,
@@ -103,25 +150,39 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         can_apply=may and plan.state is PlanState.OPEN and not meanwhile and plan.owner is None and plan.expires_at > visit.now,
         can_undo=may and plan.state is PlanState.APPLIED and plan.undo_until is not None and plan.undo_until > visit.now,
         meanwhile=meanwhile,
-        wanted=_wanted(plan, meanwhile),
+        can_repeat=may and plan.state not in {PlanState.APPLIED, PlanState.UNDONE},
         needed=needed,
+        expectation=expectation,
+        at_work=expectation is not None and expectation.state in AT_WORK,
+        expected=[_row(one) for one in expectation.figures] if expectation else [],
     )
     return visit.page(context, status=problem.status if problem else 200)
 
 
-async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[tuple[PoolRevision, list[Change]]]:
+def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
+    """What the API says was changed meanwhile, newest first."""
+    found = [
+        Meanwhile(revision=None, by=one.by or "somebody", at=one.at, reason=one.reason, changes=changes_of(one.diff))
+        for one in conflict.meanwhile
+    ]
+    return found[::-1]
+
+
+def _row(one: ExpectedFigure) -> ExpectedRow:
+    shown = formats.count if one.quantity is Quantity.SESSIONS_MOVED else formats.share
+    return ExpectedRow(words=QUANTITIES[one.quantity], before=shown(one.before), after=shown(one.after), unknown=one.unknown)
+
+
+async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[Meanwhile]:
     """Revisions of the pool made after a plan that was not applied, newest first: the other person's changes."""
-    if plan.state not in (PlanState.OPEN, PlanState.SUPERSEDED):
+    if plan.state not in (PlanState.OPEN, PlanState.SUPERSEDED) or not plan.target.startswith("InferencePool "):
         return []
     found = await visit.attempt("revisions", visit.api.revisions(pool, limit=10))
-    return [(revision, changes_of(revision.diff)) for revision in found.items if revision.at > plan.created_at] if found else []
-
-
-def _wanted(plan: Plan, meanwhile: Sequence[tuple[PoolRevision, object]]) -> int | None:
-    """The number of replicas that the plan wanted; None if the pool has it already."""
-    after = next((item.get("after") for item in plan.diff if item.get("path") == "/spec/replicas"), None)
-    now = meanwhile[0][0].spec.get("replicas") if meanwhile else None
-    return after if isinstance(after, int) and after != now else None
+    return [
+        Meanwhile(revision=one.number, by=one.actor, at=one.at, reason=one.reason, changes=changes_of(one.diff))
+        for one in (found.items if found else ())
+        if one.at > plan.created_at
+    ]
 
 
 def _id(visit: Visit) -> str:
@@ -130,6 +191,6 @@ def _id(visit: Visit) -> str:
 
 ROUTES = Routes(
     # A refusal is shown at the address of the form; a reload and the live parts ask for that one.
-    pages=dict.fromkeys(("/plans/{plan}", "/plans/{plan}/apply", "/plans/{plan}/undo"), show),
-    writes={"/plans/{plan}/apply": apply, "/plans/{plan}/undo": undo},
+    pages=dict.fromkeys(("/plans/{plan}", "/plans/{plan}/again", "/plans/{plan}/apply", "/plans/{plan}/undo"), show),
+    writes={"/plans/{plan}/again": again, "/plans/{plan}/apply": apply, "/plans/{plan}/undo": undo},
 )

@@ -94,8 +94,9 @@ async def plan(visit: Visit) -> Response:
 async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) -> Response:
     key = visit.pool_key()
     name = str(key)
-    detail, migrations, events, decisions, rollout = await asyncio.gather(
+    detail, advice, migrations, events, decisions, rollout = await asyncio.gather(
         visit.api.pool(key),
+        visit.attempt("advice", visit.api.advice(key)),
         visit.attempt("migrations", visit.api.migrations({"pool": name, "limit": 8})),
         visit.attempt("events", visit.api.events(key, limit=10)),
         visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100})),
@@ -110,7 +111,8 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
         tab="overview",
         ranged=True,
         live="pools,instances,migrations",
-        findings=findings.of_pool(detail.pool, detail.instances),
+        findings=findings.first(findings.of_advice(advice.items if advice else ())),
+        summary=detail.pool,
     )
     reasons = Counter(decision.reason for decision in decisions.items) if decisions else Counter()
     return visit.page(

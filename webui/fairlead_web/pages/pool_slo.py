@@ -13,7 +13,6 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
 from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloVersion, SloWhatIf
 from fairlead_web import formats
-from fairlead_web.attainment_charts import AttainmentChart, attainment_chart
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
@@ -42,7 +41,6 @@ class PoolSloPage(Context):
     shell: Shell
     attainment: SloAttainment
     burn: SloBurn
-    chart: AttainmentChart
     classes: list[str]
     windows: list[tuple[str, list[BurnWindow | None]]]
     versions: list[VersionRow]
@@ -71,7 +69,7 @@ async def show(visit: Visit) -> Response:
     declared = detail.spec.get("slo") or {}
     other, problem = await _other(visit, start, end, typed) if asked else (None, None)
     shell = await visit.shell(
-        f"Objectives of {name}", "slo", crumbs=crumbs_below(name, Crumb(words="SLO")), pool=name, tab="slo", ranged=True
+        f"Objectives of {name}", "pools", crumbs=crumbs_below(name, Crumb(words="SLO")), pool=name, tab="slo", ranged=True
     )
     classes = sorted({one.priority_class for one in burn.windows if one.priority_class is not None})
     return visit.page(
@@ -79,7 +77,6 @@ async def show(visit: Visit) -> Response:
             shell=shell,
             attainment=attainment,
             burn=burn,
-            chart=attainment_chart(attainment.points, attainment.start, attainment.end, attainment.step_seconds, burn.percentile),
             classes=classes,
             windows=windows(burn, classes),
             versions=[
@@ -138,4 +135,10 @@ def _classes(version: SloVersion) -> str:
     return ", ".join(f"{one.name} ({one.priority}, {formats.share(one.share)})" for one in version.classes) or "none"
 
 
-ROUTES = Routes(pages={f"{POOL}/slo": show}, exports={f"{POOL}/slo": Export(name="slo", of_pool=True)})
+ROUTES = Routes(
+    pages={f"{POOL}/slo": show},
+    exports={
+        f"{POOL}/slo": Export(name="slo", of_pool=True),
+        f"{POOL}/slo/attainment": Export(name="slo/attainment", of_pool=True, ranged=True),
+    },
+)

@@ -1,5 +1,6 @@
 """`/pools`: every pool, with facets."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -52,12 +53,19 @@ SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
 
 
 async def index(visit: Visit) -> Response:
-    listing = await visit.api.pools(cursor=visit.param("cursor"), limit=100)
+    listing, advice = await asyncio.gather(
+        visit.api.pools(cursor=visit.param("cursor"), limit=100), visit.attempt("advice", visit.api.advice())
+    )
     sort = visit.param("sort") or "pain"
     sort = sort if sort in SORTS else "pain"
     shown = sorted(chosen(listing.items, visit.here), key=SORTS[sort])
     shell = await visit.shell(
-        "Pools", "pools", crumbs=(Crumb(words="Pools"),), live="pools", findings=findings.of_pools(listing.items), pools=listing.items
+        "Pools",
+        "pools",
+        crumbs=(Crumb(words="Pools"),),
+        live="pools",
+        findings=findings.first(findings.of_advice(advice.items if advice else ())),
+        pools=listing.items,
     )
     return visit.page(PoolsPage(shell=shell, pools=shown, listing=listing, facets=facets(listing.items, visit.here), sort=sort))
 

@@ -10,7 +10,7 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_web import formats
 from fairlead_web.charts import Sparkline, sparkline
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
+from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
 
@@ -55,4 +55,5 @@ async def index(visit: Visit) -> Response:
     return visit.page(RejectionsPage(shell=shell, report=report, groups=groups))
 
 
-ROUTES = Routes(pages={"/rejections": index}, exports={"/rejections": Export(name="rejections", filters=FILTERS, ranged=True)})
+PATHS = ("/rejections", f"{POOL}/rejections")
+ROUTES = Routes(pages=dict.fromkeys(PATHS, index), exports=dict.fromkeys(PATHS, Export(name="rejections", filters=FILTERS, ranged=True)))

@@ -1,6 +1,6 @@
-"""`…/ring`: who owns which share of a pool's keys, and what a change of its instances would move.
+"""`…/ring`: who owns which share of a pool's keys, what a change of its instances would move, and an instance's weight.
 
-Read only; the change is asked about by the URL.
+The change is asked about by the URL; another weight is planned.
 """
 
 from dataclasses import dataclass
@@ -8,11 +8,13 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead.errors import InvalidInput
 from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.plans import PlanKind, PlanRequest
 from fairlead_client.resources.rings import KeyMove, Ring, RingInstance
 from fairlead_web import formats
 from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
+from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
 
@@ -46,9 +48,34 @@ class RingPage(Context):
     remove: str
     anchors: str
     problem: str | None
+    instance: str
+    weight: str
+    """What is typed of another weight."""
+    refusal: str | None
+    """Why that could not be planned."""
 
 
 async def show(visit: Visit) -> Response:
+    return await _page(visit, visit.param("instance") or "", "", None)
+
+
+async def plan(visit: Visit) -> Response:
+    """Asks for a plan of another weight, and redirects to it; a refusal is shown beside the form."""
+    form = await visit.form()
+    instance, weight = (str(form.get(name, "")).strip() for name in ("instance", "weight"))
+    try:
+        asked = PlanRequest(kind=PlanKind.WEIGHT, instance=instance, fields={"weight": _weight(weight)})
+        made = await visit.api.create_plan(visit.pool_key(), asked)
+    except InvalidInput as error:
+        return await _page(visit, instance, weight, formats.told(error.told, error.remedy))
+    except ApiProblem as error:
+        if error.problem.status not in {400, 404, 409, 422}:
+            raise
+        return await _page(visit, instance, weight, formats.told(error.problem.detail, error.problem.remedy))
+    return visit.redirect(f"/plans/{made.id}")
+
+
+async def _page(visit: Visit, instance: str, weight: str, refusal: str | None) -> Response:
     key = visit.pool_key()
     add, remove, anchors = (visit.param(name) or "" for name in ("add", "remove", "anchors"))
     problem = None
@@ -74,8 +101,11 @@ async def show(visit: Visit) -> Response:
             remove=remove,
             anchors=anchors,
             problem=problem,
+            instance=instance,
+            weight=weight or next((f"{one.weight:g}" for one in ring.instances if one.id == instance), ""),
+            refusal=refusal,
         ),
-        status=422 if problem else 200,
+        status=422 if problem or refusal else 200,
     )
 
 
@@ -94,6 +124,14 @@ def share_rows(ring: Ring) -> list[ShareRow]:
     return sorted(rows, key=lambda row: (-max(row.instance.key_share, row.instance.share_after or 0.0), row.instance.id))
 
 
+def _weight(text: str) -> float | None:
+    """The weight that was typed; none goes back to 1."""
+    try:
+        return float(text) if text else None
+    except ValueError as error:
+        raise InvalidInput("weight", text, "write a number such as 0.5") from error
+
+
 def _whole(name: str, text: str) -> int | None:
     if not text:
         return None
@@ -102,4 +140,9 @@ def _whole(name: str, text: str) -> int | None:
     return int(text)
 
 
-ROUTES = Routes(pages={f"{POOL}/ring": show})
+ROUTES = Routes(
+    # A form that was refused is shown at its own address; a reload and the live parts ask for that one.
+    pages={f"{POOL}/ring": show, f"{POOL}/ring/plans": show},
+    writes={f"{POOL}/ring/plans": plan},
+    exports={f"{POOL}/ring": Export(name="ring", filters=("add", "remove", "anchors"), of_pool=True)},
+)

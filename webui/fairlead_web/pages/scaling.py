@@ -11,8 +11,6 @@ from fairlead.instances import Role
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.scaling import ScalingDecisionItem
-from fairlead_web import formats
-from fairlead_web.charts import Sparkline, sparkline
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
@@ -21,16 +19,6 @@ from fairlead_web.yaml_text import yaml_text
 
 CHOICES: Mapping[str, Sequence[str]] = {"role": tuple(Role), "verdict": tuple(Verdict), "controller": tuple(Controller)}
 """The filters and their values."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolePicture:
-    """A role's number after each decision shown, oldest first; `advised` says that the latest was not applied."""
-
-    role: str
-    latest: int
-    advised: bool
-    spark: Sparkline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +36,6 @@ class ScalingPage(Context):
     choices: Mapping[str, Sequence[str]]
     listing: Listing[ScalingDecisionItem]
     rows: list[DecisionRow]
-    pictures: list[RolePicture]
 
 
 async def index(visit: Visit) -> Response:
@@ -57,9 +44,7 @@ async def index(visit: Visit) -> Response:
     shell = await visit.shell(
         f"Scaling of {pool}", "pools", crumbs=crumbs_below(pool, Crumb(words="Scaling")), pool=pool, tab="scaling", ranged=True
     )
-    return visit.page(
-        ScalingPage(shell=shell, choices=CHOICES, listing=listing, rows=rows(listing.items), pictures=pictures(listing.items))
-    )
+    return visit.page(ScalingPage(shell=shell, choices=CHOICES, listing=listing, rows=rows(listing.items)))
 
 
 def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
@@ -69,21 +54,6 @@ def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
         grounds = {"need": one.need, "imbalance": one.imbalance, "signals": list(one.signals), "demand": one.demand}
         known = {name: value for name, value in msgspec.to_builtins(grounds).items() if value}
         found.append(DecisionRow(decision=one, grounds=yaml_text(known) if known else ""))
-    return found
-
-
-def pictures(decisions: Sequence[ScalingDecisionItem]) -> list[RolePicture]:
-    """One per role that has decisions."""
-    found = []
-    for role in dict.fromkeys(one.role for one in decisions):
-        of_role = sorted((one for one in decisions if one.role == role), key=lambda one: one.at)
-        numbers: list[float | None] = [of_role[0].current, *(one.replicas for one in of_role)]
-        words = (
-            f"Instances of role {role} after each of {formats.count(len(of_role))} decisions: {', '.join(f'{n:g}' for n in numbers if n)}"
-        )
-        newest = of_role[-1]
-        advised = newest.verdict is Verdict.ADVISED
-        found.append(RolePicture(role=role.value, latest=newest.replicas, advised=advised, spark=sparkline(numbers, words, 320, 72)))
     return found
 
 

@@ -16,9 +16,10 @@ from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleActio
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_web import formats
+from fairlead_web.addresses import pool_path
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
-from fairlead_web.shells import Crumb, Shell
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
 from fairlead_web.week_grids import WeekGrid, week_grid
 from fairlead_web.yaml_text import yaml_text
@@ -111,11 +112,11 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
         visit.attempt("preview", visit.api.bounds(key, at=at or "now")),
     )
     names = list(dict.fromkeys([name, *sorted(window.schedule for window in detail.windows)]))
-    crumbs = (Crumb(words="Schedules", path="/schedules"), Crumb(words=f"{key} {name}"))
+    crumbs = crumbs_below(str(key), Crumb(words="Schedules", path=f"{pool_path(str(key))}/schedules"), Crumb(words=name))
     schedule = detail.schedule
     return visit.page(
         SchedulePage(
-            shell=await visit.shell(f"Schedule {name}", "schedules", crumbs=crumbs, pool=str(key)),
+            shell=await visit.shell(f"Schedule {name}", "pools", crumbs=crumbs, pool=str(key), tab="schedules"),
             detail=detail,
             grid=week_grid(detail.windows, names, detail.start, visit.now),
             runs=runs,
@@ -211,7 +212,7 @@ def _told(problem: Problem) -> str:
 
 
 ROUTES = Routes(
-    pages={"/schedules": index, ONE: show, f"{ONE}/plans": show},
+    pages={"/schedules": index, f"{POOL}/schedules": index, ONE: show, f"{ONE}/plans": show},
     writes={"/schedules": create, f"{ONE}/plans": plan},
-    exports={"/schedules": Export(name="schedules", filters=("pool",))},
+    exports=dict.fromkeys(("/schedules", f"{POOL}/schedules"), Export(name="schedules", filters=("pool",))),
 )

@@ -1,19 +1,28 @@
 """`/sessions`: which session's KV cache lives where; one session's holders over time."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from fairlead.instances import ACCEPTING, Role
+from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.sessions import SessionDetail, SessionSummary
-from fairlead_web.charts import HolderBand, holder_band
+from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
+from fairlead_web import formats
+from fairlead_web.addresses import pool_path
+from fairlead_web.holders import HolderBand, holder_band, holders_in_words
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
-from fairlead_web.shells import Crumb, Shell
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
 
 
@@ -30,12 +39,20 @@ class SessionPage(Context):
     shell: Shell
     detail: SessionDetail
     band: HolderBand
+    story: str
+    holders: list[BindingHistoryItem]
+    """The newest of its homes."""
     migrations: list[Migration] | None
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
+    targets: list[str]
+    """Instances that the session can be moved to."""
+    problem: str | None
 
 
 FILTERS = ("pool", "instance", "q")
+HOLDERS = 50
+"""Most homes of a session that are listed, the newest."""
 
 
 async def index(visit: Visit) -> Response:
@@ -45,18 +62,44 @@ async def index(visit: Visit) -> Response:
 
 
 async def show(visit: Visit) -> Response:
+    return await _page(visit, None)
+
+
+async def plan(visit: Visit) -> Response:
+    """Asks for a plan that moves the session or takes its home away, and redirects to it.
+
+    A refusal is shown on the session's page.
+    """
+    form = await visit.form()
+    kind, instance = str(form.get("kind", "")), str(form.get("instance", ""))
+    if kind not in {PlanKind.MOVE.value, PlanKind.UNPIN.value}:
+        raise HTTPException(404)
+    moves = kind == PlanKind.MOVE
+    asked = PlanRequest(kind=PlanKind(kind), session=visit.request.path_params["session"], instance=instance if moves else None)
+    try:
+        made = await visit.api.create_plan(visit.pool_key(), asked)
+    except ApiProblem as error:
+        if error.problem.status in {400, 409, 422}:
+            return await _page(visit, error.problem)
+        raise
+    return visit.redirect(f"/plans/{made.id}")
+
+
+async def _page(visit: Visit, problem: Problem | None) -> Response:
     key, session = visit.pool_key(), visit.request.path_params["session"]
-    detail, migrations, reroutes, decisions = await asyncio.gather(
+    detail, migrations, reroutes, decisions, instances = await asyncio.gather(
         visit.api.session(key, session),
         visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50})),
         visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20})),
         visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20})),
+        visit.attempt("instances", visit.api.instances(key, limit=500)),
     )
     shell = await visit.shell(
         f"Session {session}",
-        "sessions",
-        crumbs=(Crumb(words="Sessions", path="/sessions"), Crumb(words=str(key), path=f"/sessions?pool={key}"), Crumb(words=session)),
+        "pools",
+        crumbs=crumbs_below(str(key), Crumb(words="Sessions", path=f"{pool_path(str(key))}/sessions"), Crumb(words=session)),
         pool=str(key),
+        tab="sessions",
         live="migrations,reroutes,decisions",
     )
     return visit.page(
@@ -64,14 +107,26 @@ async def show(visit: Visit) -> Response:
             shell=shell,
             detail=detail,
             band=holder_band(detail.history, visit.now),
+            story=holders_in_words(detail.history, detail.session.version, visit.now),
+            holders=sorted(detail.history, key=lambda item: item.version, reverse=True)[:HOLDERS],
             migrations=migrations.items if migrations else None,
             reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,
-        )
+            targets=targets_of(detail, instances.items if instances else ()),
+            problem=formats.told(problem.detail, problem.remedy) if problem else None,
+        ),
+        status=problem.status if problem else 200,
     )
 
 
+def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:
+    """Where the session may be moved: instances that take requests and compute prompts, the least loaded first."""
+    able = [one for one in instances if one.state in ACCEPTING and one.role is not Role.DECODE and one.id != detail.session.instance]
+    return [one.id for one in sorted(able, key=lambda one: (one.pending_prefill_tokens, one.id))]
+
+
 ROUTES = Routes(
-    pages={"/sessions": index, "/sessions/{namespace}/{name}/{session:path}": show},
-    exports={"/sessions": Export(name="sessions", filters=FILTERS)},
+    pages={"/sessions": index, f"{POOL}/sessions": index, "/sessions/{namespace}/{name}/{session:path}": show},
+    writes={"/sessions/{namespace}/{name}/{session:path}/plans": plan},
+    exports=dict.fromkeys(("/sessions", f"{POOL}/sessions"), Export(name="sessions", filters=FILTERS)),
 )

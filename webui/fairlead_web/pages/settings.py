@@ -1,32 +1,45 @@
-"""`/settings`: the reader's preferences; API tokens and one-time login links for admins."""
+"""`/settings`: the reader's preferences, rights and browser sessions; for admins also tokens and login links."""
 
 from dataclasses import dataclass
 from typing import ClassVar
+from zoneinfo import available_timezones
 
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.access import PEOPLE, AccessRole, LoginLink, LoginLinkRequest, TokenItem, TokenRequest
+from fairlead_client.resources.access import (
+    PEOPLE,
+    AccessRole,
+    LoginLink,
+    LoginLinkRequest,
+    Rights,
+    TokenItem,
+    TokenRequest,
+    WebSessionItem,
+)
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
+from fairlead_web.routes import Export, Routes
 from fairlead_web.security import local_path
-from fairlead_web.shells import THEMES, TIME_MODES, Crumb, Shell
-from fairlead_web.visits import PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_COOKIE, Visit
+from fairlead_web.shells import DENSITIES, THEMES, TIME_MODES, Crumb, Shell
+from fairlead_web.visits import DENSITY_COOKIE, PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_COOKIE, ZONE_COOKIE, Visit, zone_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPage(Context):
     """The settings page.
 
-    `created` is set only in the answer that shows a new token's secret; `login_link` is the full address of a new
-    one-time link.
+    `zones` are the time zones to choose from, `allows` what each role may do. `created` is set only in the answer that
+    shows a new token's secret; `login_link` is the full address of a new one-time link.
     """
 
     template: ClassVar[str] = "pages/settings.html"
     shell: Shell
+    zones: tuple[str, ...]
+    allows: tuple[tuple[AccessRole, str], ...]
+    sessions: Listing[WebSessionItem] | None
     roles: tuple[AccessRole, ...]
     tokens: Listing[TokenItem] | None
     created: TokenItem | None
@@ -34,6 +47,13 @@ class SettingsPage(Context):
     login_address: str
     problem: Problem | None
 
+
+ALLOWS = (
+    (AccessRole.VIEWER, "read everything, and export it; no prompts, as none are stored"),
+    (AccessRole.OPERATOR, "scale, drain, cordon, schedule, simulate; make keys of the gateway, with the role in all namespaces"),
+    (AccessRole.ADMIN, "change policy, objectives, early rejection and specs; hand out tokens and login links"),
+)
+"""What each role may do besides what those before it may."""
 
 YEAR = 365 * 24 * 3600
 REFUSALS = frozenset({400, 403, 404, 409, 422})
@@ -52,11 +72,22 @@ async def save(visit: Visit) -> Response:
         ("theme", THEME_COOKIE, THEMES),
         ("time", TIME_COOKIE, TIME_MODES),
         ("shortcuts", SHORTCUTS_COOKIE, ("on", "off")),
+        ("density", DENSITY_COOKIE, DENSITIES),
     ):
         value = form.get(field)
         if value in allowed:
             response.set_cookie(cookie, str(value), max_age=YEAR, path="/", secure=secure, httponly=False, samesite="lax")
+    if zone := zone_of(str(form.get("zone", ""))):
+        response.set_cookie(ZONE_COOKIE, zone.replace("/", "%2F"), max_age=YEAR, path="/", secure=secure, httponly=False, samesite="lax")
     return response
+
+
+async def revoke_session(visit: Visit) -> Response:
+    try:
+        await visit.api.revoke_web_session(visit.request.path_params["session"])
+    except ApiProblem as error:
+        return await _refused(visit, error)
+    return visit.redirect("/settings")
 
 
 async def create_token(visit: Visit) -> Response:
@@ -69,7 +100,9 @@ async def create_token(visit: Visit) -> Response:
         detail = "name must not be empty" if not name else wrong_role if role is None else wrong_days
         return await _page(visit, problem=Problem(type="invalid-input", title="Token not created", status=422, detail=detail))
     try:
-        return await _page(visit, created=await visit.api.create_token(TokenRequest(name=name, role=role, days=int(days))))
+        everywhere, rights = rights_of(form, role)
+        asked = TokenRequest(name=name, role=everywhere, days=int(days), namespaces=rights)
+        return await _page(visit, created=await visit.api.create_token(asked))
     except ApiProblem as error:
         return await _refused(visit, error)
 
@@ -90,7 +123,9 @@ async def create_login_link(visit: Visit) -> Response:
         detail = "Say who the link is for." if not subject else f"role: choose one of {', '.join(PEOPLE)}"
         return await _page(visit, problem=Problem(type="invalid-input", title="Link not created", status=422, detail=detail))
     try:
-        return await _page(visit, link=await visit.api.create_login_link(LoginLinkRequest(role=role, subject=subject)))
+        everywhere, rights = rights_of(form, role)
+        asked = LoginLinkRequest(role=everywhere, subject=subject, namespaces=rights)
+        return await _page(visit, link=await visit.api.create_login_link(asked))
     except ApiProblem as error:
         return await _refused(visit, error)
 
@@ -99,6 +134,12 @@ def role_of(form: FormData) -> AccessRole | None:
     """The role chosen in a form; None if the value is not a role."""
     chosen = str(form.get("role", AccessRole.VIEWER))
     return next((role for role in PEOPLE if role == chosen), None)
+
+
+def rights_of(form: FormData, role: AccessRole) -> tuple[AccessRole, Rights]:
+    """The role for all namespaces, or for those alone that the form names."""
+    named = str(form.get("namespaces", "")).replace(",", " ").split()
+    return (AccessRole.NONE, dict.fromkeys(named, role)) if named else (role, {})
 
 
 async def _refused(visit: Visit, error: ApiProblem) -> Response:
@@ -111,9 +152,13 @@ async def _page(
     visit: Visit, *, created: TokenItem | None = None, link: LoginLink | None = None, problem: Problem | None = None
 ) -> Response:
     shell = await visit.shell("Settings", "settings", crumbs=(Crumb(words="Settings"),))
-    tokens = await visit.attempt("API tokens", visit.api.tokens(limit=PAGE_ROWS)) if shell.may(AccessRole.ADMIN) else None
+    tokens = await visit.attempt("API tokens", visit.api.tokens(limit=PAGE_ROWS)) if shell.may_somewhere(AccessRole.ADMIN) else None
+    sessions = await visit.attempt("browser sessions", visit.api.web_sessions(limit=PAGE_ROWS))
     context = SettingsPage(
         shell=shell,
+        zones=tuple(sorted(available_timezones())),
+        allows=ALLOWS,
+        sessions=sessions,
         roles=PEOPLE,
         tokens=tokens,
         created=created,
@@ -126,11 +171,22 @@ async def _page(
 
 ROUTES = Routes(
     # What was made is shown at the address of its form, once; a reload shows the settings.
-    pages=dict.fromkeys(("/settings", "/settings/tokens", "/settings/tokens/{token}/revoke", "/settings/login-links"), show),
+    pages=dict.fromkeys(
+        (
+            "/settings",
+            "/settings/tokens",
+            "/settings/tokens/{token}/revoke",
+            "/settings/login-links",
+            "/settings/sessions/{session}/revoke",
+        ),
+        show,
+    ),
     writes={
         "/settings": save,
         "/settings/tokens": create_token,
         "/settings/tokens/{token}/revoke": revoke_token,
         "/settings/login-links": create_login_link,
+        "/settings/sessions/{session}/revoke": revoke_session,
     },
+    exports={"/settings/tokens": Export(name="tokens"), "/settings/sessions": Export(name="web-sessions")},
 )

@@ -38,4 +38,45 @@ async def test_rows_of_a_pool_of_two_roles_say_and_follow_their_roles() -> None:
         labels = page.split('class="heatmap-labels', 1)[1].split("</ol>", 1)[0]
         assert re.findall(r">(prefill|decode)<", labels) == ["prefill"] * 2 + ["decode"] * 6
         assert len(re.findall(r">(prefill|decode)<", page)) == 3 * 8, "picture, table and ranking"
-        assert 'aria-current="true">role</a>' in page
+        assert 'aria-current="true">by role</a>' in page
+
+
+async def test_rows_can_be_groups_and_a_click_on_one_opens_no_instance() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/pools/default/chat/heatmap?group=node")).text
+        assert 'aria-current="true">per node</a>' in page
+        assert "data-worst" not in page, "a group has no explanation"
+        answer = await operator.http.get("/pools/default/chat/heatmap?group=node&cell.x=3&cell.y=3")
+        assert answer.headers["location"] == "/pools/default/chat/heatmap?group=node"
+
+
+async def test_stacked_metrics_have_the_rows_of_the_first_and_can_be_removed() -> None:
+    async with visitor() as operator:
+        path = "/pools/default/chat/heatmap?metric=ttft_p95&sort=pain&stack=kv_usage,running,waiting,nonsense"
+        page = (await operator.http.get(path)).text
+        assert len(re.findall(r"\sdata-heatmap\s", page)) == 3, "three at most"
+        lists = re.findall(r'<ol class="heatmap-labels.*?</ol>', page, re.DOTALL)
+        names = [re.findall(r"chat-b\w+(?=\s*</a>)", labels) for labels in lists]
+        assert names[0] == names[1] == names[2]
+        assert "stack=running" in page
+        assert "stack=kv_usage" in page
+
+
+async def test_a_comparison_says_with_what_and_its_scale_has_signs() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/pools/default/chat/heatmap?compare=week&metric=kv_usage")).text
+        assert "Compared with a week before" in page
+        assert re.search(r">\+\d+\.\d %</text>", page)
+        assert "/-/palettes/change.png" in page
+        assert (await operator.http.get("/-/palettes/nope.png")).status_code == 404
+
+
+async def test_the_explanation_has_its_own_page_and_is_part_of_the_heatmaps() -> None:
+    async with visitor() as operator:
+        path = f"/pools/default/chat/instances/{INSTANCE}/explanation?metric=ttft_p95"
+        whole = (await operator.http.get(path)).text
+        assert "<h1" in whole
+        assert "What came and went" in whole
+        part = (await operator.http.get(path, headers={"fairlead-regions": "explanation"})).text
+        assert "<h1" not in part
+        assert 'class="why"' in part

@@ -41,3 +41,13 @@ def test_a_cache_is_told_in_words_with_why_and_how_often_it_was_known_exactly() 
     assert (silent.word, silent.why) == ("by own history", "It publishes no KV events.")
     assert (silent.exact_share, silent.off_share, silent.is_followed) == (None, None, False)
     assert cache_row(replace(heard, state="from a newer router", gaps=0)).word == "from a newer router"
+
+
+async def test_each_instance_of_the_list_can_be_drained_by_those_who_may() -> None:
+    name = INSTANCES[CHAT][1]
+    async with visitor() as operator:
+        page = (await operator.http.get("/pools/default/chat/instances")).text
+        assert f'aria-label="Drain {name}"' in page
+        assert f'formaction="/pools/default/chat/instances/{name}/plans"' in page
+    async with visitor("viewer") as one:
+        assert "Drain…" not in (await one.http.get("/pools/default/chat/instances")).text

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from html import escape
 
 import pytest
 
+from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plans import PlanKind, PlanState
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.addresses import session_path
 from fairlead_web.differences import changes_of
 from fairlead_web.formats import told
 
@@ -20,6 +23,10 @@ async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_t
         assert answer.status_code == 409
         assert "changed by grace at 10:04" in answer.text
         assert "Nothing was applied by this attempt." in answer.text
+        assert "What changed since it was planned" in answer.text
+        assert "<strong>grace</strong>" in answer.text
+        assert ": cheaper" in answer.text
+        assert ">Plan it again</button>" in answer.text
         assert operator.fake.book.applied == []
 
 
@@ -37,8 +44,8 @@ async def test_a_pool_changed_meanwhile_shows_both_changes_and_a_way_to_plan_aga
         assert "slo.ttft" in page
         assert ">outdated</span>" in page
         assert ">Apply</button>" not in page
-        assert 'name="replicas" value="10"' in page
-        again = await operator.submit("/pools/default/chat/plans", page="/plans/p-0001", replicas="10")
+        assert ">Plan it again</button>" in page
+        again = await operator.submit("/plans/p-0001/again")
         assert again.headers["location"] == "/plans/p-0002"
 
 
@@ -126,7 +133,7 @@ async def test_parts_of_the_spec_are_planned_from_their_forms() -> None:
 async def test_an_operator_sees_forms_of_admins_disabled_with_the_reason() -> None:
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat")).text
-        assert page.count("This needs the role admin; you are") == 5
+        assert page.count("This needs the role admin; you are") == 6
         operator.fake.book.plan(CHAT, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
         plan = (await operator.http.get("/plans/p-0001")).text
         assert "Applying needs the role admin" in plan
@@ -261,3 +268,99 @@ async def test_a_refused_forms_address_can_be_reloaded_and_its_field_has_the_foc
 def test_a_plan_tells_lists_as_yaml() -> None:
     [change] = changes_of([{"path": "/spec/scaling/schedules", "before": None, "after": [{"name": "night", "paused": False}]}])
     assert (change.before, change.after) == ("none", "- name: night\n  paused: false")
+
+
+async def test_a_session_is_moved_and_unpinned_from_its_page() -> None:
+    async with visitor("operator") as operator:
+        one = next(item for item in operator.fake.world.sessions() if item.pool == CHAT and item.instance)
+        page = (await operator.http.get(session_path(CHAT, one.session))).text
+        assert f'<option value="{one.instance}">' not in page, "it lives there already"
+        target = next(name for name in INSTANCES[CHAT] if f'<option value="{name}">' in page)
+        moved = await operator.submit(f"{session_path(CHAT, one.session)}/plans", kind="move", instance=target)
+        plan = (await operator.http.get(moved.headers["location"])).text
+        assert escape(one.session) in plan
+        assert target in plan
+        freed = await operator.submit(f"{session_path(CHAT, one.session)}/plans", kind="unpin")
+        assert freed.headers["location"].startswith("/plans/")
+    async with visitor("viewer") as viewer:
+        page = (await viewer.http.get(session_path(CHAT, one.session))).text
+        assert "This needs the role operator; you are viewer" in " ".join(page.split())
+
+
+async def test_a_pool_is_deleted_by_its_form_with_name_and_reason() -> None:
+    async with visitor("admin") as admin:
+        answer = await admin.submit("/pools/default/chat/plans", kind="delete")
+        page = (await admin.http.get(answer.headers["location"])).text
+        assert "Sessions lost" in page
+        assert "This is a heavy change" in page
+
+
+async def test_a_revision_of_the_spec_is_gone_back_to_in_four_clicks_from_the_overview() -> None:
+    async with visitor("admin") as admin:
+        for page, link in (("/", "/pools/default/chat"), ("/pools/default/chat", "/pools/default/chat/spec")):
+            assert f'href="{link}"' in (await admin.http.get(page)).text
+        assert 'aria-label="Roll back to revision 2"' in (await admin.http.get("/pools/default/chat/spec")).text
+        planned = await admin.submit("/pools/default/chat/spec/plans", revision="2")
+        assert planned.headers["location"] == "/plans/p-0001"
+        assert "spec.routing.policy" in (await admin.http.get("/plans/p-0001")).text
+        applied = await admin.submit("/plans/p-0001/apply")
+        assert applied.status_code == 303
+        assert admin.fake.world.spec(CHAT)["routing"]["policy"] == "ear"
+        refused = await admin.submit("/pools/default/chat/spec/plans", revision="2")
+        assert (refused.status_code, "the spec is so already" in refused.text) == (422, True)
+    async with visitor("operator") as operator:
+        page = (await operator.http.get("/pools/default/chat/spec")).text
+        assert "Roll back…" not in page
+        assert "Rolling back needs the role admin" in page
+
+
+async def test_the_plan_that_was_applied_last_is_undone_from_the_overview_while_it_can_be() -> None:
+    async with visitor() as operator:
+        assert "Undo the last change" not in (await operator.http.get("/")).text, "that plan is no longer kept"
+        await operator.submit("/pools/default/chat/plans", replicas="10")
+        await operator.submit("/plans/p-0001/apply", reason="more")
+        newest = operator.fake.world.audit()[0].plan
+        assert newest is not None
+        plans = operator.fake.book.plans
+        plans[newest] = replace(plans["p-0001"], id=newest)
+        page = (await operator.http.get("/")).text
+        assert f'formaction="/plans/{newest}/undo"' in page
+        assert page.count("Undo the last change") == 1
+        plans[newest] = replace(plans[newest], state=PlanState.UNDONE)
+        assert "Undo the last change" not in (await operator.http.get("/")).text
+
+
+async def test_a_plan_shows_that_it_is_being_simulated_and_then_what_is_expected_or_why_that_cannot_be_known() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="10")
+        none = (await operator.http.get("/plans/p-0001")).text
+        assert "No simulation tells more: 12 requests were recorded in the last hour, and 200 are needed." in none
+        book, now = operator.fake.book, operator.fake.world.now
+        at_work = PlanExpectation(plan="p-0001", state=ExpectationState.RUNNING, done=100, total=4000)
+        book.expectations["p-0001"] = at_work
+        page = (await operator.http.get("/plans/p-0001")).text
+        assert "Being simulated" in page
+        assert "100 of 4,000 requests" in page
+        assert 'id="expectation-look"' in page
+        part = (await operator.http.get("/plans/p-0001", headers={"Fairlead-Regions": "expectation", "hx-request": "true"})).text
+        assert "Being simulated" in part
+        assert "What changes" not in part
+        book.expectations["p-0001"] = replace(
+            at_work,
+            state=ExpectationState.DONE,
+            start=now - timedelta(hours=1),
+            end=now,
+            requests=1000,
+            measured_seconds=1800.0,
+            seeds=[0, 1],
+            figures=[
+                ExpectedFigure(quantity=Quantity.ATTAINMENT, before=0.8, after=0.95),
+                ExpectedFigure(quantity=Quantity.HIT_RATE, before=0.5, after=0.4, unknown="the simulated pool is not like this one"),
+                ExpectedFigure(quantity=Quantity.SESSIONS_MOVED, before=2.0, after=41.6),
+            ],
+        )
+        done = (await operator.http.get("/plans/p-0001")).text
+        assert "expectation-look" not in done
+        assert all(words in done for words in ("80.0 %", "95.0 %", "Sessions that move", "42", "seeds 0 and 1"))
+        assert "Cannot be known" in done
+        assert "the simulated pool is not like this one" in done

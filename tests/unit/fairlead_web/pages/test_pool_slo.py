@@ -1,15 +1,13 @@
 """The page of a pool's objectives."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from fairlead_client.resources.slo import SloPoint
 from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.attainment_charts import attainment_chart
 from fairlead_web.pages.pool_slo import changes
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
@@ -19,8 +17,8 @@ PAGE = "/pools/default/chat/slo"
 async def test_each_class_has_its_line_its_row_and_its_budget() -> None:
     async with visitor("viewer") as viewer:
         page = (await viewer.http.get(PAGE)).text
-        assert "class batch: 75.2 % of 133 in time, 12 refused" in page
-        assert page.count('<circle class="series-') == 6
+        assert 'data-metrics="attainment goal" data-labels="all:|goal"' in " ".join(page.split())
+        assert 'data-src="/pools/default/chat/series.json?from=now-24h&amp;to=now"' in page
         assert "burns lasting: above 1 for 3d" in page
         assert "classes none → batch (-10, 60.0 %)" in page
 
@@ -40,21 +38,6 @@ async def test_a_target_that_cannot_be_asked_about_keeps_the_page_and_says_why(q
         answer = await operator.http.get(f"{PAGE}?{query}")
         assert (answer.status_code, "Error budget" in answer.text) == (422, True)
         assert words in answer.text
-
-
-def test_a_line_is_broken_where_nothing_ended_and_the_axis_begins_below_the_worst() -> None:
-    def point(minute: int, in_time: int, requests: int = 100) -> SloPoint:
-        return SloPoint(
-            at=NOW + timedelta(minutes=minute), priority_class="default", requests=requests, in_time=in_time, refused=0, failed=0
-        )
-
-    points = [point(0, 95), point(1, 90), point(2, 0, 0), point(3, 81)]
-    chart = attainment_chart(points, NOW, NOW + timedelta(minutes=4), 60, 99.0)
-    (line,) = chart.lines
-    assert (line.path.count("M"), line.path.count("L"), chart.lowest) == (2, 1, 0.8)
-    assert [dot.x for dot in line.dots] == [135.0, 405.0, 945.0]
-    assert chart.goal.y < line.dots[0].y
-    assert attainment_chart([], NOW, NOW + timedelta(minutes=4), 60, 99.0).lines == ()
 
 
 def test_a_version_tells_what_it_changed() -> None:

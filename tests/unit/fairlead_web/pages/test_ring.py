@@ -30,3 +30,19 @@ async def test_a_question_that_cannot_be_asked_keeps_the_ring_and_says_why(query
         assert answer.status_code == 422
         assert words in answer.text
         assert "Share of the keys" in answer.text
+
+
+async def test_another_weight_of_an_instance_is_planned_beside_its_share() -> None:
+    name = INSTANCES[CHAT][0]
+    async with visitor("operator") as viewer:
+        page = (await viewer.http.get(f"/pools/default/chat/ring?instance={name}")).text
+        assert f"Plan another weight of {name}" in page
+        refused = await viewer.submit("/pools/default/chat/ring/plans", instance=name, weight="heavy")
+        assert (refused.status_code, "write a number such as 0.5" in refused.text) == (422, True)
+        assert f'<option value="{name}" selected>' in refused.text
+        made = await viewer.submit("/pools/default/chat/ring/plans", instance=name, weight="0.5")
+        assert made.status_code == 303
+        shown = (await viewer.http.get(made.headers["location"])).text
+        assert "metadata.annotations.fairlead.dev/weight" in shown
+    async with visitor("viewer") as viewer:
+        assert "This needs the role operator" in (await viewer.http.get("/pools/default/chat/ring")).text

@@ -3,7 +3,6 @@
 import { span } from "./formats.js";
 
 const SOON_MS = 3000;
-const STALE_MS = 15000;
 
 function banner() {
   const known = document.getElementById("away");
@@ -23,10 +22,10 @@ function banner() {
 // Shows or takes away the banner; `since` is when the page last heard something, in milliseconds.
 export function show(away, since) {
   const gone = Date.now() - since;
-  document.documentElement.classList.toggle("stale", away && gone > STALE_MS);
+  document.documentElement.classList.toggle("stale", away && gone > SOON_MS);
   if (!away || gone < SOON_MS) {
     if (!away) document.getElementById("away")?.remove();
     return;
   }
-  banner().querySelector("span").textContent = `What you see is ${span(gone / 1000)} old. Routers keep serving, and this page goes on by itself. Do not submit a form before.`;
+  banner().querySelector("span").textContent = `What you see is ${span(gone / 1000)} old. Routers keep serving, and this page goes on by itself. What you type stays; nothing is sent before the API answers.`;
 }

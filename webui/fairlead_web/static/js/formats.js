@@ -23,8 +23,6 @@ export function rate(value) {
   return Math.abs(value) < 99.95 ? value.toFixed(1) : count(value);
 }
 
-export const byName = { count, share, seconds, rate };
-
 export function span(total) {
   const whole = Math.max(0, Math.round(total));
   const two = (big, bigWord, small, smallWord) => (small ? `${big} ${bigWord} ${small} ${smallWord}` : `${big} ${bigWord}`);

@@ -1,5 +1,7 @@
 // Forms act once, ask before harm, keep Apply off until the name is right, and leave empty filters out of the address.
 
+import { restore, sendable } from "./kept_forms.js";
+
 const root = document.documentElement;
 
 export function toast(words) {
@@ -37,10 +39,22 @@ function submitted(event) {
     ask(form.dataset.ask, () => { form.dataset.agreed = "yes"; form.requestSubmit(); });
     return;
   }
-  if (!form.hasAttribute("data-once")) return;
-  if (form.dataset.sent) { event.preventDefault(); return; }
-  form.dataset.sent = "yes";
-  for (const button of form.querySelectorAll("button")) { button.setAttribute("aria-busy", "true"); setTimeout(() => { button.disabled = true; }); }
+  if (form.method !== "post" || form.matches(".theme-form, [action$='/logout'], [action$='/login']")) return;
+  if (form.dataset.sent === "yes") { form.dataset.sent = "gone"; return; }
+  event.preventDefault();
+  if (form.dataset.sent) return;
+  form.dataset.sent = "asking";
+  const buttons = [...form.querySelectorAll("button")].filter((one) => !one.disabled);
+  for (const button of buttons) { button.setAttribute("aria-busy", "true"); button.disabled = true; }
+  const { submitter } = event;
+  sendable(form).then((may) => {
+    for (const button of buttons) { button.removeAttribute("aria-busy"); button.disabled = false; }
+    delete form.dataset.sent;
+    if (!may) return;
+    form.dataset.sent = "yes"; // the next submit goes through, once
+    form.requestSubmit(submitter?.form === form ? submitter : undefined);
+    for (const button of buttons) { button.setAttribute("aria-busy", "true"); setTimeout(() => { button.disabled = true; }); }
+  });
 }
 
 function guardName(form) {
@@ -80,6 +94,7 @@ export function nextTheme() {
 }
 
 export function start() {
+  restore();
   document.addEventListener("submit", submitted);
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");

@@ -1,98 +1,94 @@
-// The heatmap: canvas over the picture that works without scripts. Hover for exact numbers, click for the instance, drag to zoom, keys to walk.
+// The heatmap: canvas over the picture that works without scripts. Hover for exact numbers, click for the instance, drag to zoom, keys to walk,
+// Shift-click or `p` to pin, `e` to explain. Several maps of one page share one crosshair, by the event `fairlead:crosshair`.
 
 import { exact } from "./formats.js";
+import { names, rowHeight, times } from "./heatmap_axis.js";
 import * as data from "./heatmap_data.js";
 import * as draw from "./heatmap_draw.js";
+import { explain } from "./heatmap_explain.js";
 import { follow } from "./heatmap_live.js";
+import { Tip, limitWords } from "./heatmap_tip.js";
 import { shown } from "./times.js";
 
-const DWELL_MS = 80;
 const ANNOUNCE_MS = 300;
+const FRAME = 64; // axis and legend below the cells
 
-export async function start(figure) {
-  let map;
-  try { map = await data.load(figure.dataset.src); } catch { return; } // the picture stays
-  if (!map) return;
-  const heat = new Heatmap(figure, map);
-  heat.mount();
-  if (figure.dataset.live === "yes") follow(heat, figure.dataset.src);
+export async function start(figures) {
+  const panel = document.querySelector("#explanation[data-worst]");
+  const maps = await Promise.allSettled([...figures].map((figure) => data.load(figure.dataset.src)));
+  [...figures].forEach((figure, index) => {
+    const map = maps[index].value;
+    if (!map) return; // the picture stays
+    const heat = new Heatmap(figure, map, figures.length);
+    heat.mount();
+    if (figure.dataset.live === "yes") follow(heat, figure.dataset.src);
+  });
+  if (panel?.dataset.worst) explain(panel, panel.dataset.worst);
 }
 
 class Heatmap {
-  constructor(figure, map) {
+  constructor(figure, map, count) {
     this.figure = figure;
     this.map = map;
-    this.view = { arrows: figure.querySelector("[data-arrows]")?.checked ?? true, cursor: null, brush: null, move: null };
-    this.tip = document.createElement("div");
-    this.tip.className = "heatmap-tip";
-    this.tip.hidden = true;
+    this.count = count;
+    this.view = { cross: null, cursor: null, pinned: null, brush: null, moves: [] };
+    this.tip = new Tip(figure, () => { this.view.pinned = null; this.drawMarks(); });
+    this.box = figure.querySelector(".heatmap-box");
+    this.axisLine = figure.querySelector("[data-axis]");
+    this.readout = figure.querySelector("[data-readout]");
   }
 
   mount() {
-    const base = this.figure.querySelector(".heatmap-base");
     const surface = document.createElement("div");
     surface.className = "heatmap-surface";
     surface.tabIndex = 0;
     surface.dataset.keyboard = "";
     surface.setAttribute("role", "application");
-    surface.setAttribute("aria-label", "Heatmap. Arrow keys move between cells, Enter opens the instance.");
-    surface.setAttribute("aria-describedby", "heatmap-summary");
+    surface.setAttribute("aria-label", `Heatmap of ${this.figure.dataset.words}. Arrow keys move between cells, Enter opens the instance, p pins, e explains.`);
+    surface.setAttribute("aria-describedby", this.figure.dataset.summary);
     this.canvas = document.createElement("canvas");
     this.canvas.dataset.cells = "";
     this.marks = document.createElement("canvas");
     this.marks.className = "overlay";
     surface.append(this.canvas, this.marks);
-    base.replaceWith(surface);
+    this.figure.querySelector(".heatmap-base").replaceWith(surface);
     this.surface = surface;
-    document.body.append(this.tip);
     this.resize();
-    new ResizeObserver(() => this.resize()).observe(this.figure.querySelector(".heatmap-box"));
-    const box = this.figure.querySelector(".heatmap-box");
-    if (this.figure.dataset.live === "yes") box.scrollLeft = box.scrollWidth; // the present is at the right end
+    new ResizeObserver(() => this.resize()).observe(this.box);
+    window.addEventListener("resize", () => this.resize());
+    this.box.scrollLeft = this.box.scrollWidth; // the newest is at the right end
     this.listen();
+    this.figure.heat = this;
     this.figure.dataset.ready = "yes";
   }
 
   resize() {
-    const box = this.figure.querySelector(".heatmap-box");
     const labels = this.figure.querySelector(".heatmap-labels");
-    const room = box.clientWidth - labels.offsetWidth - 36;
-    const width = Math.max(this.map.columns * Number(this.figure.dataset.cellWidth), room);
-    const height = this.map.rows.length * Number(this.figure.dataset.cellHeight);
-    if (this.size?.width === width && this.size?.height === height) return;
-    this.size = { width, height };
-    this.canvas.style.width = `${width}px`;
-    this.canvas.style.height = `${height}px`;
-    this.surface.style.width = `${width + 2}px`;
-    const axis = this.figure.querySelector("[data-axis]");
-    axis.style.width = `${width}px`;
-    axis.setAttribute("preserveAspectRatio", "none");
-    axis.setAttribute("viewBox", `0 0 ${width} 22`);
+    const height = rowHeight(this.box.getBoundingClientRect().top + window.scrollY, this.map.rows.length, this.count, FRAME);
+    names(labels, height);
+    const room = this.box.clientWidth - labels.offsetWidth - 4;
+    const least = window.innerWidth < 720 ? 6 : 2; // on a phone a finger needs a wider column, and the box scrolls
+    const size = { width: Math.max(this.map.columns * least, room), height: this.map.rows.length * height };
+    if (this.size?.width === size.width && this.size?.height === size.height) return;
+    this.size = size;
+    this.canvas.style.width = `${size.width}px`;
+    this.canvas.style.height = `${size.height}px`;
+    this.surface.style.width = `${size.width + 2}px`;
     this.drawAll();
-    this.axis(axis);
+    this.axis();
   }
 
-  axis(axis) {
-    const wide = this.size.width / this.map.columns;
-    const steps = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
-    const total = this.map.columns * this.map.step;
-    const step = steps.find((one) => total / one <= Math.max(2, this.size.width / 110)) ?? 1209600;
-    axis.replaceChildren();
-    const timeZone = document.documentElement.dataset.time === "local" ? undefined : "UTC";
-    for (let at = Math.ceil(this.map.start / step) * step; at < this.map.start + total; at += step) {
-      const x = ((at - this.map.start) / this.map.step) * wide;
-      const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-      for (const [name, value] of [["x1", x], ["x2", x], ["y1", 0], ["y2", 5]]) line.setAttribute(name, value);
-      axis.append(line);
-      if (x < 18 || x > this.size.width - 18) continue;
-      const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-      for (const [name, value] of [["x", x], ["y", 17], ["text-anchor", "middle"]]) text.setAttribute(name, value);
-      const date = new Date(at * 1000);
-      text.textContent = step >= 86400
-        ? date.toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone })
-        : date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), timeZone });
-      axis.append(text);
-    }
+  adopt(map) {
+    const columns = this.map.columns;
+    this.map = map;
+    if (map.columns !== columns) this.size = null;
+    this.resize();
+    this.drawAll();
+    this.axis();
+  }
+
+  axis() {
+    times(this.axisLine, this.map, this.size.width);
   }
 
   drawAll() {
@@ -101,7 +97,18 @@ class Heatmap {
   }
 
   drawMarks() {
+    this.view.moves = this.movesShown();
     draw.overlay(this.marks, this.map, this.size, this.view);
+  }
+
+  // `hovered`: only the moves of the instance under the pointer or the cursor.
+  movesShown() {
+    const kind = document.querySelector("[data-moves]")?.value ?? "none";
+    if (kind === "none") return [];
+    if (kind === "all") return this.map.moves;
+    const row = (this.view.pinned ?? this.hovered ?? this.view.cursor)?.row;
+    const id = row == null ? null : this.map.rows[row]?.id;
+    return id == null ? [] : this.map.moves.filter((move) => move.source === id || move.target === id);
   }
 
   at(event) {
@@ -114,41 +121,41 @@ class Heatmap {
     return { row, column, x, y };
   }
 
-  moveNear(cell) {
-    if (!this.view.arrows || !cell) return null;
-    const wide = this.size.width / this.map.columns;
-    const tall = this.size.height / this.map.rows.length;
-    let best = null;
-    let least = 4;
-    for (const move of this.map.migrations) {
-      const ends = draw.ends(this.map, move, wide, tall);
-      if (!ends || cell.y < Math.min(ends.from, ends.to) || cell.y > Math.max(ends.from, ends.to)) continue;
-      const distance = Math.abs(ends.x - cell.x);
-      if (distance < least) { best = move; least = distance; }
-    }
-    return best;
+  window(cell) {
+    return { from: data.stamp(this.map, cell.column), to: data.stamp(this.map, cell.column + 1) };
   }
 
+  // The instance in the cell's window; the members of a group over the whole range.
   address(cell) {
-    const from = data.start(this.map, cell.column).toISOString().slice(0, 19) + "Z";
-    const to = data.start(this.map, cell.column + 1).toISOString().slice(0, 19) + "Z";
-    return `${this.figure.dataset.instance}${encodeURIComponent(this.map.rows[cell.row].id)}?${new URLSearchParams({ from, to })}`;
+    const row = encodeURIComponent(this.map.rows[cell.row].id);
+    if (this.map.group === "instance") return `${this.figure.dataset.instance}${row}?${new URLSearchParams(this.window(cell))}`;
+    const { instance } = this.figure.dataset;
+    return `${instance.replace(/\/$/, "")}?q=${this.map.group === "node" ? row : ""}`;
   }
 
-  // One migration has its own page; several of one column and pair are a list.
-  moveAddress(move) {
-    if (move.count === 1) return this.figure.dataset.migration + encodeURIComponent(move.id);
-    const column = Math.floor((move.at - this.map.start) / this.map.step);
-    const moment = (at) => `${data.start(this.map, at).toISOString().slice(0, 19)}Z`;
-    const query = new URLSearchParams({ pool: this.map.pool, source: move.source, target: move.target, from: moment(column), to: moment(column + 1) });
-    return `${this.figure.dataset.migration.replace(/\/$/, "")}?${query}`;
+  explanation(cell) {
+    const query = new URLSearchParams({ metric: this.map.metric, ...this.window(cell) });
+    return `${this.figure.dataset.instance}${encodeURIComponent(this.map.rows[cell.row].id)}/explanation?${query}`;
+  }
+
+  explain(cell) {
+    if (this.map.group !== "instance") return;
+    const panel = document.getElementById("explanation");
+    if (panel) explain(panel, this.explanation(cell));
+    else location.assign(this.explanation(cell));
   }
 
   zoom(fromColumn, toColumn) {
     const target = new URL(this.figure.dataset.here, location.href);
-    target.searchParams.set("from", `${data.start(this.map, fromColumn).toISOString().slice(0, 19)}Z`);
-    target.searchParams.set("to", `${data.start(this.map, toColumn).toISOString().slice(0, 19)}Z`);
+    target.searchParams.set("from", data.stamp(this.map, fromColumn));
+    target.searchParams.set("to", data.stamp(this.map, toColumn));
     location.assign(target);
+  }
+
+  // Tells all maps and charts of the page where the reader looks; null when nowhere.
+  look(cell) {
+    const at = cell ? this.map.start + (cell.column + 0.5) * this.map.step : null;
+    document.dispatchEvent(new CustomEvent("fairlead:crosshair", { detail: { at, instance: cell ? this.map.rows[cell.row].id : null, source: this } }));
   }
 
   listen() {
@@ -158,24 +165,28 @@ class Heatmap {
       const cell = this.at(event);
       if (down) {
         this.view.brush = { from: down.x, to: Math.max(0, Math.min(this.size.width, event.clientX - this.canvas.getBoundingClientRect().left)) };
-        this.tip.hidden = true;
+        this.tip.hide();
         this.drawMarks();
         return;
       }
-      const move = this.moveNear(cell);
-      if (move !== this.view.move) { this.view.move = move; this.drawMarks(); }
-      surface.classList.toggle("on-move", Boolean(move));
-      if (cell) this.show(cell, event.clientX, event.clientY, move);
-      else this.hide();
+      if (event.pointerType === "touch") return;
+      if (cell?.row === this.hovered?.row && cell?.column === this.hovered?.column) {
+        if (cell && !this.tip.pinned) this.tip.place(event.clientX, event.clientY);
+        return;
+      }
+      this.hovered = cell;
+      this.look(cell);
+      if (cell && !this.tip.pinned) this.tip.show(this.map, cell, event.clientX, event.clientY);
+      else this.tip.hide();
     });
-    surface.addEventListener("pointerleave", () => { this.hide(); });
+    surface.addEventListener("pointerleave", () => { this.hovered = null; this.look(null); this.tip.hide(); });
     surface.addEventListener("pointerdown", (event) => {
       if (event.button !== 0 || event.pointerType === "touch") return;
       const cell = this.at(event);
       if (cell) { down = cell; surface.setPointerCapture(event.pointerId); }
     });
     surface.addEventListener("pointerup", (event) => {
-      const brush = this.view.brush;
+      const { brush } = this.view;
       down = null;
       this.view.brush = null;
       this.drawMarks();
@@ -191,14 +202,45 @@ class Heatmap {
       if (this.skipClick) return;
       const cell = this.at(event);
       if (!cell) return;
-      const move = this.moveNear(cell);
-      location.assign(move ? this.moveAddress(move) : this.address(cell));
+      if (event.shiftKey || event.pointerType === "touch") this.pin(cell, event.clientX, event.clientY);
+      else location.assign(this.address(cell));
     });
     surface.addEventListener("keydown", (event) => this.key(event));
-    document.addEventListener("keydown", (event) => { if (event.key === "Escape") this.hide(); });
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") { this.tip.close(); this.tip.hide(); } });
+    document.addEventListener("pointerdown", (event) => {
+      if (this.tip.pinned && !this.tip.element.contains(event.target) && !surface.contains(event.target)) this.tip.close();
+    });
     surface.addEventListener("focus", () => { if (surface.matches(":focus-visible")) this.walk(this.view.cursor ?? { row: 0, column: this.map.columns - 1 }); });
-    surface.addEventListener("blur", () => { this.view.cursor = null; this.hide(); this.drawMarks(); });
-    this.figure.querySelector("[data-arrows]")?.addEventListener("change", (event) => { this.view.arrows = event.target.checked; this.drawMarks(); });
+    surface.addEventListener("blur", () => { this.view.cursor = null; this.tip.hide(); this.look(null); });
+    document.querySelector("[data-moves]")?.addEventListener("change", () => this.drawMarks());
+    document.addEventListener("fairlead:crosshair", (event) => this.cross(event.detail));
+  }
+
+  // The place where the reader looks, on this map or on another map or chart of the page.
+  cross({ at, instance, source }) {
+    this.view.cross = at == null ? null : { at, instance };
+    this.drawMarks();
+    if (!this.readout || source === this) { if (this.readout) this.readout.textContent = ""; return; }
+    const row = this.map.rowOf.get(instance);
+    const column = at == null ? -1 : data.columnOf(this.map, at);
+    const step = row == null || column < 0 || column >= this.map.columns || this.map.earlier ? undefined : data.stepAt(this.map, row, column);
+    this.readout.textContent = step === undefined ? "" : exact(step, this.map.unit);
+  }
+
+  pin(cell, x, y) {
+    this.tip.close();
+    this.tip.show(this.map, cell, x, y);
+    const links = this.map.group === "instance" ? [["Instance", this.address(cell)], ["Decisions", this.decisions(cell)]] : [["Instances", this.address(cell)]];
+    this.tip.pin(links);
+    this.tip.place(x, y);
+    this.view.pinned = { row: cell.row, column: cell.column };
+    this.drawMarks();
+    this.explain(cell);
+  }
+
+  decisions(cell) {
+    const query = new URLSearchParams({ instance: this.map.rows[cell.row].id, ...this.window(cell) });
+    return `${this.figure.dataset.decisions}?${query}`;
   }
 
   key(event) {
@@ -208,73 +250,37 @@ class Heatmap {
       ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
       PageUp: [0, -page], PageDown: [0, page], Home: [0, -this.map.columns], End: [0, this.map.columns],
     };
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Enter") { location.assign(this.address(cursor)); event.preventDefault(); return; }
+    if (event.key === "e") { this.explain(cursor); event.preventDefault(); return; }
+    if (event.key === "p") { const [x, y] = this.centre(cursor); this.pin(cursor, x, y); event.preventDefault(); return; }
     if (!moves[event.key]) return;
     event.preventDefault();
     const clamp = (value, top) => Math.max(0, Math.min(top - 1, value));
     this.walk({ row: clamp(cursor.row + moves[event.key][0], this.map.rows.length), column: clamp(cursor.column + moves[event.key][1], this.map.columns) });
   }
 
+  centre(cell) {
+    const box = this.canvas.getBoundingClientRect();
+    return [box.left + ((cell.column + 0.5) / this.map.columns) * box.width, box.top + ((cell.row + 0.5) / this.map.rows.length) * box.height];
+  }
+
   walk(cell) {
     this.view.cursor = cell;
-    this.drawMarks();
-    const box = this.canvas.getBoundingClientRect();
-    const x = box.left + ((cell.column + 0.5) / this.map.columns) * box.width;
-    const y = box.top + ((cell.row + 0.5) / this.map.rows.length) * box.height;
-    const scroller = this.figure.querySelector(".heatmap-box");
-    const room = scroller.getBoundingClientRect();
-    if (x < room.left + 130 || x > room.right) scroller.scrollLeft += x - (room.left + room.width / 2);
-    this.show(cell, x, y, null);
+    this.look(cell);
+    const room = this.box.getBoundingClientRect();
+    let [x, y] = this.centre(cell);
+    if (x < room.left + 130 || x > room.right) { this.box.scrollLeft += x - (room.left + room.width / 2); [x, y] = this.centre(cell); }
+    if (!this.tip.pinned) this.tip.show(this.map, cell, x, y);
     clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => { this.figure.querySelector("[data-announce]").textContent = this.sentence(cell); }, ANNOUNCE_MS);
+    this.speaking = setTimeout(async () => { this.figure.querySelector("[data-announce]").textContent = await this.sentence(cell); }, ANNOUNCE_MS);
   }
 
-  sentence(cell) {
-    const steps = data.stepAt(this.map, cell.row, cell.column);
-    const over = this.map.breaches[cell.row].has(cell.column);
-    const limit = this.map.limit == null ? "" : `, limit ${exact(Math.floor(this.map.limit / this.map.resolution + 0.5), this.map.unit)}${over ? ", over" : ""}`;
-    return `${this.map.rows[cell.row].id}, ${shown(data.start(this.map, cell.column))}, ${steps === undefined ? "" : exact(steps, this.map.unit)}${limit}`;
-  }
-
-  async show(cell, x, y, move) {
-    const { map, tip } = this;
-    const row = map.rows[cell.row];
-    this.shownCell = cell;
-    tip.replaceChildren();
-    const add = (tag, text, kind = "") => { const part = document.createElement(tag); part.textContent = text; part.className = kind; tip.append(part); return part; };
-    if (move) {
-      add("strong", `${move.source} → ${move.target}`);
-      add("div", move.count === 1 ? `Migration: ${move.trigger.replaceAll("-", " ")}` : `${move.count} migrations, the newest: ${move.trigger.replaceAll("-", " ")}`);
-      add("div", shown(new Date(move.at * 1000)));
-      add("div", move.count === 1 ? "Click to open it." : "Click to list them.");
-    } else {
-      add("strong", row.id);
-      const number = add("div", "…", "exact");
-      add("div", `${shown(data.start(map, cell.column))} + ${map.step} s`);
-      if (map.limit != null) add("div", map.breaches[cell.row].has(cell.column) ? `over the limit of ${exact(Math.floor(map.limit / map.resolution + 0.5), map.unit)}` : `limit ${exact(Math.floor(map.limit / map.resolution + 0.5), map.unit)}`);
-      add("div", `${row.state}, role ${row.role}`);
-      this.fill(cell, number);
-    }
-    tip.hidden = false;
-    const wide = tip.offsetWidth;
-    const tall = tip.offsetHeight;
-    tip.style.left = `${Math.max(8, Math.min(x + 16, window.innerWidth - wide - 8))}px`;
-    tip.style.top = `${y + 18 + tall > window.innerHeight ? Math.max(8, y - tall - 14) : y + 18}px`;
-  }
-
-  fill(cell, number) {
-    const step = data.stepAt(this.map, cell.row, cell.column);
-    if (step !== undefined) { number.textContent = exact(step, this.map.unit); return; }
-    clearTimeout(this.dwell);
-    this.dwell = setTimeout(async () => {
-      const row = await data.exactRow(this.map, this.figure.dataset.row, cell.row);
-      if (row && this.shownCell === cell) number.textContent = exact(row[cell.column], this.map.unit);
-    }, DWELL_MS);
-  }
-
-  hide() {
-    this.tip.hidden = true;
-    this.shownCell = null;
-    if (this.view.move) { this.view.move = null; this.drawMarks(); }
+  async sentence(cell) {
+    const { map } = this;
+    const known = data.stepAt(map, cell.row, cell.column);
+    const step = known === undefined ? (await data.exactRow(map, this.figure.dataset.row, cell.row))?.[cell.column] : known;
+    const limit = map.limit == null ? "" : `, limit ${limitWords(map)}${data.isOver(map, cell.row, cell.column) ? ", over" : ""}`;
+    return `${map.rows[cell.row].id}, ${shown(data.start(map, cell.column))}, ${exact(step ?? null, map.unit)}${limit}`;
   }
 }

@@ -1,4 +1,4 @@
-// Reads `heatmap.bin`: header length (u32), JSON header, levels (u8, row-major), padding to 4, exact steps (u32).
+// Reads `heatmap.bin`: header length (u32), JSON header, levels (u8, row-major), padding to 4, exact steps (u32), and in a comparison those of then.
 
 export const NO_DATA = 255;
 const NO_STEP = 0xffffffff;
@@ -13,46 +13,70 @@ export async function load(address) {
 export function parse(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-  const cells = header.rows.length * header.columns;
+  const rows = header.rows.map(([id, state, role, members]) => ({ id, state, role, members }));
+  const cells = rows.length * header.columns;
   const levels = new Uint8Array(buffer.slice(4 + size, 4 + size + cells));
   const at = Math.ceil((4 + size + cells) / 4) * 4;
   const steps = header.exact ? new Uint32Array(buffer.slice(at, at + cells * 4)) : null;
-  const breaches = header.rows.map((row) => new Set(row.breaches));
+  const then = header.exact && header.earlier ? new Uint32Array(buffer.slice(at + cells * 4, at + cells * 8)) : null;
   const lut = Uint8Array.from(header.lut.match(/../g), (pair) => parseInt(pair, 16));
-  return { ...header, levels, steps, breaches, lut, rowOf: new Map(header.rows.map((row, index) => [row.id, index])) };
+  const moves = header.moves.map(([id, after, source, target, trigger, count]) => ({
+    id, at: header.start + after, source: rows[source].id, target: rows[target].id, trigger, count,
+  }));
+  return { ...header, rows, levels, steps, then, lut, moves, rowOf: new Map(rows.map((row, index) => [row.id, index])) };
 }
 
-// Exact number of one cell in steps; undefined = not here, ask `exactRow`.
-export function stepAt(map, row, column) {
-  if (!map.steps) return undefined;
-  const step = map.steps[row * map.columns + column];
+export function isOver(map, row, column) {
+  if (map.limit == null || map.earlier) return false;
+  const level = map.levels[row * map.columns + column];
+  return level > map.limit_level && level !== NO_DATA;
+}
+
+// Exact number of one cell in steps; null = no data, undefined = not here, ask `exactRow`.
+export function stepAt(map, row, column, steps = map.steps) {
+  if (!steps) return undefined;
+  const step = steps[row * map.columns + column];
   return step === NO_STEP ? null : step;
 }
 
-const rows = new Map();
-export async function exactRow(map, address, row) {
-  const id = map.rows[row].id;
-  if (!rows.has(id)) {
-    const target = new URL(address, location.href);
-    target.searchParams.set("instance", id);
-    rows.set(id, fetch(target).then((response) => (response.ok ? response.json() : null)));
+const asked = new Map();
+// One row's exact numbers, in steps; `earlier` seconds before.
+export async function exactRow(map, address, row, earlier = 0) {
+  const target = new URL(address, location.href);
+  target.searchParams.set("instance", map.rows[row].id);
+  if (earlier) target.searchParams.set("earlier", earlier);
+  if (!asked.has(target.href)) {
+    asked.set(target.href, fetch(target).then((response) => (response.ok ? response.json() : null)));
+    setTimeout(() => asked.delete(target.href), 10000); // a live row changes
   }
-  const answer = await rows.get(id);
+  const answer = await asked.get(target.href);
   return answer?.rows[0]?.values.map((value) => (value == null ? null : Math.floor(value / map.resolution + 0.5))) ?? null;
 }
 
-// Mirrors palette.level_of: within a limit the first LIMIT_AT of the colours, beyond it the rest.
-const LIMIT_AT = 0.6;
-export function levelOf(value, maximum, limit) {
+// Mirrors palette.levels_of: within a limit the levels to LIMIT_LEVEL, beyond it the rest.
+const LIMIT_LEVEL = 152;
+const TOP_LEVEL = 254;
+export function levelOf(value, top, limit) {
   if (value == null) return NO_DATA;
-  if (maximum <= 0) return 0;
-  let share = value / maximum;
-  if (limit != null && limit > 0 && limit < maximum) share = value <= limit ? (value / limit) * LIMIT_AT : LIMIT_AT + ((value - limit) / (maximum - limit)) * (1 - LIMIT_AT);
-  return Math.floor(Math.max(0, Math.min(1, share)) * 254 + 0.5);
+  if (limit != null && limit > 0) {
+    if (value <= limit) return Math.floor(Math.max(0, value / limit) * LIMIT_LEVEL + 0.5);
+    const share = top > limit ? (value - limit) / (top - limit) : 1;
+    return LIMIT_LEVEL + 1 + Math.floor(Math.min(1, share) * (TOP_LEVEL - LIMIT_LEVEL - 1) + 0.5);
+  }
+  if (top <= 0) return 0;
+  return Math.floor(Math.max(0, Math.min(1, value / top)) * TOP_LEVEL + 0.5);
 }
 
 export function start(map, column) {
   return new Date((map.start + column * map.step) * 1000);
+}
+
+export function stamp(map, column) {
+  return `${start(map, column).toISOString().slice(0, 19)}Z`;
+}
+
+export function columnOf(map, at) {
+  return Math.floor((at - map.start) / map.step);
 }
 
 // Moves the window one column on: everything shifts left, the new column has no data yet.
@@ -66,15 +90,12 @@ export function shift(map) {
       map.steps.copyWithin(at, at + 1, at + columns);
       map.steps[at + columns - 1] = NO_STEP;
     }
-    map.breaches[row] = new Set([...map.breaches[row]].filter((column) => column > 0).map((column) => column - 1));
   }
   map.start += map.step;
 }
 
 export function put(map, row, column, value) {
   const at = row * map.columns + column;
-  map.levels[at] = levelOf(value, map.maximum, map.limit);
+  map.levels[at] = levelOf(value, map.top, map.limit);
   if (map.steps) map.steps[at] = value == null ? NO_STEP : Math.floor(value / map.resolution + 0.5);
-  if (map.limit != null && value > map.limit) map.breaches[row].add(column);
-  else map.breaches[row].delete(column);
 }

@@ -16,23 +16,25 @@ export function cells(canvas, map) {
   context.putImageData(image, 0, 0);
 }
 
+// `view` has the crosshair ({ at, row }), the cursor, the pinned cell, the brush, and the moves to draw.
 export function overlay(canvas, map, size, view) {
   const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(size.width * ratio);
-  canvas.height = Math.round(size.height * ratio);
-  canvas.style.width = `${size.width}px`;
-  canvas.style.height = `${size.height}px`;
+  const [width, height] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
+  if (canvas.width !== width || canvas.height !== height) {
+    [canvas.width, canvas.height] = [width, height];
+    canvas.style.width = `${size.width}px`;
+    canvas.style.height = `${size.height}px`;
+  }
   const context = canvas.getContext("2d");
-  context.scale(ratio, ratio);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, size.width, size.height);
   const wide = size.width / map.columns;
   const tall = size.height / map.rows.length;
-  breaches(context, map, wide, tall);
-  const faint = map.migrations.length > 60;
-  if (view.arrows) for (const move of map.migrations) arrow(context, map, move, wide, tall, move === view.move, faint);
-  if (view.cursor) {
-    const { row, column } = view.cursor;
-    box(context, column * wide, row * tall, Math.max(wide, 4), Math.max(tall, 4));
-  }
+  if (map.limit != null && !map.earlier && tall >= 4) over(context, map, wide, tall);
+  if (view.cross) crosshair(context, map, view.cross, size, wide, tall);
+  const faint = view.moves.length > 60;
+  for (const move of view.moves) arrow(context, map, move, wide, tall, faint);
+  for (const cell of [view.pinned, view.cursor]) if (cell) box(context, cell.column * wide, cell.row * tall, Math.max(wide, 4), Math.max(tall, 4));
   if (view.brush) {
     const [from, to] = [Math.min(view.brush.from, view.brush.to), Math.max(view.brush.from, view.brush.to)];
     context.fillStyle = "rgb(255 255 255 / 30%)";
@@ -42,19 +44,40 @@ export function overlay(canvas, map, size, view) {
   }
 }
 
-function breaches(context, map, wide, tall) {
-  const radius = Math.max(1, Math.min(3, wide / 3, tall / 4));
-  context.lineWidth = radius > 1.5 ? 1.5 : 1;
-  map.breaches.forEach((columns, row) => {
-    for (const column of columns) {
-      context.beginPath();
-      context.arc((column + 0.5) * wide, (row + 0.5) * tall, radius, 0, Math.PI * 2);
-      context.fillStyle = "#fff";
-      context.fill();
-      context.strokeStyle = "#000";
-      context.stroke();
+// What is over the limit is not told by colour alone: a light line with a dark edge runs under it.
+function over(context, map, wide, tall) {
+  const thick = tall >= 10 ? 2 : 1;
+  const dark = new Path2D();
+  const light = new Path2D();
+  for (let row = 0; row < map.rows.length; row += 1) {
+    const y = (row + 1) * tall - thick;
+    let from = -1;
+    for (let column = 0; column <= map.columns; column += 1) {
+      const level = column < map.columns ? map.levels[row * map.columns + column] : 255;
+      const is = level > map.limit_level && level !== 255;
+      if (is && from < 0) from = column;
+      if (is || from < 0) continue;
+      dark.rect(from * wide, y - 1, (column - from) * wide, thick + 1);
+      light.rect(from * wide, y, (column - from) * wide, thick);
+      from = -1;
     }
-  });
+  }
+  context.fillStyle = "rgb(20 0 10 / 55%)";
+  context.fill(dark);
+  context.fillStyle = "#fff";
+  context.fill(light);
+}
+
+function crosshair(context, map, cross, size, wide, tall) {
+  const x = ((cross.at - map.start) / map.step) * wide;
+  const line = (from, to, fill) => { context.fillStyle = fill; context.fillRect(...from, ...to); };
+  if (x >= 0 && x <= size.width) {
+    line([x - 1.5, 0], [3, size.height], "rgb(0 0 0 / 35%)");
+    line([x - 0.5, 0], [1, size.height], "rgb(255 255 255 / 90%)");
+  }
+  const row = map.rowOf.get(cross.instance);
+  if (row == null || tall < 3) return;
+  for (const y of [row * tall, (row + 1) * tall - 1]) line([0, y], [size.width, 1], "rgb(255 255 255 / 75%)");
 }
 
 export function ends(map, move, wide, tall) {
@@ -65,23 +88,23 @@ export function ends(map, move, wide, tall) {
   return { x: column * wide, from: (source + 0.5) * tall, to: (target + 0.5) * tall };
 }
 
-function arrow(context, map, move, wide, tall, strong, faint) {
+function arrow(context, map, move, wide, tall, faint) {
   const at = ends(map, move, wide, tall);
   if (!at) return;
   const direction = at.to > at.from ? 1 : -1;
   const path = new Path2D();
   path.moveTo(at.x, at.from);
   path.lineTo(at.x, at.to);
-  path.moveTo(at.x - 3, at.to - 5 * direction);
+  path.moveTo(at.x - 3.5, at.to - 6 * direction);
   path.lineTo(at.x, at.to);
-  path.lineTo(at.x + 3, at.to - 5 * direction);
+  path.lineTo(at.x + 3.5, at.to - 6 * direction);
   context.lineCap = "round";
-  context.strokeStyle = strong ? "#000" : faint ? "rgb(0 0 0 / 30%)" : "rgb(0 0 0 / 55%)";
   const heavier = Math.min(3, Math.log2(move.count ?? 1));
-  context.lineWidth = (strong ? 5 : 2.6) + heavier;
+  context.strokeStyle = faint ? "rgb(0 0 0 / 30%)" : "rgb(0 0 0 / 65%)";
+  context.lineWidth = 3 + heavier;
   context.stroke(path);
-  context.strokeStyle = strong ? "#fff" : faint ? "rgb(255 255 255 / 55%)" : "rgb(255 255 255 / 80%)";
-  context.lineWidth = (strong ? 2.4 : 1.1) + heavier;
+  context.strokeStyle = faint ? "rgb(255 255 255 / 55%)" : "rgb(255 255 255 / 92%)";
+  context.lineWidth = 1.2 + heavier;
   context.stroke(path);
 }
 

@@ -16,6 +16,7 @@ export function follow(heat, address) {
   let loaded = Date.now() / 1000;
   let loading = false;
   const counted = new Set();
+  const fieldOf = (map) => (map.earlier || map.group !== "instance" ? undefined : FIELD[map.metric]);
 
   const reload = async () => {
     if (loading || document.hidden) return;
@@ -34,11 +35,7 @@ export function follow(heat, address) {
       if (!heat.surface.matches(":focus")) location.reload(); // other rows or roles: labels must follow
       return;
     }
-    fresh.maximum = Math.max(fresh.maximum, 0);
-    heat.map = reordered(fresh, heat.map.rows);
-    heat.resize(); // the range may begin in another bucket, one column more or less
-    heat.drawAll();
-    heat.axis(heat.figure.querySelector("[data-axis]"));
+    heat.adopt(reordered(fresh, heat.map.rows)); // the range may begin in another bucket, one column more or less
   };
 
   const advance = (now) => {
@@ -56,14 +53,14 @@ export function follow(heat, address) {
       for (const [id, sum] of last) data.put(map, map.rowOf.get(id), map.columns - back, sum.top);
     }
     heat.drawAll();
-    heat.axis(heat.figure.querySelector("[data-axis]"));
-    const patience = FIELD[map.metric] && moved <= BRIDGED + 1 && map.step > 1 ? RESYNC_SECONDS : Math.max(HASTE_SECONDS, map.step);
+    heat.axis();
+    const patience = fieldOf(map) && moved <= BRIDGED + 1 && map.step > 1 ? RESYNC_SECONDS : Math.max(HASTE_SECONDS, map.step);
     if (now - loaded >= patience) reload();
   };
 
   const record = (items) => {
     const { map } = heat;
-    const field = FIELD[map.metric];
+    const field = fieldOf(map);
     if (!field) return;
     let changed = false;
     for (const item of items) {
@@ -100,24 +97,29 @@ export function follow(heat, address) {
 
 // Adds a migration to the arrow of its column and pair, or begins one; the newest gives the arrow its name.
 function count(map, move) {
+  if (map.group !== "instance") return;
   const at = new Date(move.at).getTime() / 1000;
-  const column = (one) => Math.floor((one.at - map.start) / map.step);
-  const known = map.migrations.find((one) => one.source === move.source && one.target === move.target && column(one) === column({ at }));
+  const column = data.columnOf(map, at);
+  const known = map.moves.find((one) => one.source === move.source && one.target === move.target && data.columnOf(map, one.at) === column);
   if (known?.id === move.id) return;
+  map.moves_total += 1;
   if (known) Object.assign(known, { id: move.id, at, trigger: move.trigger, count: known.count + 1 });
-  else map.migrations.push({ id: move.id, at, source: move.source, target: move.target, trigger: move.trigger, count: 1 });
+  else map.moves.push({ id: move.id, at, source: move.source, target: move.target, trigger: move.trigger, count: 1 });
 }
 
 // The fresh map with its rows in the order already shown, so that nothing jumps while someone reads.
 function reordered(fresh, rows) {
   const order = rows.map((row) => fresh.rowOf.get(row.id));
   const { columns } = fresh;
-  const levels = new Uint8Array(fresh.levels.length);
-  const steps = fresh.steps ? new Uint32Array(fresh.steps.length) : null;
-  order.forEach((from, to) => {
-    levels.set(fresh.levels.subarray(from * columns, (from + 1) * columns), to * columns);
-    steps?.set(fresh.steps.subarray(from * columns, (from + 1) * columns), to * columns);
-  });
+  const sorted = (cells) => {
+    if (!cells) return null;
+    const made = new cells.constructor(cells.length);
+    order.forEach((from, to) => made.set(cells.subarray(from * columns, (from + 1) * columns), to * columns));
+    return made;
+  };
   const kept = order.map((from) => fresh.rows[from]);
-  return { ...fresh, levels, steps, rows: kept, breaches: order.map((from) => fresh.breaches[from]), rowOf: new Map(kept.map((row, index) => [row.id, index])) };
+  return {
+    ...fresh, levels: sorted(fresh.levels), steps: sorted(fresh.steps), then: sorted(fresh.then), rows: kept,
+    rowOf: new Map(kept.map((row, index) => [row.id, index])),
+  };
 }

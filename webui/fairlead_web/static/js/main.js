@@ -8,13 +8,16 @@ import * as times from "./times.js";
 document.documentElement.classList.add("scripted");
 for (const part of [times, forms, live, shortcuts]) part.start();
 
-for (const current of document.querySelectorAll(".sections [aria-current], .tabs [aria-current]")) {
+for (const current of document.querySelectorAll(".tabs [aria-current]")) {
   const row = current.parentElement;
   if (row.scrollWidth > row.clientWidth) row.scrollLeft = current.offsetLeft - row.clientWidth / 2 + current.offsetWidth / 2;
 }
 
-const figure = document.querySelector("[data-heatmap]");
-if (figure) import("./heatmap.js").then((heatmap) => heatmap.start(figure));
+const figures = document.querySelectorAll("[data-heatmap]");
+if (figures.length) import("./heatmap.js").then((heatmap) => heatmap.start(figures));
+
+const charts = document.querySelectorAll("[data-chart]");
+if (charts.length) import("./charts.js").then((module) => module.start(charts));
 
 // Small heatmaps are pictures; while the page is live they are fetched again now and then.
 setInterval(() => {

@@ -37,7 +37,7 @@ function help() {
   const heading = document.createElement("h2");
   heading.textContent = "Keys";
   const text = document.createElement("p");
-  text.textContent = "g then o p h s m d r a: go to a page. j k: rows, Enter: open. t then z ← → a: time range. l: pause. d: theme. /: search. Esc: close.";
+  text.textContent = "g then o p h s m d r a: go to a page. j k: rows, Enter: open. t then z ← → a: time range. l: pause. d: theme. / or Ctrl+K: search. Esc: close.";
   const more = document.createElement("p");
   const link = document.createElement("a");
   link.href = `${base()}/help#shortcuts`;
@@ -50,6 +50,8 @@ function help() {
   dialog.showModal();
 }
 
+const search = () => import("./palette.js").then((palette) => palette.open());
+
 function plain(key) {
   switch (key) {
     case "j": rows(1); return true;
@@ -57,11 +59,7 @@ function plain(key) {
     case "l": toggle(); return true;
     case "d": nextTheme(); return true;
     case "?": help(); return true;
-    case "/": {
-      const field = document.querySelector(".filters input:not([type=hidden]), .filters select");
-      field?.focus();
-      return Boolean(field);
-    }
+    case "/": search(); return true;
     default: return false;
   }
 }
@@ -86,6 +84,16 @@ function pressed(event) {
 }
 
 export function start() {
+  document.addEventListener("keydown", (event) => {
+    if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "k") return;
+    event.preventDefault();
+    search();
+  });
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-palette]") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    search();
+  });
   document.addEventListener("keydown", pressed);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;

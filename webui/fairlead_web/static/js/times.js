@@ -1,4 +1,4 @@
-// Every <time> in the reader's own mode: relative, local or UTC. The markup holds UTC, so nothing is lost without scripts.
+// Every <time> in the reader's own mode: relative, local, UTC or of a zone. The markup holds UTC, so nothing is lost without scripts.
 
 import { span } from "./formats.js";
 
@@ -16,8 +16,27 @@ function local(date) {
   return `${moved.toISOString().slice(0, 19).replace("T", " ")} ${name}`;
 }
 
+let clock = null;
+
+// The same shape in a zone that the reader chose; UTC if this browser does not know it.
+function zoned(date) {
+  if (clock === null) {
+    const parts = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+    try {
+      clock = new Intl.DateTimeFormat("en-GB", { ...parts, hourCycle: "h23", timeZone: root.dataset.zone, timeZoneName: "short" });
+    } catch {
+      clock = false;
+    }
+  }
+  if (!clock) return utc(date);
+  const found = Object.fromEntries(clock.formatToParts(date).map((part) => [part.type, part.value]));
+  const { year, month, day, hour, minute, second, timeZoneName } = found;
+  return `${year}-${month}-${day} ${hour}:${minute}:${second} ${timeZoneName}`;
+}
+
 // A moment with its zone: local only for who chose local times; what the server draws is UTC.
 export function shown(date) {
+  if (root.dataset.time === "zone") return zoned(date);
   return root.dataset.time === "local" ? local(date) : utc(date);
 }
 

@@ -1,0 +1,163 @@
+"""Charts over time in a real browser: zoom, the shared crosshair, gaps, colours, keys, weight, and no scripts."""
+
+from datetime import datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from fairlead_testing.fakes.public_data.loads import CHAT
+from fairlead_testing.fakes.public_data.series import GAP, lines_of
+from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until, watch_troubles
+from fairlead_web.time_ranges import stamp
+
+pytestmark = pytest.mark.browser
+
+PATH = "/pools/default/chat"
+LIMIT = 90 * 1024
+PIXELS = """([of, token, from, to]) => {
+  const figure = document.querySelector(of), canvas = figure.querySelector("canvas");
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(token).trim();
+  probe.fillRect(0, 0, 1, 1);
+  const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+  const over = figure.querySelector(".u-over"), ratio = devicePixelRatio;
+  const left = (over.offsetLeft + from * over.offsetWidth) * ratio, wide = Math.max(1, (to - from) * over.offsetWidth * ratio);
+  const found = canvas.getContext("2d").getImageData(left, 0, wide, canvas.height).data;
+  let count = 0;
+  for (let i = 0; i < found.length; i += 4) count += Math.abs(found[i] - r) + Math.abs(found[i + 1] - g) + Math.abs(found[i + 2] - b) < 12;
+  return count;
+}"""
+"""Pixels of a token's colour in a part (0-1 of the width) of a chart."""
+WORK = "[data-title=Work]"
+
+
+def hour(site: RunningSite) -> tuple[str, datetime, datetime]:
+    """An hour that stands still, with its gap in the middle, as query, start and end."""
+    end = site.fake.world.now.replace(minute=GAP.start - 30, second=0, microsecond=0)
+    end -= timedelta(hours=end > site.fake.world.now)
+    start = end - timedelta(hours=1)
+    return f"from={stamp(start)}&to={stamp(end)}", start, end
+
+
+def opened(page: Page, address: str, count: int = 3) -> None:
+    page.goto(address)
+    wait_until(page, f"document.querySelectorAll('[data-chart][data-ready=yes]').length >= {count}")
+
+
+def test_dragging_zooms_the_page_and_back_and_keys_undo_it(page: Page, site: RunningSite) -> None:
+    query, start, end = hour(site)
+    opened(page, f"{site.url}{PATH}?{query}")
+    before = page.url
+    box = page.locator(f"{WORK} .u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 50)
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60)
+    page.mouse.up()
+    page.wait_for_url(lambda url: url != before)
+    asked = {name: datetime.fromisoformat(value[0]) for name, value in parse_qs(urlsplit(page.url).query).items()}
+    assert abs(asked["from"] - (start + timedelta(minutes=15))) < timedelta(seconds=40)
+    assert abs(asked["to"] - (end - timedelta(minutes=30))) < timedelta(seconds=40)
+    wait_until(page, "document.querySelectorAll('[data-chart][data-ready=yes]').length >= 3")
+    zoomed = page.url
+    page.keyboard.press("t")
+    page.keyboard.press("z")
+    page.wait_for_url(lambda url: url != zoomed)
+    page.go_back()
+    page.go_back()
+    assert page.url == before
+
+
+def test_the_instant_at_the_pointer_is_told_to_all_and_by_all(page: Page, site: RunningSite) -> None:
+    query, start, end = hour(site)
+    opened(page, f"{site.url}{PATH}?{query}")
+    page.evaluate("() => { window.told = []; document.addEventListener('fairlead:crosshair', (event) => told.push(event.detail.at)); }")
+    running = lines_of("running", CHAT, None, start, end, 180, site.fake.world.now)[0]
+    index = next(i for i in (20, 80) if running.values[i] is not None)
+    at = running.start + timedelta(seconds=(index + 0.5) * running.step_seconds)
+    tell = "(at) => document.dispatchEvent(new CustomEvent('fairlead:crosshair', { detail: { at } }))"
+    page.evaluate(tell, at.timestamp())
+    assert page.inner_text(f"{WORK} .chart-line >> nth=0") == f"running\n{running.values[index]:.0f}"
+    assert f"{at:%H:%M:%S}" in page.inner_text("[data-title=Requests] [data-when]")
+    page.evaluate(tell, None)
+    assert page.inner_text("[data-title=Requests] [data-when]") == ""
+    box = page.locator(f"{WORK} .u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    wait_until(page, "told.length > 2")
+    assert abs(page.evaluate("told.at(-1)") - (start + (end - start) / 2).timestamp()) < 30
+    assert page.inner_text("[data-title=Requests] [data-when]") != ""
+    page.mouse.move(2, 2)
+    wait_until(page, "told.at(-1) === null")
+
+
+def test_a_gap_is_a_gap_and_lines_have_the_colours_of_the_theme(page: Page, site: RunningSite) -> None:
+    query, start, _ = hour(site)
+    opened(page, f"{site.url}{PATH}?{query}")
+    page.mouse.move(2, 2)
+    gap = [(minute - start.minute) / 60 for minute in (GAP.start + 1, GAP.stop - 1)]
+    for theme in ("light", "dark"):
+        page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
+        page.wait_for_timeout(50)
+        assert page.evaluate(PIXELS, [WORK, "--s0", *gap]) == 0
+        assert page.evaluate(PIXELS, [WORK, "--s0", 0, 1]) > 100
+        assert page.evaluate(PIXELS, [WORK, "--s1", 0, 1]) > 50
+    assert "nothing known of" in (page.get_attribute(f"{WORK} [data-plot]", "aria-label") or "")
+
+
+def test_keys_walk_a_chart_and_say_its_values_and_lines_can_be_hidden(page: Page, site: RunningSite) -> None:
+    query, _, end = hour(site)
+    opened(page, f"{site.url}{PATH}?{query}")
+    plot = page.locator(f"{WORK} [data-plot]")
+    plot.focus()
+    for key in ("End", "ArrowLeft", "ArrowLeft"):
+        page.keyboard.press(key)
+    wait_until(page, f"document.querySelector('{WORK} [data-say]').textContent.length > 0")
+    said = page.inner_text(f"{WORK} [data-say]")
+    assert f"{end - timedelta(seconds=75):%H:%M}" in said
+    assert "running " in said
+    line = page.locator(f"{WORK} .chart-line").first
+    line.click()
+    assert line.get_attribute("aria-pressed") == "false"
+    assert page.evaluate(PIXELS, [WORK, "--s0", 0, 1]) == 0
+
+
+def test_a_live_chart_draws_and_tells_what_came(page: Page, site: RunningSite) -> None:
+    troubles = watch_troubles(page, site.url)
+    opened(page, site.url + PATH)
+    page.evaluate(f"document.querySelector('{WORK} .chart-line strong').textContent = 'old'")
+    wait_until(page, f"document.querySelector('{WORK} .chart-line strong').textContent !== 'old'")
+    assert troubles == []
+
+
+def test_what_happened_is_marked_told_at_the_pointer_and_listed(page: Page, site: RunningSite) -> None:
+    opened(page, f"{site.url}{PATH}")
+    page.click("[data-chart-events] summary")
+    listed = page.inner_text("[data-chart-events] ol")
+    assert "both: 6 → 8 wanted" in listed
+    assert "<img src=x" in listed
+    at = (site.fake.world.now - timedelta(minutes=30)).timestamp()
+    page.evaluate("(at) => document.dispatchEvent(new CustomEvent('fairlead:crosshair', { detail: { at } }))", at)
+    wait_until(page, f"document.querySelector('{WORK} [data-when]').textContent.includes('8 wanted')")
+
+
+def test_a_page_with_charts_weighs_little_at_the_first_visit(chromium: Browser, site: RunningSite) -> None:
+    for path in ("/", PATH, f"{PATH}/slo"):
+        context = signed_in(chromium, site)
+        page = context.new_page()
+        opened(page, f"{site.url}{path}", 2)
+        sizes = "one => one.encodedBodySize && !/[.](png|json)|live/.test(one.name) ? one.encodedBodySize : 0"
+        assert sum(page.evaluate(f"() => performance.getEntries().map({sizes})")) <= LIMIT
+        context.close()
+
+
+def test_without_scripts_the_numbers_are_a_click_away(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site.url}{PATH}")
+    page.click("text=As table >> nth=1")
+    assert "5.00 s" in page.inner_text("main table >> nth=0")
+    assert page.inner_text("main thead >> nth=0").strip().split("\t")[-1] == "ttft limit, seconds"
+    context.close()

@@ -1,0 +1,104 @@
+"""The stream of a page: what changed comes with the event that changed it, once rendered for all."""
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncGenerator
+
+import httpx
+
+from fairlead_testing.running.web_client import ORIGIN, Visitor, visitor
+from fairlead_web.asgi_streaming import streaming
+
+PARTS = "totals=state,tick cards=state,membership migrations=migrations as-of=state,tick none-such=state"
+
+
+async def told(
+    one: Visitor, parts: str = PARTS, page: str = "/", encoding: str = "identity", reads: str | None = None
+) -> AsyncGenerator[bytes, None]:
+    headers = {"fairlead-page": page, "fairlead-parts": parts, "accept-encoding": encoding}
+    headers |= {"fairlead-reads": reads} if reads else {}
+    transport = streaming(one.http._transport)
+    async with (
+        httpx.AsyncClient(transport=transport, base_url=ORIGIN, cookies=one.http.cookies) as http,
+        http.stream("GET", "/live?topics=pools,migrations", headers=headers) as answer,
+    ):
+        assert answer.status_code == 200
+        async for piece in answer.aiter_raw():
+            yield piece
+
+
+async def until(stream: AsyncGenerator[bytes, None], ending: bytes, most: int = 20) -> bytes:
+    seen = b""
+    for _ in range(most):
+        seen += await asyncio.wait_for(anext(stream), 10)
+        if ending in seen:
+            return seen
+    raise AssertionError(seen)
+
+
+async def test_the_parts_that_show_the_state_come_together_after_the_event() -> None:
+    async with visitor() as one:
+        stream = told(one)
+        await until(stream, b": open")
+        one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known])
+        seen = await until(stream, b'hx-target="#as-of"')
+        message = seen[seen.index(b"data: <hx-partial") :]
+        assert b'hx-target="#totals"' in message
+        assert b'hx-target="#cards"' in message
+        assert b'hx-target="#migrations"' not in message, "no event spoke of migrations"
+        assert b"none-such" not in message
+        await stream.aclose()
+
+
+async def test_tabs_that_look_at_the_same_page_share_one_rendering() -> None:
+    async with visitor() as one:
+        streams = [told(one), told(one), told(one)]
+        for stream in streams:
+            await until(stream, b": open")
+        one.fake.requests.clear()
+        one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known])
+        await asyncio.gather(*(until(stream, b"#cards") for stream in streams))
+        assert [path for _, path in one.fake.requests].count("/v1/pools") == 1
+        for stream in streams:
+            await stream.aclose()
+
+
+async def test_a_page_nobody_has_or_that_fails_sends_nothing_and_the_events_go_on() -> None:
+    async with visitor() as one:
+        stream = told(one, page="/nowhere/at/all")
+        await until(stream, b": open")
+        for number in range(2):
+            one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known][number:])
+            assert b"hx-partial" not in await until(stream, b"event: pools")
+        await stream.aclose()
+
+
+async def test_a_browser_that_takes_gzip_gets_each_piece_whole() -> None:
+    async with visitor() as one:
+        stream = told(one, encoding="gzip")
+        unpacked = zlib.decompressobj(31)
+        assert unpacked.decompress(await anext(stream)) == b": open\n\n"
+        one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known])
+        text = b""
+        while b"#cards" not in text:
+            text += unpacked.decompress(await asyncio.wait_for(anext(stream), 10))
+        await stream.aclose()
+
+
+async def test_events_bring_what_the_page_reads_of_their_items_and_as_many_items() -> None:
+    async with visitor() as one:
+        pools = [one.fake.world.pool(name) for name in one.fake.world.pools_known]
+        whole, some, none = told(one), told(one, reads="pools=name,serving instances=id"), told(one, reads="nothing")
+        seen = []
+        for stream in (whole, some, none):
+            await until(stream, b": open")
+        one.fake.push("pools", pools)
+        for stream in (whole, some, none):
+            text = await until(stream, b"event: pools")
+            text += b"" if b"\n\n" in text[text.index(b"event: pools") :] else await until(stream, b"\n\n")
+            seen.append(json.loads(text[text.index(b"data: [") + 6 :].partition(b"\n")[0]))
+            await stream.aclose()
+        assert [item["model"] for item in seen[0]] == [pool.model for pool in pools]
+        assert seen[1] == [{"name": pool.name, "serving": pool.serving} for pool in pools]
+        assert seen[2] == [{} for _ in pools]

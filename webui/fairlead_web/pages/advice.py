@@ -1,0 +1,76 @@
+"""`/advice` and `/pools/{namespace}/{name}/advice`: every finding with its harm, its evidence and its plan."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.advice import AdviceReport
+from fairlead_client.resources.plans import PlanRequest
+from fairlead_web import findings, formats
+from fairlead_web.findings import Finding
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvicePage(Context):
+    template: ClassVar[str] = "pages/advice.html"
+    shell: Shell
+    report: AdviceReport
+    items: list[Finding]
+    refusal: str | None
+    """Why a plan could not be made."""
+
+
+async def index(visit: Visit) -> Response:
+    report = await visit.api.advice()
+    shell = await visit.shell("Advice", "advice", crumbs=(Crumb(words="Advice"),), live="pools")
+    return _page(visit, shell, report, None)
+
+
+async def of_pool(visit: Visit) -> Response:
+    return await _of_pool(visit, None)
+
+
+async def plan(visit: Visit) -> Response:
+    """Asks the API for the plan of a finding and redirects to it; a refusal is shown on the pool's page of advice."""
+    try:
+        request = msgspec.json.decode(str((await visit.form()).get("plan", "")), type=PlanRequest)
+    except msgspec.MsgspecError as error:
+        raise HTTPException(400, f"plan: {error}; use a button of the page") from error
+    try:
+        made = await visit.api.create_plan(visit.pool_key(), request)
+    except ApiProblem as error:
+        if error.problem.status in {400, 409, 422}:
+            return await _of_pool(visit, error)
+        raise
+    return visit.redirect(f"/plans/{made.id}")
+
+
+async def _of_pool(visit: Visit, refused: ApiProblem | None) -> Response:
+    key = visit.pool_key()
+    report = await visit.api.advice(key)
+    shell = await visit.shell(
+        f"Advice of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Advice")), pool=str(key), tab="overview", live="pools"
+    )
+    return _page(visit, shell, report, refused)
+
+
+def _page(visit: Visit, shell: Shell, report: AdviceReport, refused: ApiProblem | None) -> Response:
+    told = None if refused is None else formats.told(refused.problem.detail, refused.problem.remedy)
+    items = list(findings.of_advice(report.items))
+    page = AdvicePage(shell=shell, report=report, items=items, refusal=told)
+    return visit.page(page, status=refused.problem.status if refused else 200)
+
+
+ROUTES = Routes(
+    pages={"/advice": index, f"{POOL}/advice": of_pool},
+    writes={f"{POOL}/advice": plan},
+    exports={"/advice": Export(name="advice")},
+)

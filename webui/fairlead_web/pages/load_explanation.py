@@ -1,0 +1,53 @@
+"""`…/instances/{id}/explanation`: why an instance was loaded as it was in a stretch of time. The heatmap shows the same
+beside its cells.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from starlette.responses import Response
+
+from fairlead_client.resources.heatmaps import METRICS
+from fairlead_client.resources.load_explanations import LoadExplanation
+from fairlead_web.heatmap_cells import METRIC_WORDS
+from fairlead_web.load_figures import FigureRow, figure_rows
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadExplanationPage(Context):
+    template: ClassVar[str] = "pages/load_explanation.html"
+    shell: Shell
+    pool: str
+    found: LoadExplanation
+    words: str
+    figures: list[FigureRow]
+
+
+async def show(visit: Visit) -> Response:
+    key, name = visit.pool_key(), visit.request.path_params["instance"]
+    pool, metric = str(key), visit.param("metric") or ""
+    found = await visit.api.load_explanation(
+        key,
+        name,
+        metric=metric if metric in METRICS else "pending_prefill_tokens",
+        start=visit.range.start_text,
+        end=visit.range.end_text,
+    )
+    shell = await visit.shell(
+        f"Why {name} was loaded so",
+        "pools",
+        crumbs=crumbs_below(pool, Crumb(words="Instances", path=f"/pools/{pool}/instances"), Crumb(words=name)),
+        pool=pool,
+        tab="heatmap",
+        ranged=True,
+    )
+    return visit.page(
+        LoadExplanationPage(shell=shell, pool=pool, found=found, words=METRIC_WORDS[found.metric], figures=figure_rows(found))
+    )
+
+
+ROUTES = Routes(pages={f"{POOL}/instances/{{instance}}/explanation": show})

@@ -1,0 +1,143 @@
+"""`/pause-migrations`: all pools' migrations paused, or let go on again, by a plan for each and one click for all."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import ClassVar
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from fairlead.tables import MIGRATIONS_MODES, MIGRATIONS_PAUSED, PoolKey
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.pools import PoolSummary
+from fairlead_web import formats
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
+from fairlead_web.shells import Crumb, Shell
+from fairlead_web.visits import Visit
+
+PATH = "/pause-migrations"
+MOST = 200
+"""Most pools that one page plans for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausingPage(Context):
+    """The pools and, once planned, the plan of each. `refused` says why there is no plan, or why it was not applied."""
+
+    template: ClassVar[str] = "pages/pausing.html"
+    shell: Shell
+    pools: list[PoolSummary]
+    wanted: str
+    changing: int
+    """Pools that are not as wanted."""
+    plans: dict[str, Plan]
+    refused: dict[str, str]
+    can_apply: bool
+    needed: AccessRole
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit, _mode(visit.param("to")), {})
+
+
+async def plan(visit: Visit) -> Response:
+    """Asks for a plan for each pool that is not as wanted, and shows them all on one page."""
+    wanted = _mode(str((await visit.form()).get("to", "")))
+    pools = [one for one in await _pools(visit) if one.migrations != wanted]
+    made = await asyncio.gather(*(_planned(visit, PoolKey(namespace=one.namespace, name=one.name), wanted) for one in pools))
+    refused = {str(key): told for key, told in made if not isinstance(told, Plan)}
+    ids = [told.id for _, told in made if isinstance(told, Plan)]
+    if refused or not ids:
+        return await _page(visit, wanted, refused, ids, 409 if refused else 200)
+    return visit.redirect(f"{PATH}?to={wanted}&plans={','.join(ids)}")
+
+
+async def apply(visit: Visit) -> Response:
+    """Applies the open plans of the page, each once; what is refused is told beside its pool."""
+    form = await visit.form()
+    wanted, reason = _mode(str(form.get("to", ""))), str(form.get("reason", "")).strip()
+    ids = _ids(str(form.get("plans", "")))
+    found = [one for one in await asyncio.gather(*(_known(visit, one) for one in ids)) if one is not None]
+    tried = await asyncio.gather(*(_applied(visit, one, reason) for one in found if one.state is PlanState.OPEN and one.owner is None))
+    refused = {pool: told for pool, told in tried if told is not None}
+    if refused:
+        return await _page(visit, wanted, refused, ids, 409)
+    return visit.redirect(f"{PATH}?to={wanted}&plans={','.join(ids)}")
+
+
+async def _page(visit: Visit, wanted: str, refused: dict[str, str], ids: list[str] | None = None, status: int = 200) -> Response:
+    pools = await _pools(visit)
+    asked = _ids(visit.param("plans") or "") if ids is None else ids
+    found = await asyncio.gather(*(_known(visit, one) for one in asked))
+    plans = {one.pool: one for one in found if one is not None and one.kind is PlanKind.MIGRATIONS}
+    shell = await visit.shell("Pause all migrations", "overview", crumbs=(Crumb(words="Pause all migrations"),))
+    needed = NEEDED_ROLE[PlanKind.MIGRATIONS]
+    waiting = [one for one in plans.values() if one.state is PlanState.OPEN and one.owner is None and one.expires_at > visit.now]
+    return visit.page(
+        PausingPage(
+            shell=shell,
+            pools=pools,
+            wanted=wanted,
+            changing=sum(one.migrations != wanted for one in pools),
+            plans=plans,
+            refused=refused,
+            can_apply=shell.may(needed) and bool(waiting),
+            needed=needed,
+        ),
+        status=status,
+    )
+
+
+async def _pools(visit: Visit) -> list[PoolSummary]:
+    found: list[PoolSummary] = []
+    cursor: str | None = None
+    while len(found) < MOST:
+        page = await visit.api.pools(cursor=cursor, limit=100)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found[:MOST]
+
+
+async def _planned(visit: Visit, pool: PoolKey, wanted: str) -> tuple[PoolKey, Plan | str]:
+    try:
+        return pool, await visit.api.create_plan(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}))
+    except ApiProblem as error:
+        return pool, formats.told(error.problem.detail, error.problem.remedy)
+
+
+async def _applied(visit: Visit, one: Plan, reason: str) -> tuple[str, str | None]:
+    try:
+        await visit.api.apply_plan(one.id, ApplyRequest(confirm=one.pool.partition("/")[2], reason=reason or None))
+    except ApiProblem as error:
+        return one.pool, formats.told(error.problem.detail, error.problem.remedy)
+    return one.pool, None
+
+
+async def _known(visit: Visit, plan_id: str) -> Plan | None:
+    try:
+        return await visit.api.plan(plan_id)
+    except ApiProblem as error:
+        if error.problem.status != 404:
+            raise
+        return None
+
+
+def _mode(text: str | None) -> str:
+    if text and text not in MIGRATIONS_MODES:
+        raise HTTPException(404)
+    return text or MIGRATIONS_PAUSED
+
+
+def _ids(text: str) -> list[str]:
+    return [one for one in dict.fromkeys(text.split(",")) if one][:MOST]
+
+
+ROUTES = Routes(
+    pages=dict.fromkeys((PATH, f"{PATH}/plans", f"{PATH}/apply"), show),
+    writes={f"{PATH}/plans": plan, f"{PATH}/apply": apply},
+)

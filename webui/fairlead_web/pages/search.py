@@ -1,0 +1,106 @@
+"""`/search`: everything that has a page and a given part in its name. The palette shows the same list."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from starlette.responses import Response
+
+from fairlead_client.resources.search import SearchGroup, SearchHit, SearchKind
+from fairlead_web.addresses import instance_path, pool_path, segment, session_path
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
+from fairlead_web.shells import Crumb, Shell
+from fairlead_web.visits import Visit, regions_of
+
+IN_PALETTE = 5
+ON_PAGE = 25
+LONGEST = 200
+"""Characters of the longest text that is searched for."""
+WORDS = {
+    SearchKind.POOL: "Pools",
+    SearchKind.INSTANCE: "Instances",
+    SearchKind.SESSION: "Sessions",
+    SearchKind.REQUEST: "Requests",
+    SearchKind.PLAN: "Plans",
+    SearchKind.AUDIT: "Audit log",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRow:
+    """One hit with the path of its page."""
+
+    hit: SearchHit
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGroup:
+    """The hits of one kind; `key` is safe in an element's id."""
+
+    key: str
+    words: str
+    rows: list[FoundRow]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPage(Context):
+    template: ClassVar[str] = "pages/search.html"
+    shell: Shell
+    q: str
+    groups: list[FoundGroup]
+    partly: list[tuple[str, datetime]]
+    """Kinds of which only the newest were looked through, and since when."""
+
+
+async def show(visit: Visit) -> Response:
+    q = (visit.param("q") or "").strip()[:LONGEST]
+    alone = bool(regions_of(visit.request))
+    found = (await visit.api.search(q, limit=IN_PALETTE if alone else ON_PAGE)).groups if q else []
+    if alone:
+        shell = visit.frame("Search", "search", None, [])
+    else:
+        shell = await visit.shell("Search", "search", crumbs=(Crumb(words="Search"),))
+    return visit.page(SearchPage(shell=shell, q=q, groups=grouped(found), partly=partly_of(found)))
+
+
+def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
+    """The kinds of which something was found."""
+    return [
+        FoundGroup(
+            key=group.kind.value,
+            words=WORDS[group.kind],
+            rows=[FoundRow(hit=hit, path=path_of(hit)) for hit in group.hits],
+            more=group.more,
+        )
+        for group in groups
+        if group.hits
+    ]
+
+
+def partly_of(groups: Sequence[SearchGroup]) -> list[tuple[str, datetime]]:
+    return [(WORDS[group.kind], group.since) for group in groups if group.since is not None]
+
+
+def path_of(hit: SearchHit) -> str:
+    """The page of what was found."""
+    pool = hit.pool or ""
+    match hit.kind:
+        case SearchKind.POOL:
+            return pool_path(hit.id)
+        case SearchKind.INSTANCE:
+            return instance_path(pool, hit.id)
+        case SearchKind.SESSION:
+            return session_path(pool, hit.id)
+        case SearchKind.REQUEST:
+            return f"/decisions/{segment(hit.id)}"
+        case SearchKind.PLAN:
+            return f"/plans/{segment(hit.id)}"
+        case SearchKind.AUDIT:
+            return f"/audit/{segment(hit.id)}"
+
+
+ROUTES = Routes(pages={"/search": show})

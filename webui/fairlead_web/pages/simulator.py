@@ -1,0 +1,235 @@
+"""`/simulator` and `…/{namespace}/{name}/simulator`: what other policies would have made of a pool's traffic."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
+from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.simulations import (
+    Simulation,
+    SimulationItem,
+    SimulationPlanRequest,
+    SimulationState,
+    TraceRequest,
+)
+from fairlead_web import formats, simulation_forms, simulation_tables, uploaded_traces
+from fairlead_web.addresses import pool_path, segment, with_query
+from fairlead_web.health import pain
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.simulation_forms import SimulationForm
+from fairlead_web.simulation_tables import Cell, RateTable
+from fairlead_web.uploaded_traces import LeftOut
+from fairlead_web.visits import PAGE_ROWS, Visit
+
+AT_WORK = frozenset({SimulationState.QUEUED, SimulationState.RUNNING})
+REFUSALS = frozenset({400, 403, 404, 409, 413, 422})
+LISTED = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatorPage(Context):
+    """The form of a pool, and its simulations; both None where no pool is known."""
+
+    template: ClassVar[str] = "pages/simulator.html"
+    shell: Shell
+    at: str
+    """Path of the pool's simulator; empty without a pool."""
+    form: SimulationForm | None
+    listing: Listing[SimulationItem] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationPage(Context):
+    """One simulation. `other` is the one it is compared with, `others` those it can be compared with."""
+
+    template: ClassVar[str] = "pages/simulation.html"
+    shell: Shell
+    at: str
+    found: Simulation
+    at_work: bool
+    traffic: str
+    size: str
+    heads: tuple[str, ...]
+    tables: list[RateTable]
+    command: str
+    left_out: list[LeftOut]
+    left_out_count: int
+    others: list[SimulationItem]
+    other: Simulation | None
+    compared: list[tuple[str, float, tuple[Cell, ...]]]
+    conditions: list[tuple[str, str, str]]
+    problem: str | None
+    needed: AccessRole
+
+
+async def index(visit: Visit) -> Response:
+    """The simulator of the pool that is chosen, without one of that which hurts most."""
+    listed = (await visit.api.pools(limit=PAGE_ROWS)).items
+    names = [f"{one.namespace}/{one.name}" for one in sorted(listed, key=pain)]
+    wanted = visit.param("pool")
+    name = wanted if wanted in names else next(iter(names), None)
+    if name is None:
+        shell = await visit.shell("Simulator", "simulator", pools=listed)
+        return visit.page(SimulatorPage(shell=shell, at="", form=None, listing=None))
+    here = replace(visit.here, params={**visit.here.params, "pool": name})
+    return await _index(replace(visit, here=here), PoolKey.parse(name), None)
+
+
+async def of_pool(visit: Visit) -> Response:
+    return await _index(visit, visit.pool_key(), None)
+
+
+async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None) -> Response:
+    detail, listing = await asyncio.gather(
+        visit.api.pool(key),
+        visit.attempt("simulations", visit.api.simulations(key, cursor=visit.param("cursor"), limit=LISTED)),
+    )
+    form = refused
+    if form is None:
+        form = simulation_forms.form_of(detail.spec, [one for one in (visit.param("policy"),) if one])
+        earlier = visit.param("again")
+        found = await visit.attempt("the earlier simulation", visit.api.simulation(key, earlier)) if earlier else None
+        form = simulation_forms.again(form, found) if found else form
+    shell = await visit.shell("Simulator", "simulator")
+    context = SimulatorPage(shell=shell, at=_at(key), form=form, listing=listing)
+    return visit.page(context, status=422 if form.problem else 200)
+
+
+async def run(visit: Visit) -> Response:
+    """Asks for a simulation and leads to it; a refusal is shown in the form as it was sent."""
+    key, given = visit.pool_key(), await visit.form()
+    detail: PoolDetail = await visit.api.pool(key)
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    form = simulation_forms.typed(simulation_forms.form_of(detail.spec), texts, [str(one) for one in given.getlist("policy")])
+    upload, left_out = given.get("trace"), list[LeftOut]()
+    trace: list[TraceRequest] | None = None
+    try:
+        if isinstance(upload, UploadFile) and upload.filename:
+            trace, left_out = uploaded_traces.read_upload(await upload.read())
+        made = await visit.api.create_simulation(key, simulation_forms.asked(form, trace))
+    except InvalidInput as error:
+        return await _index(visit, key, replace(form, problem=str(error)))
+    except ApiProblem as error:
+        if error.problem.status not in REFUSALS:
+            raise
+        return await _index(visit, key, replace(form, problem=formats.told(error.problem.detail, error.problem.remedy)))
+    return visit.redirect(with_query(_path(key, made.id), {"left_out": uploaded_traces.told(left_out)}))
+
+
+async def show(visit: Visit) -> Response:
+    key, found = visit.pool_key(), await visit.api.simulation(visit.pool_key(), _id(visit))
+    if visit.request.headers.get("hx-request") and found.state not in AT_WORK:
+        return visit.redirect(visit.here.back)  # it is at its end: results and forms come with the whole page
+    return await _show(visit, key, found, None)
+
+
+async def find(visit: Visit) -> Response:
+    """Leads to a simulation of any pool, by its id alone."""
+    for one in (await visit.api.pools(limit=PAGE_ROWS)).items:
+        key = PoolKey(namespace=one.namespace, name=one.name)
+        try:
+            return visit.redirect(_path(key, (await visit.api.simulation(key, _id(visit))).id))
+        except ApiProblem as error:
+            if error.problem.status != 404:
+                raise
+    raise HTTPException(404)
+
+
+async def cancel(visit: Visit) -> Response:
+    """Cancels a simulation; one at its end stays as it is."""
+    key = visit.pool_key()
+    try:
+        found = await visit.api.cancel_simulation(key, _id(visit))
+    except ApiProblem as error:
+        return await _refused(visit, key, error)
+    return visit.redirect(_path(key, found.id))
+
+
+async def plan(visit: Visit) -> Response:
+    """Makes a plan of one of the policies and leads to it. Applies nothing."""
+    key, place = visit.pool_key(), str((await visit.form()).get("policy", ""))
+    try:
+        made = await visit.api.create_simulation_plan(
+            key, _id(visit), SimulationPlanRequest(policy=int(place) if place.isdecimal() else None)
+        )
+    except ApiProblem as error:
+        return await _refused(visit, key, error)
+    return visit.redirect(f"/plans/{made.id}")
+
+
+async def _refused(visit: Visit, key: PoolKey, error: ApiProblem) -> Response:
+    if error.problem.status not in REFUSALS or error.problem.status == 404:
+        raise error
+    found = await visit.api.simulation(key, _id(visit))
+    return await _show(visit, key, found, formats.told(error.problem.detail, error.problem.remedy), error.problem.status)
+
+
+async def _show(visit: Visit, key: PoolKey, found: Simulation, problem: str | None, status: int = 200) -> Response:
+    listed, other = await asyncio.gather(
+        visit.attempt("simulations", visit.api.simulations(key, limit=LISTED)), _other(visit, key, found, visit.param("with"))
+    )
+    left_out, left_out_count = uploaded_traces.heard(visit.param("left_out") or "0")
+    crumbs = crumbs_below(str(key), Crumb(words="Simulator", path=_at(key)), Crumb(words=found.id))
+    shell = await visit.shell(f"Simulation {found.id}", "pools", crumbs=crumbs, pool=str(key), tab="simulator")
+    context = SimulationPage(
+        shell=shell,
+        at=_path(key, found.id),
+        found=found,
+        at_work=found.state in AT_WORK,
+        traffic=simulation_tables.window_words(found),
+        size=simulation_tables.size_words(found),
+        heads=simulation_tables.HEADS,
+        tables=simulation_tables.rate_tables(found),
+        command=simulation_tables.command_of(found),
+        left_out=left_out,
+        left_out_count=left_out_count,
+        others=[one for one in (listed.items if listed else []) if one.state is SimulationState.DONE and one.id != found.id],
+        other=other,
+        compared=simulation_tables.compared(found, other) if other else [],
+        conditions=simulation_tables.conditions(found, other) if other else [],
+        problem=problem,
+        needed=NEEDED_ROLE[PlanKind.POLICY],
+    )
+    return visit.page(context, status=status)
+
+
+async def _other(visit: Visit, key: PoolKey, found: Simulation, wanted: str | None) -> Simulation | None:
+    if not wanted or wanted == found.id or found.state is not SimulationState.DONE:
+        return None
+    return await visit.attempt(f"simulation {wanted}", visit.api.simulation(key, wanted))
+
+
+def _at(key: PoolKey) -> str:
+    return f"{pool_path(str(key))}/simulator"
+
+
+def _path(key: PoolKey, simulation: str) -> str:
+    return f"{_at(key)}/{segment(simulation)}"
+
+
+def _id(visit: Visit) -> str:
+    return str(visit.request.path_params["run"])
+
+
+SIMULATOR, ONE = f"{POOL}/simulator", f"{POOL}/simulator/{{run}}"
+ROUTES = Routes(
+    pages={
+        "/simulator": index,
+        "/simulator/{run}": find,
+        SIMULATOR: of_pool,
+        **dict.fromkeys((ONE, f"{ONE}/cancel", f"{ONE}/plan"), show),
+    },
+    writes={SIMULATOR: run, f"{ONE}/cancel": cancel, f"{ONE}/plan": plan},
+)

@@ -1,0 +1,244 @@
+// One chart: lines of its figure's metrics, drawn by uPlot, with a legend that tells the values at the crosshair, marks of what happened,
+// and the arrow keys.
+
+import { axisTimes, bounds, labelOf, lineAt, shortValue, summary, tables, value } from "./chart_data.js";
+import { shown } from "./times.js";
+
+const NEAR = 6;
+const SAY_MS = 300;
+const SERIES = 8;
+
+const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const seconds = (text) => new Date(text).getTime() / 1000;
+
+export class Chart {
+  constructor(figure, uPlot, { tell, zoom }) {
+    this.figure = figure;
+    this.uPlot = uPlot;
+    this.tell = tell;
+    this.zoom = zoom;
+    this.plot = figure.querySelector("[data-plot]");
+    this.legend = figure.querySelector("[data-legend]");
+    this.said = figure.querySelector("[data-say]");
+    this.hiddenLines = new Set();
+    this.at = null;
+    this.plot.tabIndex = 0;
+    this.plot.dataset.keyboard = "";
+    this.plot.setAttribute("role", "group");
+    this.plot.setAttribute("aria-roledescription", "chart");
+    this.plot.addEventListener("keydown", (event) => this.key(event));
+    this.plot.addEventListener("blur", () => this.tell(null, this));
+    this.sizes = new ResizeObserver(() => this.resize());
+    this.sizes.observe(this.plot);
+  }
+
+  update(series, lines, marks) {
+    const same = this.lines && this.lines.map((one) => `${one.metric} ${one.part}`).join() === lines.map((one) => `${one.metric} ${one.part}`).join();
+    this.range = [seconds(series.start), seconds(series.end)];
+    const cells = same && this.drawn ? this.lines.map((one) => one.cell) : [];
+    this.lines = lines.map((one, index) => ({ ...one, begin: seconds(one.start), label: labelOf(this.figure, one), cell: cells[index] }));
+    this.marks = marks.map((one) => ({ ...one, from: seconds(one.at), to: one.until ? seconds(one.until) : null }));
+    this.unit = lines[0]?.unit;
+    this.nothing(!lines.some((one) => one.values.some((each) => each !== null)));
+    if (same && this.drawn) this.drawn.setData(this.data());
+    else this.build();
+    this.plot.setAttribute("aria-label", summary(this.figure.dataset.title, this.lines, this.range));
+    this.readout();
+    this.figure.dataset.ready = "yes";
+  }
+
+  nothing(empty) {
+    this.figure.classList.toggle("chart-empty", empty);
+    this.figure.querySelector("[data-nothing]").hidden = !empty;
+  }
+
+  stacked() {
+    return this.figure.dataset.kind === "stack";
+  }
+
+  shownLines() {
+    return this.lines.filter((one) => !this.hiddenLines.has(one.label));
+  }
+
+  data() {
+    const lines = this.shownLines();
+    return lines.length ? this.uPlot.join(...tables(lines, this.stacked())) : [[]];
+  }
+
+  build() {
+    this.drawn?.destroy();
+    this.drawLegend();
+    const { range, unit } = this;
+    const font = `11px ${token("--font") || "system-ui, sans-serif"}`;
+    const axis = { font, stroke: () => token("--muted"), grid: { stroke: () => token("--line"), width: 1 }, ticks: { show: false } };
+    const lines = this.stacked() ? this.shownLines().toReversed() : this.shownLines();
+    const options = {
+      ...this.box(),
+      padding: [10, 18, 0, 0],
+      legend: { show: false },
+      tzDate: (at) => this.uPlot.tzDate(new Date(at * 1000), document.documentElement.dataset.time === "local" ? undefined : "Etc/UTC"),
+      scales: { x: { range: () => this.range }, y: { range: () => bounds(this.shownLines(), this.figure.dataset.floor, this.stacked()) } },
+      axes: [
+        { ...axis, size: 24, gap: 4, space: 64, values: (_, splits, index, space, step) => axisTimes(splits, step, range) },
+        { ...axis, size: 58, gap: 6, space: 28, values: (_, splits) => splits.map((one) => shortValue(one, unit)) },
+      ],
+      series: [{}, ...lines.map((one) => this.series(one))],
+      cursor: {
+        y: false,
+        points: { show: !this.stacked(), size: 6 },
+        drag: { x: true, y: false, setScale: false, dist: 5 },
+      },
+      hooks: {
+        drawClear: [(drawn) => this.drawMarks(drawn, true)],
+        draw: [(drawn) => this.drawMarks(drawn, false)],
+        setCursor: [(drawn) => { if (this.drawn) this.tell(drawn.cursor.left < 0 ? null : drawn.posToVal(drawn.cursor.left, "x"), this); }],
+        setSelect: [(drawn) => this.selected(drawn)],
+      },
+    };
+    this.drawn = null;
+    this.plot.querySelector(".uplot")?.remove();
+    this.drawn = new this.uPlot(options, this.data(), this.plot);
+  }
+
+  series(one) {
+    const limit = one.drawn === "steps" && !one.part;
+    const colour = () => (limit ? token("--muted") : token(`--s${this.lines.indexOf(one) % SERIES}`));
+    const bars = this.stacked() || this.figure.dataset.kind === "bars";
+    return {
+      label: one.label,
+      stroke: colour,
+      width: bars ? 0 : limit ? 1.25 : 1.75,
+      dash: limit ? [5, 4] : undefined,
+      fill: bars ? colour : undefined,
+      points: { show: one.drawn === "points", size: 6, fill: colour },
+      spanGaps: one.drawn === "points",
+      ...(bars && { paths: this.uPlot.paths.bars({ size: [0.9, 24] }) }),
+      ...(one.drawn === "steps" && { paths: this.uPlot.paths.stepped({ align: 1 }) }),
+    };
+  }
+
+  drawLegend() {
+    this.legend.replaceChildren(...this.lines.map((one, index) => {
+      const button = document.createElement("button");
+      const name = document.createElement("span");
+      button.type = "button";
+      const limit = one.drawn === "steps" && !one.part;
+      button.className = `chart-line${limit ? " chart-limit" : ` stroke-of-${index % SERIES}`}`;
+      button.setAttribute("aria-pressed", String(!this.hiddenLines.has(one.label)));
+      button.title = "Show or hide this line";
+      name.textContent = one.label;
+      one.cell = document.createElement("strong");
+      button.append(name, one.cell);
+      button.addEventListener("click", () => {
+        if (!this.hiddenLines.delete(one.label) && this.shownLines().length > 1) this.hiddenLines.add(one.label);
+        this.build();
+        this.readout();
+      });
+      const row = document.createElement("li");
+      row.append(button);
+      return row;
+    }));
+  }
+
+  box() {
+    return { width: Math.max(200, this.plot.clientWidth), height: this.plot.clientHeight || 150 };
+  }
+
+  resize() {
+    const wide = this.plot.clientWidth;
+    if (this.drawn && wide && wide !== this.drawn.width) this.drawn.setSize(this.box());
+  }
+
+  restyle() {
+    if (this.lines) this.build();
+  }
+
+  // Windows of schedules behind the lines, what else happened in front of them.
+  drawMarks(drawn, behind) {
+    const { ctx, bbox } = drawn;
+    const ratio = devicePixelRatio || 1;
+    const place = (at) => drawn.valToPos(at, "x", true);
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, 0, bbox.width, bbox.top + bbox.height);
+    ctx.clip();
+    for (const mark of this.marks) {
+      const x = place(mark.from);
+      if (behind && mark.kind === "schedule") {
+        ctx.fillStyle = token("--accent-soft");
+        ctx.globalAlpha = 0.6;
+        ctx.fillRect(x, bbox.top, Math.max(ratio, (mark.to ? place(mark.to) : bbox.left + bbox.width) - x), bbox.height);
+      }
+      ctx.globalAlpha = 1;
+      if (behind) continue;
+      const colour = mark.kind === "failure" ? token("--bad") : token("--frame");
+      ctx.strokeStyle = colour;
+      ctx.fillStyle = colour;
+      ctx.lineWidth = ratio;
+      ctx.setLineDash(mark.kind === "failure" ? [] : [3 * ratio, 3 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      this.head(ctx, mark.kind, x, bbox.top, 3.5 * ratio);
+    }
+    ctx.restore();
+  }
+
+  // Kinds differ by shape, not by colour alone.
+  head(ctx, kind, x, y, size) {
+    ctx.beginPath();
+    if (kind === "failure") ctx.rect(x - size, y - 2 * size, 2 * size, 2 * size);
+    else if (kind === "scaled") { ctx.moveTo(x - size, y); ctx.lineTo(x + size, y); ctx.lineTo(x, y - 2 * size); }
+    else if (kind === "revision") ctx.arc(x, y - size, size, 0, 7);
+    else { ctx.moveTo(x, y); ctx.lineTo(x + 2 * size, y - size); ctx.lineTo(x, y - 2 * size); }
+    ctx.fill();
+  }
+
+  selected(drawn) {
+    const { left, width } = drawn.select;
+    if (width < 5) return;
+    const [from, to] = [drawn.posToVal(left, "x"), drawn.posToVal(left + width, "x")];
+    drawn.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.zoom(from, to);
+  }
+
+  point(at, mine) {
+    this.at = at;
+    if (!this.drawn) return;
+    const inside = at !== null && at >= this.range[0] && at <= this.range[1];
+    if (!mine) this.drawn.setCursor({ left: inside ? this.drawn.valToPos(at, "x") : -10, top: inside ? 10 : -10 }, false);
+    this.readout();
+  }
+
+  readout() {
+    const when = this.figure.querySelector("[data-when]");
+    const near = this.at === null || !this.drawn ? [] : this.marks.filter((one) => Math.abs(this.drawn.valToPos(one.from, "x") - this.drawn.valToPos(this.at, "x")) <= NEAR);
+    when.textContent = this.at === null ? when.dataset.note : [shown(new Date(this.at * 1000)).replace(/^\d+-\d+-\d+ /, ""), ...near.map((one) => one.words)].join(" · ");
+    when.title = when.textContent;
+    for (const one of this.lines) {
+      const found = lineAt(one, this.at);
+      one.cell.textContent = found === undefined ? "no data" : value(found, one.unit);
+    }
+  }
+
+  key(event) {
+    const moves = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 };
+    const step = this.lines?.[0]?.step_seconds;
+    if (!step || !(event.key in moves || event.key === "Home" || event.key === "End")) return;
+    event.preventDefault();
+    const [from, to] = this.range;
+    const asked = event.key === "Home" ? from + step / 2 : event.key === "End" ? to - step / 2 : (this.at ?? to - step / 2) + moves[event.key] * step;
+    const at = Math.max(from, Math.min(to, asked));
+    this.tell(at, null);
+    clearTimeout(this.speaking);
+    this.speaking = setTimeout(() => {
+      this.said.textContent = `${this.figure.querySelector("[data-when]").textContent}: ${this.lines.map((one) => `${one.label} ${one.cell.textContent}`).join(", ")}`;
+    }, SAY_MS);
+  }
+
+  end() {
+    this.sizes.disconnect();
+    this.drawn?.destroy();
+  }
+}

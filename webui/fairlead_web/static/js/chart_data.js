@@ -1,0 +1,107 @@
+// What a chart draws, from the lines of the answer: aligned tables, bounds, labels and words. No drawing here.
+
+import { count, rate, seconds, share, span } from "./formats.js";
+
+// A line's value at an instant, the newest known one without an instant; undefined where nothing is known.
+export function lineAt(line, at) {
+  if (at === null) {
+    for (let index = line.values.length - 1; index >= 0; index -= 1) if (line.values[index] !== null) return line.values[index];
+    return undefined;
+  }
+  const index = Math.floor((at - line.begin) / line.step_seconds);
+  if (line.drawn !== "points") return line.values[index] ?? undefined;
+  for (let back = index; back >= 0; back -= 1) if (line.values[back] != null) return line.values[back];
+  return undefined;
+}
+
+// One table per line for uPlot.join, with how it treats nulls: a measured line keeps them, as gaps; points are joined.
+export function tables(lines, stacked) {
+  const drawn = stacked ? sums(lines).toReversed() : lines;
+  const found = drawn.map((line) => {
+    const middle = line.drawn === "steps" ? 0 : line.step_seconds / 2;
+    return [line.values.map((_, index) => line.begin + index * line.step_seconds + middle), line.values];
+  });
+  return [found, drawn.map((line) => [0, line.drawn === "points" ? 0 : 1])];
+}
+
+// Each line on top of those before it, all of the same steps.
+function sums(lines) {
+  const total = [];
+  return lines.map((line) => ({ ...line, values: line.values.map((one, index) => {
+    if (one !== null) total[index] = (total[index] ?? 0) + one;
+    return total[index] ?? null;
+  }) }));
+}
+
+// A limit far above everything would press all lines to the ground: it is told in the legend then.
+export function bounds(lines, floor, stacked) {
+  const measured = lines.filter((line) => line.drawn !== "steps" || line.part);
+  const known = (some) => some.flatMap((line) => line.values.filter((one) => one !== null));
+  const values = known(stacked ? sums(measured) : measured);
+  const limits = known(lines.filter((line) => !measured.includes(line)));
+  if (floor === "share") {
+    const lowest = Math.min(1, ...values, ...limits);
+    return [Math.min(0.9, Math.floor(lowest * 10 - 1e-9) / 10), 1];
+  }
+  const top = Math.max(0, ...values);
+  const limit = Math.max(0, ...limits);
+  const low = Math.min(0, ...values);
+  const high = limit && limit <= Math.max(top * 4, Number.EPSILON) ? Math.max(top, limit) : top;
+  if (high === 0 && low === 0) return [0, limit || 1];
+  return [low * 1.08, high * 1.08];
+}
+
+// A label that ends with a colon names the whole only; a part stands for itself then.
+export function labelOf(figure, line) {
+  const metrics = figure.dataset.metrics.split(" ");
+  const name = figure.dataset.labels.split("|")[metrics.indexOf(line.metric)] ?? line.metric;
+  const part = line.part?.replace(/^rejected-/, "").replaceAll("-", " ");
+  return [part && name.endsWith(":") ? "" : name.replace(/:$/, ""), part].filter(Boolean).join(" ");
+}
+
+export function value(number, unit) {
+  switch (unit) {
+    case "share": return share(number);
+    case "seconds": return Math.abs(number) < 60 ? seconds(number) : `${number < 0 ? "−" : ""}${span(Math.abs(number))}`;
+    case "times": case "deviations": return number.toFixed(2);
+    case "requests/s": return `${number > 0 && number < 0.05 ? number.toFixed(3) : rate(number)} /s`;
+    case "tokens/s": return `${rate(number)} /s`;
+    default: return Number.isInteger(number) || number >= 99.95 ? count(number) : number.toFixed(1);
+  }
+}
+
+// Room for an axis: the same numbers, shorter.
+export function shortValue(number, unit) {
+  if (unit === "share") return `${Math.round(number * 1000) / 10} %`;
+  if (unit === "seconds") return Math.abs(number) < 1 && number !== 0 ? `${Math.round(number * 1000)} ms` : `${Number(number.toFixed(2))} s`;
+  const size = Math.abs(number);
+  if (size >= 1e6) return `${Number((number / 1e6).toFixed(1))} M`;
+  return size >= 1e4 ? `${Number((number / 1e3).toFixed(1))} k` : String(Number(number.toFixed(2)));
+}
+
+export function axisTimes(splits, step, [from, to]) {
+  const timeZone = document.documentElement.dataset.time === "local" ? undefined : "UTC";
+  const days = step >= 86400;
+  const options = days ? { day: "numeric", month: "short", timeZone } : { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), timeZone };
+  const long = !days && to - from > 86400;
+  return splits.map((at) => {
+    const date = new Date(at * 1000);
+    const midnight = long && date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", timeZone }) === "00:00";
+    return midnight ? date.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone }) : date.toLocaleString("en-GB", options);
+  });
+}
+
+// The chart in words, for those who do not see it.
+export function summary(title, lines, [from, to]) {
+  const clock = (at) => `${new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ")}`;
+  const told = lines.map((line) => {
+    const known = line.values.filter((one) => one !== null);
+    if (!known.length) return `${line.label}: nothing is known`;
+    const last = lineAt(line, null);
+    if (line.drawn === "steps" && new Set(known).size === 1) return `${line.label} ${value(last, line.unit)}`;
+    const unknown = line.drawn === "line" ? (line.values.length - known.length) * line.step_seconds : 0;
+    const gap = unknown >= 2 * line.step_seconds ? `, nothing known of ${span(unknown)}` : "";
+    return `${line.label} ${value(last, line.unit)} last, ${value(Math.min(...known), line.unit)} to ${value(Math.max(...known), line.unit)}${gap}`;
+  });
+  return `${title}, ${clock(from)} to ${clock(to)} UTC. ${told.join(". ")}`;
+}

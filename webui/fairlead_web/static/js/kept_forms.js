@@ -1,0 +1,67 @@
+// A form that would be lost is kept: before it is sent, the API is asked whether it answers and still knows this session. If it does not
+// answer, the form stays as it is and can be sent again. If the session has ended, what was typed waits in this tab until the person is back
+// on the page.
+
+const KEY = "fairlead-kept-form";
+const PATIENCE_MS = 8000;
+
+const base = () => document.documentElement.dataset.base;
+const secret = (field) => field.type === "password" || field.type === "hidden" || field.name === "token";
+
+function nameOf(form) {
+  return `${form.getAttribute("action")} ${form.elements.kind?.value ?? ""} ${form.elements.role?.value ?? ""}`;
+}
+
+function keep(form) {
+  const fields = [...form.elements].filter((one) => one.name && !secret(one) && (!["radio", "checkbox"].includes(one.type) || one.checked));
+  sessionStorage.setItem(KEY, JSON.stringify({ path: location.pathname, form: nameOf(form), values: fields.map((one) => [one.name, one.value]) }));
+}
+
+function say(form, words) {
+  let line = form.querySelector("[data-kept]");
+  if (!line) {
+    line = document.createElement("p");
+    line.dataset.kept = "";
+    line.className = "field-problem";
+    line.setAttribute("role", "alert");
+    form.append(line);
+  }
+  line.textContent = words;
+}
+
+// Whether the form may be sent now; false after it was kept and the person was told why.
+export async function sendable(form) {
+  let answer;
+  try {
+    answer = await fetch(`${base()}/-/session`, { headers: { "hx-request": "true" }, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+  } catch { answer = null; }
+  if (answer?.ok) { form.querySelector("[data-kept]")?.remove(); return true; }
+  if (answer?.status === 401) {
+    keep(form);
+    location.assign(`${base()}/login?${new URLSearchParams({ next: location.pathname.slice(base().length) + location.search, ended: "1" })}`);
+    return false;
+  }
+  say(form, "The control API does not answer, so nothing was sent. What you typed is still here; send it again when the API is back.");
+  return false;
+}
+
+// Puts back what was typed before the session ended.
+export function restore() {
+  const told = sessionStorage.getItem(KEY);
+  if (!told || location.pathname.endsWith("/login")) return;
+  const kept = JSON.parse(told);
+  if (kept.path !== location.pathname) return;
+  sessionStorage.removeItem(KEY);
+  const form = [...document.forms].find((one) => nameOf(one) === kept.form);
+  if (!form) return;
+  for (const [name, value] of kept.values) {
+    for (const field of form.querySelectorAll(`[name="${CSS.escape(name)}"]`)) {
+      if (field.type === "radio" || field.type === "checkbox") field.checked = field.value === value;
+      else if (!secret(field)) field.value = value;
+    }
+  }
+  const folded = form.closest("details");
+  if (folded) folded.open = true;
+  say(form, "You were signed out before this was sent. What you typed is here again; nothing was changed.");
+  form.scrollIntoView({ block: "center" });
+}

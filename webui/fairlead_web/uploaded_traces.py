@@ -1,0 +1,90 @@
+"""Reads a trace that somebody uploads: a row that cannot be used costs that row, and is named. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from fairlead.errors import InvalidInput
+from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
+from fairlead_client.resources.simulations import MOST_UPLOADED, TraceRequest
+
+MOST_BYTES = 32 * 1024 * 1024
+"""Of an upload, and of every other form."""
+MOST_NAMED = 12
+"""Rows left out that are named one by one."""
+_MOST_TOKENS = 10_000_000
+_MOST_ID = 2**63
+CAUSES = {
+    "json": "no row in Mooncake's format",
+    "time": "its timestamp is before the row above",
+    "lengths": "its numbers of tokens cannot be",
+    "blocks": f"hash_ids are not one for each {TRAFFIC_BLOCK_TOKENS} tokens of input_length",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A line of an upload that was left out, by its number from 1, and a key of CAUSES."""
+
+    line: int
+    cause: str
+
+    @property
+    def words(self) -> str:
+        return f"line {self.line}: {CAUSES[self.cause]}"
+
+
+def read_upload(content: bytes) -> tuple[list[TraceRequest], list[LeftOut]]:
+    """The rows of a JSONL file that can be simulated, and those left out.
+
+    Raises InvalidInput for a file without two usable rows, or with too many.
+    """
+    rows: list[TraceRequest] = []
+    left_out: list[LeftOut] = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if not line.strip():
+            continue
+        row, cause = _row(line, rows[-1].timestamp if rows else 0.0)
+        if row is None:
+            left_out.append(LeftOut(line=number, cause=cause))
+        else:
+            rows.append(row)
+        if len(rows) > MOST_UPLOADED:
+            raise InvalidInput("trace", None, f"the file has more than {MOST_UPLOADED:,} rows; upload a part of it")
+    if len(rows) < 2:
+        why = f" ({left_out[0].words})" if left_out else ""
+        raise InvalidInput("trace", None, f"the file has {len(rows)} rows that can be used{why}; a simulation needs two or more")
+    return rows, left_out
+
+
+def _row(line: bytes, earliest: float) -> tuple[TraceRequest | None, str]:
+    try:
+        row = msgspec.json.decode(line, type=TraceRequest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None, "json"
+    if not earliest <= row.timestamp <= 1e15:
+        return None, "time"
+    if not (1 <= row.input_length <= _MOST_TOKENS and 0 <= row.output_length <= _MOST_TOKENS):
+        return None, "lengths"
+    fitting = len(row.hash_ids) == -(-row.input_length // TRAFFIC_BLOCK_TOKENS) and all(0 <= one < _MOST_ID for one in row.hash_ids)
+    return (row, "") if fitting else (None, "blocks")
+
+
+def told(left_out: Iterable[LeftOut]) -> str:
+    """Lines left out as an address keeps them: the first ones, then how many there are: `3-json.17-time.2041`."""
+    found = list(left_out)
+    return ".".join([*(f"{one.line}-{one.cause}" for one in found[:MOST_NAMED]), str(len(found))]) if found else ""
+
+
+def heard(text: str) -> tuple[list[LeftOut], int]:
+    """What `told` wrote: the lines that are named, and how many were left out; nothing of any other text."""
+    *named, total = text.split(".")[: MOST_NAMED + 1]
+    pairs = [one.partition("-") for one in named]
+    if not (_number(total) and all(_number(line) and cause in CAUSES for line, _, cause in pairs)):
+        return [], 0
+    return [LeftOut(line=int(line), cause=cause) for line, _, cause in pairs], int(total)
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
