@@ -7,7 +7,7 @@ CODE := core controlplane operator router simulator webui cli host sandbox migra
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-cluster test-vllm check lint types layers guard generate unit coverage integration browser sandbox clean
+.PHONY: help up down test test-cluster test-vllm test-api-fuzz check lint types layers guard generate unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ test-vllm: .venv/ready ## a router before two real vLLM engines on this machine'
 unit: .venv/ready ## pure and single-process tests, in parallel
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
 
+test-api-fuzz: .venv/ready ## send the API what Schemathesis makes of its document, as every role: EXAMPLES=<cases per endpoint>, 60 without it
+	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 tests/integration/api/test_document_holds.py $(ARGS)
+
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation $(ARGS)
 
@@ -48,9 +51,14 @@ browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
-sandbox: .venv/ready ## the whole system: chaos and acceptance, in four sandboxes at once, as they mostly wait
+sandbox: .venv/ready ## the whole system: acceptance and chaos, in three sandboxes at once, as they also wait
 	@scripts/ensure-helm.sh
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/chaos tests/e2e/sandbox $(ARGS)
+	@scripts/ensure-browser.sh
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
+
+screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshots), wide in light and dark, and narrow
+	@scripts/ensure-browser.sh
+	PYTHONPATH=tests/support $(BIN)/python scripts/screenshots.py $(or $(OUT),screenshots) $(ARGS)
 
 check: guard .venv/ready lint types layers test ## what CI runs
 

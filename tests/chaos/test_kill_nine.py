@@ -134,7 +134,7 @@ def test_requests_flow_while_the_operator_is_killed_and_its_work_goes_on(sandbox
 
 def test_two_killed_engines_cost_only_what_they_had_begun_and_are_replaced(sandbox: RunningSandbox, tmp_path: Path) -> None:
     def kill_two_engines() -> None:
-        pids = engine_pids(sandbox)
+        pids = sandbox.engine_pids("chaos")
         assert len(pids) == 4
         for pid in pids[:2]:
             os.kill(pid, signal.SIGKILL)
@@ -145,15 +145,3 @@ def test_two_killed_engines_cost_only_what_they_had_begun_and_are_replaced(sandb
     assert result["served"] > 0
     sandbox.until_ready("chaos", 4)
     check_records(sandbox)
-
-
-def engine_pids(sandbox: RunningSandbox) -> list[int]:
-    """Pids of this sandbox's engine processes."""
-    from fairlead_sandbox.identities import marked_processes
-
-    found = []
-    for identity in marked_processes(sandbox.state.root):
-        command = Path(f"/proc/{identity.pid}/cmdline").read_bytes().split(b"\0")
-        if b"fairlead_simulator.engine_server" in command:
-            found.append(identity.pid)
-    return found

@@ -15,8 +15,8 @@ import httpx
 import psycopg
 import pytest
 
-from fairlead_sandbox.process_table import api_urls
 from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_sandbox.state_directory import api_urls
 from fairlead_testing.builders.sandbox_pools import pool
 from fairlead_testing.running.balanced_load import BalancedLoad, SentRequest, balanced_load
 from fairlead_testing.running.sandbox import RunningSandbox, asking, fairlead, running_sandbox, until

@@ -12,6 +12,7 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead, is_listen
 
 
 def test_up_prints_everything_a_newcomer_needs(sandbox: RunningSandbox) -> None:
+    assert sandbox.started is not None
     printed = sandbox.started.stdout
     assert sandbox.url("api") in printed
     assert "/login?token=" in printed

@@ -76,6 +76,7 @@ def of_problems() -> set[str]:
         for call in calls(name, "controlplane", "host"):
             if call.args and isinstance(call.args[0], ast.Constant):
                 found |= set(texts(call.args[0]))
+    found |= {code for call in calls("Allowances", "controlplane") for code in given(call, "code")}
     waiting: list[type[Unavailable]] = [Unavailable]
     while waiting:
         waiting += (one := waiting.pop()).__subclasses__()
