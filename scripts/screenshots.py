@@ -5,7 +5,7 @@
 
 Each page is taken whole at 1280 px in light and in dark and at 380 px, as OUT/<page>-<width>-<theme>.png. `--readme`
 also takes the picture of the README. Ends with 1 if a page does not answer, sticks out sideways or reports a script
-error.
+error, or lacks a part.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from fairlead_testing.running.tour import pages_of
 
 VIEWS = ((1280, "light"), (1280, "dark"), (380, "light"))
 DRAWN = """() => document.documentElement.classList.contains("scripted")
+  && !document.querySelector('[aria-busy="true"]')
   && [...document.images].every((one) => one.complete)
   && [...document.querySelectorAll("[data-chart], [data-heatmap]")].every((one) => "ready" in one.dataset)"""
 PATIENCE_MS = 30_000
@@ -62,7 +63,8 @@ def taken(page: Page, url: str, file: Path) -> list[str]:
     page.screenshot(path=str(file), full_page=True)
     over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     status = answer.status if answer else 0
-    return [f"answered {status}"] * (status != 200) + [f"{over} px too wide"] * (over > 0)
+    missing = page.locator(".notice", has_text="Part of this page is missing").all_inner_texts()
+    return [f"answered {status}"] * (status != 200) + [f"{over} px too wide"] * (over > 0) + missing
 
 
 def main() -> int:

@@ -1,10 +1,11 @@
 """Charts over time in a real browser: zoom, the shared crosshair, gaps, colours, keys, weight, and no scripts."""
 
+import re
 from datetime import datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.fakes.public_data.series import GAP, lines_of
@@ -105,6 +106,21 @@ def test_a_gap_is_a_gap_and_lines_have_the_colours_of_the_theme(page: Page, site
         assert page.evaluate(PIXELS, [WORK, "--s0", 0, 1]) > 100
         assert page.evaluate(PIXELS, [WORK, "--s1", 0, 1]) > 50
     assert "nothing known of" in (page.get_attribute(f"{WORK} [data-plot]", "aria-label") or "")
+
+
+def test_a_value_with_gaps_on_both_sides_is_a_point(page: Page, site: RunningSite) -> None:
+    query, _, _ = hour(site)
+
+    def one_value_each(route: Route) -> None:
+        answer = route.fetch()
+        series = answer.json()
+        for line in series["series"]["lines"]:
+            line["values"] = [None] * 20 + [line["values"][5] or 1.0] + [None] * (len(line["values"]) - 21)
+        route.fulfill(response=answer, json=series)
+
+    page.route(re.compile(r"/series\b"), one_value_each)
+    opened(page, f"{site.url}{PATH}?{query}")
+    assert 5 < page.evaluate(PIXELS, [WORK, "--s0", 0, 1]) < 100
 
 
 def test_keys_walk_a_chart_and_say_its_values_and_lines_can_be_hidden(page: Page, site: RunningSite) -> None:

@@ -109,7 +109,7 @@ async def show(visit: Visit) -> Response:
             totals=totals(pools.items),
             levels=levels(pools.items, found),
             worst=worst(found, top),
-            lines=fleet_lines(trends.fleet, visit.range.label) if trends else [],
+            lines=fleet_lines(trends.fleet) if trends else [],
             pool_lines=pool_lines(trends) if trends else {},
             starts=next_starts(schedules.items) if schedules else None,
             migrations=migrations.items if migrations else None,
@@ -155,16 +155,16 @@ def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding
     return result
 
 
-def fleet_lines(fleet: PoolTrend, label: str) -> list[TrendLine]:
+def fleet_lines(fleet: PoolTrend) -> list[TrendLine]:
     """Requests in time, TTFT, refusals and instance hours over the range."""
     refused = sum(fleet.refused)
     ended = sum(fleet.judged) + refused + sum(fleet.failed)
     share = f"{formats.share(refused / ended)} of requests" if ended else "no requests"
     return [
-        TrendLine(words="Requests in time", value=formats.share(fleet.attainment), note=label),
-        TrendLine(words="TTFT p95", value=formats.seconds(fleet.ttft_whole_seconds), note=label),
+        TrendLine(words="Requests in time", value=formats.share(fleet.attainment), note="by TTFT and TPOT"),
+        TrendLine(words="TTFT p95", value=formats.seconds(fleet.ttft_whole_seconds), note=""),
         TrendLine(words="Refused", value=formats.count(refused), note=share),
-        TrendLine(words="Instance hours", value=f"{fleet.instance_hours:,.1f}", note=label),
+        TrendLine(words="Instance hours", value=f"{fleet.instance_hours:,.1f}", note=""),
     ]
 
 

@@ -13,6 +13,7 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import formats
+from fairlead_web.paging import MOST_PER_CALL, all_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Crumb, Shell
@@ -92,15 +93,7 @@ async def _page(visit: Visit, wanted: str, refused: dict[str, str], ids: list[st
 
 
 async def _pools(visit: Visit) -> list[PoolSummary]:
-    found: list[PoolSummary] = []
-    cursor: str | None = None
-    while len(found) < MOST:
-        page = await visit.api.pools(cursor=cursor, limit=100)
-        found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return found[:MOST]
+    return await all_of(lambda cursor: visit.api.pools(cursor=cursor, limit=MOST_PER_CALL), MOST)
 
 
 async def _planned(visit: Visit, pool: PoolKey, wanted: str) -> tuple[PoolKey, Plan | str]:

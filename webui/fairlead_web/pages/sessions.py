@@ -20,10 +20,14 @@ from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail
 from fairlead_web import formats
 from fairlead_web.addresses import pool_path
 from fairlead_web.holders import HolderBand, holder_band, holders_in_words
+from fairlead_web.paging import MOST_PER_CALL, all_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
+
+MOST_TARGETS = 2000
+"""Most instances of a pool among which a session's next home is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50})),
         visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20})),
         visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20})),
-        visit.attempt("instances", visit.api.instances(key, limit=500)),
+        visit.attempt("instances", all_of(lambda cursor: visit.api.instances(key, cursor=cursor, limit=MOST_PER_CALL), MOST_TARGETS)),
     )
     shell = await visit.shell(
         f"Session {session}",
@@ -112,7 +116,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             migrations=migrations.items if migrations else None,
             reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,
-            targets=targets_of(detail, instances.items if instances else ()),
+            targets=targets_of(detail, instances or ()),
             problem=formats.told(problem.detail, problem.remedy) if problem else None,
         ),
         status=problem.status if problem else 200,

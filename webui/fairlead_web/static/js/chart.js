@@ -1,7 +1,7 @@
 // One chart: lines of its figure's metrics, drawn by uPlot, with a legend that tells the values at the crosshair, marks of what happened,
 // and the arrow keys.
 
-import { axisTimes, bounds, labelOf, lineAt, shortValue, summary, tables, value } from "./chart_data.js";
+import { alone, axisTimes, bounds, labelOf, lineAt, shortValue, summary, tables, value } from "./chart_data.js";
 import { shown } from "./times.js";
 
 const NEAR = 6;
@@ -110,7 +110,10 @@ export class Chart {
       width: bars ? 0 : limit ? 1.25 : 1.75,
       dash: limit ? [5, 4] : undefined,
       fill: bars ? colour : undefined,
-      points: { show: one.drawn === "points", size: 6, fill: colour },
+      points: {
+        show: one.drawn === "points", size: 6, fill: colour,
+        ...(one.drawn === "line" && !bars && { filter: (drawn, at) => alone(drawn.data[at]) }),
+      },
       spanGaps: one.drawn === "points",
       ...(bars && { paths: this.uPlot.paths.bars({ size: [0.9, 24] }) }),
       ...(one.drawn === "steps" && { paths: this.uPlot.paths.stepped({ align: 1 }) }),

@@ -24,6 +24,12 @@ export function tables(lines, stacked) {
   return [found, drawn.map((line) => [0, line.drawn === "points" ? 0 : 1])];
 }
 
+// Where a value has gaps on both sides: no line shows it, so a point must. `undefined` stands where only other lines have an instant.
+export function alone(values) {
+  const known = values.flatMap((one, index) => (one === undefined ? [] : [index]));
+  return known.filter((index, place) => values[index] !== null && values[known[place - 1]] == null && values[known[place + 1]] == null);
+}
+
 // Each line on top of those before it, all of the same steps.
 function sums(lines) {
   const total = [];

@@ -104,7 +104,7 @@ def example_of(kind: Any) -> Endpoint:
 def _paged(source: Source) -> Endpoint:
     async def handle(request: Request) -> Response:
         items = source(request)
-        first, limit = int(request.query_params.get("cursor", 0)), min(100, int(request.query_params.get("limit", 50)))
+        first, limit = int(request.query_params.get("cursor", 0)), int(request.query_params.get("limit", 50))
         shown = list(items[first : first + limit])
         following = first + limit
         return as_json(Page(items=shown, next_cursor=str(following) if following < len(items) else None, total=len(items)))

@@ -21,7 +21,7 @@ from fairlead_testing.fakes.public_api.advice import AdviceOfPools
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, example_of
 from fairlead_testing.fakes.public_api.history import History
 from fairlead_testing.fakes.public_api.live import LiveStreams
-from fairlead_testing.fakes.public_api.paths import public_parameters, template, unmade_paths
+from fairlead_testing.fakes.public_api.paths import public_parameters, refused_value, template, unmade_paths
 from fairlead_testing.fakes.public_api.plan_book import PlanBook
 from fairlead_testing.fakes.public_api.plans import Plans
 from fairlead_testing.fakes.public_api.pools import Pools
@@ -96,3 +96,7 @@ def _check_parameters(path: str, request: Request) -> None:
         check_parameters(public_parameters()[template(path), method], request)
     except InvalidInput as error:
         raise Refusal(422, "Invalid input", error.told, "invalid-input", error.remedy, error.field, str(error.value)) from None
+    refused = refused_value(template(path), request, method)
+    if refused is not None:
+        field, why = refused
+        raise Refusal(422, "Invalid input", f"{field}: {why}", "invalid-input", why, field=field, value=request.query_params.get(field))

@@ -1,10 +1,14 @@
 """The paths of the real API, which the fake must have and may not add to."""
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import request_params_to_args
 from fastapi.routing import APIRoute
+from starlette.requests import Request
 from starlette.routing import Route
 
 from fairlead_api.app import create_api
@@ -25,6 +29,26 @@ def public_paths() -> dict[str, Any]:
 def public_parameters() -> dict[tuple[str, str], dict[str, bool]]:
     """By path, its names left out, and method: the query parameters that the real API takes, whether several times."""
     return {(template(one.path), method): parameters_of(one) for one in _public_routes() for method in one.methods or ()}
+
+
+def refused_value(path: str, request: Request, method: str) -> tuple[str, str] | None:
+    """The first query parameter of a request whose value the real API refuses, and why; `path` as of `template`."""
+    for dependant in _dependants()[path, method]:
+        _, errors = request_params_to_args(dependant.query_params, request.query_params)
+        for error in errors:
+            return str(error["loc"][-1]), str(error["msg"])
+    return None
+
+
+@cache
+def _dependants() -> dict[tuple[str, str], list[Dependant]]:
+    return {(template(one.path), method): list(_all_of(one.dependant)) for one in _public_routes() for method in one.methods or ()}
+
+
+def _all_of(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
+    for below in dependant.dependencies:
+        yield from _all_of(below)
 
 
 @cache
