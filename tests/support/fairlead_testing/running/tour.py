@@ -19,6 +19,7 @@ def pages_of(ask: Ask, pool: str) -> Mapping[str, str]:
     found = {name: path for _, group in SECTIONS for name, _, path in group}
     found |= {f"pool-{name}": at + path for name, _, path in POOL_TABS}
     found |= {"reroutes": "/reroutes", "settings": "/settings", "help": "/help", "heatmap-table": f"{at}/heatmap?view=table"}
+    found |= {"pause-migrations": "/pause-migrations", "search": f"/search?q={pool.rpartition('/')[2]}"}
     examples: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         ("instance", f"/v1/pools/{pool}/instances", lambda one: instance_path(pool, one["id"])),
         ("session", "/v1/sessions", lambda one: session_path(one["pool"], one["session"])),
@@ -26,10 +27,11 @@ def pages_of(ask: Ask, pool: str) -> Mapping[str, str]:
         ("reroute", "/v1/reroutes", lambda one: f"/reroutes/{quote(one['id'], safe='')}"),
         ("decision", "/v1/decisions", lambda one: f"/decisions/{quote(one['id'], safe='')}"),
         ("audit-entry", "/v1/audit", lambda one: f"/audit/{one['id']}"),
+        ("plan", "/v1/plans", lambda one: f"/plans/{quote(one['id'], safe='')}"),
+        ("simulation", f"/v1/pools/{pool}/simulations", lambda one: f"{at}/simulator/{quote(one['id'], safe='')}"),
         ("schedule", "/v1/schedules", lambda one: f"/pools/{one['pool']}/schedules/{quote(one['name'], safe='')}"),
     )
     for name, query, path_of in examples:
         for one in ask(query, limit=1)["items"]:
             found[name] = path_of(one)
-    plan = next((one["plan"] for one in ask("/v1/audit", limit=100)["items"] if one["plan"]), None)
-    return found if plan is None else found | {"plan": f"/plans/{quote(plan, safe='')}"}
+    return found
