@@ -29,7 +29,7 @@ def pages_of(ask: Ask, pool: str) -> Mapping[str, str]:
         ("audit-entry", "/v1/audit", lambda one: f"/audit/{one['id']}"),
         ("plan", "/v1/plans", lambda one: f"/plans/{quote(one['id'], safe='')}"),
         ("simulation", f"/v1/pools/{pool}/simulations", lambda one: f"{at}/simulator/{quote(one['id'], safe='')}"),
-        ("schedule", "/v1/schedules", lambda one: f"/pools/{one['pool']}/schedules/{quote(one['name'], safe='')}"),
+        ("schedule", "/v1/schedules", lambda one: f"/schedules/{one['pool']}/{quote(one['name'], safe='')}"),
     )
     for name, query, path_of in examples:
         for one in ask(query, limit=1)["items"]:
