@@ -81,7 +81,7 @@ def main() -> int:
     paths = dict(pages_of(sandbox.ask, options.pool))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(CHROMIUM_ARGUMENTS))
-        wrong = photograph(browser, sandbox, paths, options.out, paths["pool-heatmap"] if options.readme else None)
+        wrong = photograph(browser, sandbox, paths, options.out, paths["pool-heatmap"] + "?from=now-30m" if options.readme else None)
         browser.close()
     print(*wrong, f"{len(paths)} pages, {len(paths) * len(VIEWS)} pictures in {options.out}", sep="\n")
     return 1 if wrong else 0
