@@ -7,7 +7,7 @@ CODE := core controlplane operator router simulator webui cli host sandbox migra
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-cluster test-vllm test-api-fuzz check lint types layers guard generate unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,10 @@ unit: .venv/ready ## pure and single-process tests, in parallel
 
 test-api-fuzz: .venv/ready ## send the API what Schemathesis makes of its document, as every role: EXAMPLES=<cases per endpoint>, 60 without it
 	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 tests/integration/api/test_document_holds.py $(ARGS)
+
+test-pages: .venv/ready ## read every page of the running system: for what disagrees while it is changed and hurt, and for what is hard to read
+	@scripts/ensure-browser.sh
+	FAIRLEAD_TEST_EVERY_PAGE=1 $(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_pages.py $(ARGS)
 
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation $(ARGS)

@@ -12,16 +12,19 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page
 
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
-from fairlead_testing.running.browser_site import sign_in, wait_until, watch_troubles
+from fairlead_testing.running.browser_site import findings_in_both_themes, sign_in, sticking_out, wait_until, watch_troubles
 from fairlead_testing.running.page_numbers import Watch
 from fairlead_testing.running.people import Person
 from fairlead_testing.running.sandbox import POOLS, RunningSandbox, until
+from fairlead_testing.running.tour import pages_of
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.browser, pytest.mark.sandbox]
 
 NAME = "looked-at"
 POOL = f"default/{NAME}"
+EMPTY = "without-traffic"
+EVERY_PAGE = "FAIRLEAD_TEST_EVERY_PAGE" in os.environ
 ROLES = [{"name": "both", "minReplicas": 1, "maxReplicas": 8}]
 
 
@@ -239,7 +242,7 @@ def test_policy_slo_and_early_rejection_are_changed_in_four_clicks(
     assert busy.pool(NAME)["spec"][path[0]][path[1]] == want
 
 
-@pytest.mark.skipif("FAIRLEAD_TEST_CONSISTENCY" not in os.environ, reason="a minute of eight pages: FAIRLEAD_TEST_CONSISTENCY=1")
+@pytest.mark.skipif(not EVERY_PAGE, reason="a minute of eight pages: make test-pages")
 def test_no_two_numbers_of_a_page_disagree_while_the_pool_is_scaled_drained_and_hurt(
     chromium: Browser, visit: tuple[Page, list[str]], busy: RunningSandbox
 ) -> None:
@@ -305,3 +308,23 @@ def test_a_revision_is_gone_back_to_in_four_clicks(person: Person, busy: Running
     apply(person)
     assert person.count <= 4
     until(lambda: busy.pool(NAME)["spec"]["engine"]["simulated"]["startup"] == before, "the first revision's engine")
+
+
+@pytest.mark.skipif(not EVERY_PAGE, reason="some minutes for all pages: make test-pages")
+def test_every_page_full_and_empty_reads_well_in_both_themes_and_fits(visit: tuple[Page, list[str]], busy: RunningSandbox) -> None:
+    page, troubles = visit
+    busy.apply_pool(pool(EMPTY, policy="ear", replicas=0, roles=[{"name": "both", "minReplicas": 0, "maxReplicas": 2}])).raise_for_status()
+    until(lambda: busy.ask("/v1/pools", limit=100)["total"] >= 2, "the empty pool is known")
+    found = []
+    troubles.clear()
+    try:
+        for path in dict.fromkeys(path for name in (POOL, f"default/{EMPTY}") for path in pages_of(busy.ask, name).values()):
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.goto(busy.url("api") + path)
+            wait_until(page, "document.documentElement.classList.contains('scripted')")
+            wrong = findings_in_both_themes(page) + sticking_out(page) + page.locator("text=Part of this page is missing").all_inner_texts()
+            found += [f"{path}: {one}" for one in wrong + troubles]
+            troubles.clear()
+    finally:
+        busy.delete_pool(EMPTY)
+    assert found == []
