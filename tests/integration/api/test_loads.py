@@ -16,6 +16,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead_api.store.history.loads import PER_SECOND
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
@@ -221,6 +222,20 @@ async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstanc
         assert found.rows[0].values[0] == 7
     pool = (await api.viewer.pools()).items[0]
     assert (pool.hit_rate, pool.requests_per_second) == (0.25, 0.7)
+
+
+async def test_seconds_are_made_of_samples_in_one_pass_whatever_the_database_knows_of_them(api: ApiInstance, database_url: str) -> None:
+    second = int(datetime.now(UTC).timestamp()) - 20
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(a_report("r1", loads=tuple(a_load("a", second + more) for more in range(5))))
+    statement = PER_SECOND.replace(":pool", "%(pool)s").replace(":start", "%(start)s").replace(":end", "%(end)s")
+    values = {"pool": 1, "start": datetime.fromtimestamp(second, UTC), "end": datetime.fromtimestamp(second + 10, UTC)}
+    with psycopg.connect(plain(database_url)) as connection:
+        row = connection.execute(f"EXPLAIN (FORMAT JSON) {statement} SELECT * FROM per_second".encode(), values).fetchone()
+    assert row is not None
+    plan = str(row[0])
+    assert plan.count("'Relation Name': 'load_samples") == 1
+    assert "Nested Loop" not in plan and "Join" not in plan
 
 
 async def test_served_requests_are_counted_once_whether_rolled_up_or_not(api: ApiInstance) -> None:

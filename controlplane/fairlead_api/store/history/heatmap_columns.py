@@ -62,12 +62,16 @@ MAKE = {
 }
 """The statement that makes one row from rollups, by step."""
 
-_CELLS = ", ".join(f"p.{metric} AS {metric}_max" for metric in METRICS)
+_CELLS = ", ".join(f"max({metric}) AS {metric}_max" for metric in METRICS)
 SECONDS = f""", names AS (
   SELECT DISTINCT instance FROM per_second
+), every_second AS (
+  SELECT second, instance, {", ".join(METRICS)} FROM per_second
+  UNION ALL
+  SELECT t.second, n.instance, {", ".join("NULL" for _ in METRICS)}
+  FROM names n CROSS JOIN generate_series(CAST(:start AS timestamptz), :end - interval '1 second', '1 second') AS t(second)
 ), cells AS (
-  SELECT {_CELLS} FROM names n CROSS JOIN generate_series(CAST(:start AS timestamptz), :end - interval '1 second', '1 second') AS t(second)
-  LEFT JOIN per_second p ON p.instance = n.instance AND p.second = t.second ORDER BY t.second, n.instance
+  SELECT {_CELLS} FROM every_second GROUP BY second, instance ORDER BY second, instance
 ), kept AS (
   {
     _stored(

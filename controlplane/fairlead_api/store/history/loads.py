@@ -31,32 +31,32 @@ SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
 """The name that a second's count has in PER_SECOND, by the name of its sum in rollups."""
 _COUNTS = tuple(SUMMED.values())
 
-_WHERE = "{table}.pool_id = :pool AND {table}.second >= :start AND {table}.second < :end"
+
+def _p95(values: str) -> str:
+    return f"(SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY v) FROM unnest({values}) AS v)"
+
 
 PER_SECOND = f"""
-WITH by_router AS (
-  SELECT instance, second, router, max(kv_usage) AS kv_usage,
-    {", ".join(f"(array_agg({name} ORDER BY sent_at DESC))[1] AS {name}" for name in _GAUGES)},
-    {", ".join(f"sum({name}) AS {name}" for name in _COUNTS)}
-  FROM load_samples WHERE {_WHERE.format(table="load_samples")} GROUP BY instance, second, router
-), ttft AS (
-  SELECT l.instance, l.second, percentile_cont(0.95) WITHIN GROUP (ORDER BY v) AS p95
-  FROM load_samples l, unnest(l.ttft_seconds) AS v WHERE {_WHERE.format(table="l")} GROUP BY l.instance, l.second
-), tpot AS (
-  SELECT l.instance, l.second, percentile_cont(0.95) WITHIN GROUP (ORDER BY v) AS p95
-  FROM load_samples l, unnest(l.tpot_seconds) AS v WHERE {_WHERE.format(table="l")} GROUP BY l.instance, l.second
+WITH samples AS (
+  SELECT instance, second, kv_usage, ttft_seconds, tpot_seconds, {", ".join((*_GAUGES, *_COUNTS))},
+    row_number() OVER (PARTITION BY instance, second, router ORDER BY sent_at DESC) = 1 AS newest
+  FROM load_samples WHERE pool_id = :pool AND second >= :start AND second < :end
 ), whole AS (
-  SELECT instance, second, max(kv_usage) AS kv_usage, {", ".join(f"sum({name}) AS {name}" for name in (*_GAUGES, *_COUNTS))}
-  FROM by_router GROUP BY instance, second
+  SELECT instance, second, max(kv_usage) AS kv_usage,
+    {", ".join(f"CAST(sum({name}) FILTER (WHERE newest) AS bigint) AS {name}" for name in _GAUGES)},
+    {", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in _COUNTS)},
+    joined_values(ttft_seconds) AS ttfts, joined_values(tpot_seconds) AS tpots
+  FROM samples GROUP BY instance, second
 ), per_second AS (
-  SELECT w.*, ttft.p95 AS ttft_p95, tpot.p95 AS tpot_p95,
+  SELECT w.*, {_p95("ttfts")} AS ttft_p95, {_p95("tpots")} AS tpot_p95,
     CASE WHEN w.prompt_tokens > 0 THEN w.hit_tokens::float8 / w.prompt_tokens::float8 END AS hit_rate
-  FROM whole w LEFT JOIN ttft USING (instance, second) LEFT JOIN tpot USING (instance, second)
+  FROM whole w
 )
 """
 """The value of every metric of every instance for each second, over all routers.
 
-Gauges are summed over routers, each with its last value.
+Gauges are summed over routers, each with its last value. Nothing is joined: Postgres knows little of the newest
+samples, takes them for a handful, and would compare each with each.
 """
 
 AT_ONCE = 1
