@@ -12,13 +12,13 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
-from psycopg.types.json import Jsonb
-from sqlalchemy import ARRAY, JSON, Column, DateTime, Select, Table, Text, bindparam, cast, column, func, select
+from sqlalchemy import JSON, Column, DateTime, Select, Table, Text, bindparam, cast, column, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import TableValuedAlias
 
+from fairlead_api.store import copying
 from fairlead_api.store.database import driver, moment
 
 Record = TypeVar("Record")
@@ -74,24 +74,32 @@ class Writing(Generic[Record]):
         """Adds rows by binary COPY, the fastest way. A row that already exists is an error."""
         if not records:
             return
-        getters = self._getters(given, _for_copy)
-        async with (await driver(connection)).cursor() as cursor, cursor.copy(self._copy) as rows:
-            rows.set_types(self._types)
-            for record in records:
-                await rows.write_row([get(record) for get in getters])
+        content = copying.rows(self._fields(given), records)
+        async with (await driver(connection)).cursor() as cursor, cursor.copy(self._copy) as written:
+            await written.write(content)
 
     async def add(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
         """Adds the rows that do not exist yet, in one statement and in the order of their keys."""
         if not records:
             return
-        names, getters = [one.name for one in self._columns], self._getters(given, _for_json)
+        names, getters = [one.name for one in self._columns], self._getters(given)
         rows = [{name: get(record) for name, get in zip(names, getters, strict=True)} for record in records]
         await connection.execute(self._insert, bound(rows))
 
-    def _getters(self, given: Mapping[str, Any], convert: Callable[["Column[Any]", Getter], Getter]) -> list[Getter]:
+    def _fields(self, given: Mapping[str, Any]) -> list[copying.Field]:
+        self._check(given)
+        return [
+            copying.Field(one.name, kind, given=one.name in given, value=given.get(one.name))
+            for one, kind in zip(self._columns, self._types, strict=True)
+        ]
+
+    def _getters(self, given: Mapping[str, Any]) -> list[Getter]:
+        self._check(given)
+        return [_for_json(one, _getter(one.name, given)) for one in self._columns]
+
+    def _check(self, given: Mapping[str, Any]) -> None:
         if given.keys() != self._given:
             raise TypeError(f"{self._table.name}: give {sorted(self._given)}, not {sorted(given)}")
-        return [convert(one, _getter(one.name, given)) for one in self._columns]
 
 
 def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
@@ -118,17 +126,6 @@ def _getter(name: str, given: Mapping[str, Any]) -> Getter:
         return attrgetter(name)
     value = given[name]
     return value if callable(value) else lambda _: value
-
-
-def _for_copy(one: "Column[Any]", get: Getter) -> Getter:
-    """The value in the form that the driver wants for the column's type."""
-    if isinstance(one.type, DateTime):
-        return _moment(get)
-    if isinstance(one.type, postgresql.JSONB):
-        return lambda record: Jsonb(get(record), dumps=msgspec.json.encode)
-    if isinstance(one.type, ARRAY):
-        return lambda record: list(get(record))
-    return get
 
 
 def _for_json(one: "Column[Any]", get: Getter) -> Getter:

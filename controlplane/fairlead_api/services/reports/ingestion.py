@@ -6,7 +6,7 @@ router send it again for ever.
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Protocol
@@ -19,6 +19,8 @@ from fairlead_api.services.reports.plausibility import CLOCK_TOLERANCE_SECONDS, 
 
 MOST_REPORTS = 5_000
 """Most reports in one post."""
+
+_DAY = 86_400
 
 _log = logging.getLogger(__name__)
 
@@ -75,12 +77,12 @@ class Ingestion:
             ignored += dropped
         await self._store.prepare(
             {
-                "load_samples": {_day(sample.second) for report in kept for sample in report.loads},
-                "decisions": {_day(decision.at) for report in kept for decision in report.decisions},
-                "rejections": {_day(rejection.second) for report in kept for rejection in report.rejections},
-                "arrivals": {_day(arrival.second) for report in kept for arrival in report.arrivals},
-                "recorded_requests": {_day(request.at) for report in kept for request in report.traffic},
-                "slo_samples": {_day(sample.second) for report in kept for sample in report.slo_samples},
+                "load_samples": _days(sample.second for report in kept for sample in report.loads),
+                "decisions": _days(decision.at for report in kept for decision in report.decisions),
+                "rejections": _days(rejection.second for report in kept for rejection in report.rejections),
+                "arrivals": _days(arrival.second for report in kept for arrival in report.arrivals),
+                "recorded_requests": _days(request.at for report in kept for request in report.traffic),
+                "slo_samples": _days(sample.second for report in kept for sample in report.slo_samples),
             }
         )
         done = await self._store.ingest(kept)
@@ -119,5 +121,6 @@ def _check_name(field_name: str, name: str) -> None:
         raise InvalidInput(field_name, name[:100], f"give 1 to {MAX_NAME} characters without NUL")
 
 
-def _day(seconds: float) -> date:
-    return datetime.fromtimestamp(seconds, UTC).date()
+def _days(times: Iterable[float]) -> set[date]:
+    """The UTC days of these Unix seconds; few different days are many different seconds."""
+    return {datetime.fromtimestamp(day * _DAY, UTC).date() for day in {time // _DAY for time in times}}

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -49,6 +50,8 @@ UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.
 """Errors raised for a row that Postgres or its driver cannot take."""
 
 _log = logging.getLogger(__name__)
+
+_place: Callable[[Any], tuple[str, str]] = attrgetter("pool.namespace", "pool.name")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,11 +178,9 @@ class PostgresReports:
             await connection.execute(statement, [{"of": receipt.id, "stored": msgspec.to_builtins(receipt)} for receipt in receipts])
 
     async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
-        wanted = {
-            row.pool
-            for name in (*OF_POOLS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures")
-            for row in getattr(report, name)
-        }
+        of_pools = (*OF_POOLS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures")
+        named = {_place(row) for name in of_pools for row in getattr(report, name)}
+        wanted = {PoolKey(namespace=namespace, name=name) for namespace, name in named}
         if not wanted <= self._pool_ids.keys():
             found = await connection.execute(select(tables.pools.c.id, tables.pools.c.namespace, tables.pools.c.name))
             self._pool_ids = {PoolKey(namespace=namespace, name=name): pool_id for pool_id, namespace, name in found}
