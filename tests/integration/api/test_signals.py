@@ -1,10 +1,13 @@
 """Signals that the operator is answered, from reports in Postgres."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from math import fsum
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from fairlead.instances import Role
 from fairlead.pool_states import PoolState
@@ -12,6 +15,7 @@ from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.scaling.signals import PoolSignals, RoleSignals
+from fairlead_api.store.pools.signals import MEASURES
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 
 TOLD: dict[str, Any] = {"tpot_within_slo": 1, "tpot_total": 2, "within_slo": 1, "judged_by_slo": 2, "prefilled_tokens": 500}
@@ -136,3 +140,31 @@ async def test_nothing_is_measured_for_a_pool_whose_numbers_are_fixed(api: ApiIn
     await api.pool_operator.put_pool_state(CHAT, fixed)
     await api.router.post_report(a_report("r", loads=(a_load("a", second, prefilling_seconds=0.0, **TOLD),)))
     assert (await api.pool_operator.put_pool_state(CHAT, fixed)).signals is None
+
+
+async def test_each_sample_is_read_once_even_if_postgres_expects_that_there_are_none(api: ApiInstance, database_url: str) -> None:
+    await api.pool_operator.put_pool_state(CHAT, scaled_state())
+    second, seconds = int(datetime.now(UTC).timestamp()) - 5, 10
+    for router in ("router-0", "router-1"):
+        loads = tuple(a_load(name, second - step, tpot_seconds=(0.02,), **TOLD) for name in "ab" for step in range(seconds))
+        await api.router.post_report(a_report(f"{router}-r", router, loads=loads))
+    end = datetime.fromtimestamp(second + 1, UTC)
+    times = {"end": end, "start": end - timedelta(seconds=30), "earlier": end - timedelta(minutes=5)}
+    engine = create_async_engine(database_url)
+    try:
+        async with engine.connect() as connection:
+            for other in ("hashjoin", "mergejoin", "material"):  # what it does where it expects one row: loops in loops
+                await connection.execute(text(f"SET LOCAL enable_{other} = off"))
+            explained = text(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {MEASURES.text}")
+            pool = (await connection.execute(text("SELECT id FROM pools"))).scalar_one()
+            plan = (await connection.execute(explained, {"pool": pool, **times})).scalar_one()
+    finally:
+        await engine.dispose()
+    assert sum(samples_read(plan[0]["Plan"])) == 2 * 2 * seconds
+
+
+def samples_read(node: dict[str, Any]) -> Iterator[int]:
+    if node.get("Relation Name", "").startswith("load_samples"):
+        yield round(node["Actual Rows"] * node["Actual Loops"])
+    for below in node.get("Plans", ()):
+        yield from samples_read(below)

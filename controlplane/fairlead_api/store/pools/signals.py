@@ -16,7 +16,9 @@ SHARED_SECONDS = 3.0
 
 _IN_WINDOW = "pool_id = :pool AND second >= :start AND second < :end"
 
-_MEASURES = text(f"""
+# One pass over the samples and no join: Postgres' statistics know nothing of the last half minute, so it expects one
+# row of each side, joins in nested loops, and reads all samples again for every instance of every router.
+MEASURES = text(f"""
 WITH by_router AS (
   SELECT instance, router, max(second) AS newest, count(*) FILTER (WHERE prefilling_seconds IS NULL) AS untold,
     avg(pending_prefill_tokens) AS pending_mean, avg(running) AS running_mean,
@@ -25,17 +27,17 @@ WITH by_router AS (
     sum(output_tokens) AS output_tokens, sum(coalesce(generated_tokens, 0)) AS generated_tokens,
     sum(coalesce(prefilled_tokens, 0)) AS prefilled_tokens, sum(coalesce(prefilling_seconds, 0)) AS prefilling_seconds,
     sum(ttft_within_slo) AS ttft_within_slo, sum(ttft_total) AS ttft_total,
-    sum(coalesce(tpot_within_slo, 0)) AS tpot_within_slo, sum(coalesce(tpot_total, 0)) AS tpot_total
+    sum(coalesce(tpot_within_slo, 0)) AS tpot_within_slo, sum(coalesce(tpot_total, 0)) AS tpot_total,
+    sum((SELECT sum(CAST(v AS float8)) FROM unnest(tpot_seconds) AS v)) AS tpot_sum, sum(cardinality(tpot_seconds)) AS tpots
   FROM load_samples WHERE {_IN_WINDOW} GROUP BY instance, router
-), tpots AS (
-  SELECT instance, avg(v) AS tpot_mean FROM load_samples, unnest(tpot_seconds) AS v WHERE {_IN_WINDOW} GROUP BY instance
 ), measured AS (
   SELECT instance, extract(epoch FROM max(newest)) AS newest, sum(untold) AS untold,
     sum(pending_mean) AS pending_mean, sum(pending) AS pending, sum(running_mean) AS running_mean,
-    sum(prefilled_tokens) AS prefilled_tokens, sum(prefilling_seconds) AS prefilling_seconds, max(tpot_mean) AS tpot_mean,
+    sum(prefilled_tokens) AS prefilled_tokens, sum(prefilling_seconds) AS prefilling_seconds,
+    sum(tpot_sum) / nullif(sum(tpots), 0) AS tpot_mean,
     sum(ttft_within_slo) AS ttft_within_slo, sum(ttft_total) AS ttft_total,
     sum(tpot_within_slo) AS tpot_within_slo, sum(tpot_total) AS tpot_total
-  FROM by_router LEFT JOIN tpots USING (instance) GROUP BY instance
+  FROM by_router GROUP BY instance
 ), buckets AS (
   SELECT instance, bucket, completed, prompt_tokens, hit_tokens, output_tokens, generated_tokens,
     running_sum / nullif(running_n, 0) AS running, tpot_p95_sum / nullif(tpot_p95_n, 0) AS y
@@ -44,7 +46,7 @@ WITH by_router AS (
   SELECT instance, y, array_agg(running) OVER (PARTITION BY instance ORDER BY bucket) AS until_then,
     round(least(300, y * output_tokens / nullif(completed, 0)) / 10)::int AS buckets_before
   FROM buckets
-), decoded AS (
+), decoded AS MATERIALIZED (
   SELECT instance, y, (SELECT avg(v) FROM unnest(until_then[cardinality(until_then) - buckets_before:]) AS v) AS b
   FROM ended WHERE y IS NOT NULL AND buckets_before IS NOT NULL
 ), steps AS (
@@ -94,5 +96,5 @@ class Measuring:
 async def _read(connection: AsyncConnection, pool_id: int, now: datetime) -> PoolMeasures:
     end = now.replace(microsecond=0) - timedelta(seconds=LAG_SECONDS)
     times = {"end": end, "start": end - timedelta(seconds=WINDOW_SECONDS), "earlier": end - timedelta(minutes=5)}
-    found = (await connection.execute(_MEASURES, {"pool": pool_id, **times})).scalar_one()
+    found = (await connection.execute(MEASURES, {"pool": pool_id, **times})).scalar_one()
     return msgspec.convert(found, PoolMeasures, strict=False)
