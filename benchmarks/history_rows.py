@@ -134,7 +134,12 @@ SELECT i, t, (t AT TIME ZONE 'UTC')::date, 'person-' || i % 50, 'admin', 'test',
     'big/p' || (1 + i % 3), 'ok', md5(i::text)
 FROM (SELECT i, now() - (${audit} - i) * make_interval(secs => ${days} * 86400.0 / ${audit}) AS t FROM generate_series(1, ${audit}) i) made
 """,
+    """
+INSERT INTO audit_heads (day, last_id, chain, at) SELECT DISTINCT ON (day) day, id, chain, at FROM audit_log ORDER BY day, id DESC
+""",
+    "UPDATE pools SET slo_version = 2 WHERE id = $p1",
 )
+"""What is written later goes on from the newest of each: an audit entry's number, and the version of an SLO."""
 _DAYS = """
 DO $$ DECLARE d date; t text; BEGIN
   FOREACH t IN ARRAY ARRAY['decisions', 'rejections', 'load_samples'] LOOP

@@ -27,7 +27,7 @@ from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
-from fairlead_client.outcomes import Taken
+from fairlead_client.outcomes import Refused, Taken
 from fairlead_client.report_posts import encode_batch
 from fairlead_testing.running.api import SECRETS
 
@@ -36,7 +36,12 @@ ROUTERS = 2
 POSTS_A_SECOND = 5
 STATE_SECONDS = 2.0
 CANDIDATES = 8
-SPEC: dict[str, Any] = {"model": "m", "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
+SPEC: dict[str, Any] = {
+    "model": "m",
+    "engine": {"type": "simulated"},
+    "routing": {"policy": "fairlead"},
+    "scaling": {"schedules": [{"name": "p1", "cron": "0 8 * * *", "duration": "1h", "roles": [{"name": "both", "minReplicas": 1}]}]},
+}
 
 
 class Traffic:
@@ -128,6 +133,7 @@ class _Pool:
             await self._tell_state()
 
     async def _tell_state(self) -> None:
+        count = len(self._names)
         self._version += 1
         found = await self._operator.put_state(
             POOL,
@@ -135,17 +141,19 @@ class _Pool:
                 uid="u1",
                 generation=2,
                 resource_version=str(100 + self._version),
-                spec={**SPEC, "replicas": len(self._names)},
+                spec={**SPEC, "replicas": count, "roles": [{"name": "both", "minReplicas": 1, "maxReplicas": count}]},
                 changed_by="kubectl",
                 conditions=(
                     {"type": "Ready", "status": "True", "reason": "Serving", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
                 ),
-                desired={"both": len(self._names)},
+                desired={"both": count},
                 instances=tuple(self._instance(number, name) for number, name in enumerate(self._names)),
             ),
         )
         if isinstance(found, Taken):
             self._table = found.answer.table_version
+        elif isinstance(found, Refused):
+            raise SystemExit(found.problem)  # no later one would be taken, and the pool would stay as it was filled
         else:
             self._refused += 1
 
