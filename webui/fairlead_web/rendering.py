@@ -109,10 +109,12 @@ class Renderer:
         return "".join(owner.blocks[block](owner.new_context(values)))
 
     def regions(self, context: Context, names: Iterable[str]) -> str:
-        """The named regions that the page has, each wrapped for the swap that replaces it on the page."""
+        """The named regions that the page has, each wrapped for the swap that replaces it on the page, without the
+        spaces around its element: those would be put beside it again with every swap.
+        """
         found = [(name, name.replace("-", "_")) for name in names]
         return "".join(
-            f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{self.render(context, block)}</hx-partial>'
+            f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{self.render(context, block).strip()}</hx-partial>'
             for name, block in found
             if self._owner(context, block) is not None
         )

@@ -312,6 +312,9 @@ def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Bro
     context.close()
 
 
+NODES = "(() => { const walk = document.createTreeWalker(document); let count = 1; while (walk.nextNode()) count++; return count; })()"
+
+
 def test_updates_keep_focus_selection_and_text_and_leave_little_behind(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/pools/default/chat")
     page.wait_for_selector("#live-pill[data-state=live]")
@@ -327,9 +330,10 @@ def test_updates_keep_focus_selection_and_text_and_leave_little_behind(page: Pag
         wait_until(page, f"document.querySelector('#status .value').textContent.endsWith('/ {desired}')")
         devtools.send("HeapProfiler.collectGarbage")
         figures = {one["name"]: one["value"] for one in devtools.send("Performance.getMetrics")["metrics"]}
-        kept.append((figures["Nodes"], figures["JSEventListeners"]))
+        kept.append((figures["Nodes"], figures["JSEventListeners"], page.evaluate(NODES)))
     assert page.evaluate("getSelection().toString()") == CHAT
     assert page.evaluate("document.activeElement.name") == "replicas"
     assert page.input_value("input[name=replicas]") == "12"
     assert kept[-1][1] == kept[1][1], "no listener stays"
-    assert (kept[-1][0] - kept[1][0]) / 4 <= 40, "an update leaves a few nodes behind at most"
+    assert kept[-1][2] == kept[1][2], "no node stays in the page, no empty text either"
+    assert (kept[-1][0] - kept[1][0]) / 4 <= 10, "an update leaves a few nodes behind at most"
