@@ -99,6 +99,54 @@ def planned(busy: RunningSandbox, **request: object) -> str:
     return plan
 
 
+@pytest.mark.skipif(not EVERY_PAGE, reason="a minute of eight pages: make test-pages")
+def test_no_two_numbers_of_a_page_disagree_while_the_pool_is_scaled_drained_and_hurt(
+    chromium: Browser, visit: tuple[Page, list[str]], busy: RunningSandbox
+) -> None:
+    """Pages are open all the time and read each second. Each must have shown a change, else it agrees with itself only
+    because it stands still. It comes first, as a schedule of the others would say how many instances there are.
+    """
+    instance = serving(busy)[0]
+    places = {
+        "overview": "/",
+        "pools": "/pools",
+        "pool": f"/pools/{POOL}",
+        "instances": f"/pools/{POOL}/instances",
+        "instance": f"/pools/{POOL}/instances/{instance}",
+        "ring": f"/pools/{POOL}/ring",
+        "migrations": f"/pools/{POOL}/migrations",
+        "rejections": f"/pools/{POOL}/rejections",
+    }
+    watch = Watch(tabs={name: visit[0].context.new_page() for name in places})
+    for name, tab in watch.tabs.items():
+        tab.goto(busy.url("api") + places[name])
+        wait_until(tab, "['live', 'polling'].includes(document.getElementById('live-pill').dataset.state)")
+
+    def while_watching(seen: Callable[[], object], what: str) -> None:
+        def now() -> object:
+            watch.read()
+            return seen()
+
+        until(now, what, pause=1.0)
+
+    busy.scale_pool(NAME, 4).raise_for_status()
+    while_watching(lambda: len(serving(busy)) == 4, "a fourth instance serves")
+    planned(busy, kind="drain", instance=instance)
+    while_watching(lambda: instance not in serving(busy) and len(serving(busy)) == 4, "another took the drained one's place")
+    os.kill(busy.engine_pids(NAME)[0], signal.SIGKILL)
+    while_watching(lambda: len(serving(busy)) < 4, "an engine is missed")
+    while_watching(lambda: len(serving(busy)) == 4, "it is replaced")
+    busy.scale_pool(NAME, 3).raise_for_status()
+    while_watching(lambda: len(busy.ask(f"/v1/pools/{POOL}/instances", limit=100)["items"]) == 3, "three are left")
+    for _ in range(3):
+        while_watching(lambda: True, "")
+    for tab in watch.tabs.values():
+        tab.close()
+    assert watch.lasting == {}
+    assert {name for name, amount in watch.compared.items() if amount == 0} == set()
+    assert {name for name, said in watch.shown.items() if len(said) < 2} <= {"rejections"}, "only refusals need not come"
+
+
 def test_a_pool_is_scaled_in_three_clicks_and_that_undone_in_two(person: Person, busy: RunningSandbox) -> None:
     page = person.page
     to_the_pool(person)
@@ -240,54 +288,6 @@ def test_policy_slo_and_early_rejection_are_changed_in_four_clicks(
     apply(person)
     assert person.count <= 4
     assert busy.pool(NAME)["spec"][path[0]][path[1]] == want
-
-
-@pytest.mark.skipif(not EVERY_PAGE, reason="a minute of eight pages: make test-pages")
-def test_no_two_numbers_of_a_page_disagree_while_the_pool_is_scaled_drained_and_hurt(
-    chromium: Browser, visit: tuple[Page, list[str]], busy: RunningSandbox
-) -> None:
-    """Pages are open all the time and read each second. Each must have shown a change, else it agrees with itself only
-    because it stands still.
-    """
-    instance = serving(busy)[0]
-    places = {
-        "overview": "/",
-        "pools": "/pools",
-        "pool": f"/pools/{POOL}",
-        "instances": f"/pools/{POOL}/instances",
-        "instance": f"/pools/{POOL}/instances/{instance}",
-        "ring": f"/pools/{POOL}/ring",
-        "migrations": f"/pools/{POOL}/migrations",
-        "rejections": f"/pools/{POOL}/rejections",
-    }
-    watch = Watch(tabs={name: visit[0].context.new_page() for name in places})
-    for name, tab in watch.tabs.items():
-        tab.goto(busy.url("api") + places[name])
-        wait_until(tab, "['live', 'polling'].includes(document.getElementById('live-pill').dataset.state)")
-
-    def while_watching(seen: Callable[[], object], what: str) -> None:
-        def now() -> object:
-            watch.read()
-            return seen()
-
-        until(now, what, pause=1.0)
-
-    busy.scale_pool(NAME, 4).raise_for_status()
-    while_watching(lambda: len(serving(busy)) == 4, "a fourth instance serves")
-    planned(busy, kind="drain", instance=instance)
-    while_watching(lambda: instance not in serving(busy) and len(serving(busy)) == 4, "another took the drained one's place")
-    os.kill(busy.engine_pids(NAME)[0], signal.SIGKILL)
-    while_watching(lambda: len(serving(busy)) < 4, "an engine is missed")
-    while_watching(lambda: len(serving(busy)) == 4, "it is replaced")
-    busy.scale_pool(NAME, 3).raise_for_status()
-    while_watching(lambda: len(busy.ask(f"/v1/pools/{POOL}/instances", limit=100)["items"]) == 3, "three are left")
-    for _ in range(3):
-        while_watching(lambda: True, "")
-    for tab in watch.tabs.values():
-        tab.close()
-    assert watch.lasting == {}
-    assert {name for name, amount in watch.compared.items() if amount == 0} == set()
-    assert {name for name, said in watch.shown.items() if len(said) < 2} <= {"rejections"}, "only refusals need not come"
 
 
 def serving(busy: RunningSandbox) -> list[str]:
