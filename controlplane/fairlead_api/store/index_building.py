@@ -35,11 +35,12 @@ def build(table: str, columns: Sequence[str], where: str = "") -> None:
         _build(connection, index_name(table, columns), table, columns, where)
 
 
-def build_partial(name: str, table: str, columns: Sequence[str], where: str) -> None:
-    """Builds an index on the rows of a plain table that meet a condition."""
+def build_partial(name: str, table: str, columns: Sequence[str], where: str, include: Sequence[str] = ()) -> None:
+    """Builds an index on the rows of a plain table that meet a condition; `include` is what else it holds of them."""
+    also = f" INCLUDE ({', '.join(include)})" if include else ""
     with _patient() as connection:
         connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
-        connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({', '.join(columns)}) WHERE {where}"))
+        connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({', '.join(columns)}){also} WHERE {where}"))
 
 
 def build_on_partitions(table: str, columns: Sequence[str]) -> None:

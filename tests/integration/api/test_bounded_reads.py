@@ -297,6 +297,27 @@ async def test_a_matrix_of_more_than_it_counts_says_from_when_on_it_is_whole(fil
         assert sum(flow.count for flow in cut.flows) == 2 * BOUND
 
 
+@pytest.mark.parametrize("kind", ["migrations", "reroutes"])
+async def test_a_matrix_of_a_rare_outcome_is_counted_out_of_a_small_index(filled: str, statements: Statements, kind: str) -> None:
+    async with running_api(filled) as api:
+        asked = api.viewer.migration_matrix if kind == "migrations" else api.viewer.reroute_matrix
+        found = await asked({"pool": "big/p1", "outcome": "failed"})
+    scans: list[dict[str, Any]] = []
+    with psycopg.connect(plain(filled), autocommit=True) as connection:
+        connection.execute(f"VACUUM {kind}".encode())
+        connection.execute("SET seq_page_cost = 100; SET random_page_cost = 400")  # as a cold disk has it
+        for statement, parameters in statements.seen:
+            if kind in statement:
+                row = connection.execute(f"EXPLAIN (FORMAT JSON) {statement}".encode(), parameters).fetchone()
+                assert row is not None
+                scans += [node for node in nodes(row[0][0]["Plan"]) if node.get("Relation Name") == kind]
+        sure = connection.execute(
+            f"SELECT count(*) FROM {kind} m JOIN pools p ON p.id = m.pool_id WHERE p.name = 'p1' AND outcome = 'failed'".encode()
+        ).fetchone()
+    assert sure == (found.total,) and found.total > 0
+    assert ("Index Only Scan", f"ix_{kind}_rare_outcomes") in {(scan["Node Type"], scan.get("Index Name")) for scan in scans}
+
+
 async def test_what_moves_came_to_is_the_plain_sum_of_them(filled: str) -> None:
     net = "predicted_source_ttft_seconds - actual_ttft_seconds"
     columns = (

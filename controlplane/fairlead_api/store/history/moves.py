@@ -5,9 +5,10 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Integer, Table, cast, func, select, tuple_
+from sqlalchemy import ColumnElement, Integer, Table, cast, func, select, text, tuple_
 
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead_api.services.history.filters import MoveFilter
 from fairlead_api.services.spans import Sight, Span
@@ -15,6 +16,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import BUCKETS, Chosen, Lists, between, equals, narrowed
 from fairlead_api.store.paging import SEARCHED
 from fairlead_api.store.records import read
+from fairlead_api.store.tables.moves import RARE
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.pages import Page
 
@@ -116,6 +118,8 @@ class PostgresMoves(Generic[AnyMove]):
         order = ("session", "source", "target", "outcome", "trigger")
         filters = [*((moves[name], getattr(wanted, name)) for name in order), (moves.pool_id, pool)]
         query, also = narrowed(between(select(self._table), moves.at, wanted.start, wanted.end), filters)
+        if wanted.outcome not in {None, MoveOutcome.UNDERWAY, MoveOutcome.COMPLETED}:
+            query = query.where(text(RARE))
         if wanted.paid_off is not None:
             also.append(equals("paid_off", wanted.paid_off))
         return query, also

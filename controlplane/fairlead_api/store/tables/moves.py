@@ -1,6 +1,6 @@
 """Tables of moves: session migrations, part of a session's bindings, and re-routes of requests, which are not."""
 
-from sqlalchemy import Boolean, Column, Computed, Double, Index, Table, Text
+from sqlalchemy import Boolean, Column, Computed, Double, Index, Table, Text, text
 
 from fairlead_api.store.tables.columns import count_column, metadata, pool_column, text_column, time_column
 
@@ -13,6 +13,17 @@ PAID_OFF = (
 
 True only where a gain was predicted; unknown while either number is.
 """
+
+RARE = "outcome NOT IN ('underway', 'completed')"
+"""Moves that a matrix of their outcome counts out of a small index, as their rows lie far apart.
+
+A statement must say so in these words, as the database does not infer it from the outcome asked for.
+"""
+
+_COUNTED = [
+    *("pool_id", "session", "source", "target", "trigger", "predicted_source_ttft_seconds", "actual_ttft_seconds"),
+    *("paid_off", "tokens_moved", "tokens_recomputed"),
+]
 
 
 def _moves(name: str, *, bound: bool) -> Table:
@@ -45,6 +56,7 @@ def _moves(name: str, *, bound: bool) -> Table:
         Index(None, "target", "at"),
         Index(None, "trigger", "at"),
         Index(None, "outcome", "at"),
+        Index(f"ix_{name}_rare_outcomes", "outcome", "at", postgresql_include=_COUNTED, postgresql_where=text(RARE)),
         Index(None, "recorded_at"),
     )
 
