@@ -4,6 +4,7 @@ Whatever makes a start impossible (a database that does not answer, a taken port
 FairleadError of one line.
 """
 
+import gc
 import logging
 import sys
 import time
@@ -20,6 +21,9 @@ from fairlead.errors import FairleadError, InvalidInput
 from fairlead_api.settings import Settings
 from fairlead_api.store.upgrading import upgrade
 from fairlead_process.starting import bind
+
+COLLECTED_AFTER = (50_000, 10, 10)
+"""New objects until the youngest are searched for cycles, and such searches until the older ones are."""
 
 _LOOPBACK = ("127.", "localhost", "::1")
 
@@ -75,6 +79,11 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
     )
     logging.getLogger(__name__).info("control API listening", extra={"url": url})
     server = uvicorn.Server(config)
+    # A post of reports is thousands of objects and no cycle among them; to look for some at the default rate, through
+    # all that lives as long as the process, cost as much as to check the rows.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
     server.run(sockets=[listener])
     if not server.started:
         sys.exit(1)
