@@ -5,6 +5,7 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead_testing.running.web_client import COOKIE, ORIGIN, visitor
 from fairlead_web.app import PAGE_MODULES
+from fairlead_web.assets import load_assets
 from fairlead_web.security import CONTENT_SECURITY_POLICY, csrf_matches, csrf_token, local_path
 from fairlead_web.settings import web_settings
 
@@ -80,6 +81,17 @@ async def test_every_answer_carries_the_security_headers(path: str) -> None:
         assert headers["cross-origin-opener-policy"] == "same-origin"
         assert headers["cache-control"] == "no-store"
         assert "strict-transport-security" not in headers
+
+
+@pytest.mark.parametrize(("name", "is_whole"), [("js/main.js", False), ("css/fairlead.css", False), ("icon.svg", True)])
+async def test_scripts_and_style_sheets_have_only_the_headers_that_mean_something_for_them(name: str, is_whole: bool) -> None:
+    async with visitor() as operator:
+        headers = (await operator.http.get(load_assets().path(name))).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["referrer-policy"] == "same-origin"
+        for of_pages in ("content-security-policy", "x-frame-options", "cross-origin-opener-policy", "permissions-policy"):
+            assert (of_pages in headers) is is_whole
 
 
 @pytest.mark.parametrize(
