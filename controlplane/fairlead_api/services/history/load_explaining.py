@@ -18,6 +18,11 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
 """Shorter stretches have too few recorded requests, so their senders are those of the five minutes to their end."""
+SHARED = 240
+"""What all instances had in a stretch is read once for all who ask about one of them in this part of its length, 15 s
+of an hour: so little of it is new by then, and an open page asks again and again.
+"""
+MOST_SHARED = 64
 BEFORE_CHANGE = timedelta(minutes=10)
 """Changes this long before the stretch may be its cause."""
 
@@ -70,6 +75,7 @@ class LoadExplaining:
 
     def __init__(self, store: LoadWindows) -> None:
         self._store = store
+        self._shared: dict[tuple[PoolKey, datetime, int], tuple[datetime, Stretches]] = {}
 
     async def explain(self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime) -> LoadExplanation:
         """The explanation. Raises InvalidInput naming the query field, NotFound."""
@@ -78,11 +84,22 @@ class LoadExplaining:
         begun, ended = parse_range(start, end, now)
         where = two_windows(begun or now, ended or now, start)
         middle = where.start + timedelta(seconds=where.step)
-        found = await self._store.stretches(pool, where)
+        found = await self._stretches(pool, instance, where, now)
         if instance not in found.places:
             raise NotFound("instance", instance)
         known = await self._store.evidence(pool, instance, middle, where.end, min(middle, where.end - TELLING), middle - BEFORE_CHANGE)
         return explanation(pool, instance, metric, where, found, known)
+
+    async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> Stretches:
+        key, fresh = (pool, where.start, where.step), timedelta(seconds=where.step / SHARED)
+        known = self._shared.get(key)
+        if known is not None and timedelta() <= now - known[0] < fresh and instance in known[1].places:
+            return known[1]
+        found = await self._store.stretches(pool, where)
+        if len(self._shared) >= MOST_SHARED:
+            self._shared.pop(min(self._shared, key=lambda one: self._shared[one][0]))
+        self._shared[key] = (now, found)
+        return found
 
 
 def two_windows(start: datetime, end: datetime, written: str) -> Grid:

@@ -10,7 +10,16 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.history.heatmaps import Grid, Place
-from fairlead_api.services.history.load_explaining import LONGEST, Evidence, Stretch, Stretches, explanation, two_windows
+from fairlead_api.services.history.load_explaining import (
+    LONGEST,
+    SHARED,
+    Evidence,
+    LoadExplaining,
+    Stretch,
+    Stretches,
+    explanation,
+    two_windows,
+)
 from fairlead_client.resources.load_explanations import Flow, LoadExplanation, Moved, Senders, SenderShare, WindowChange
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
@@ -61,6 +70,43 @@ def explained(
     found = Stretches(now=now, before=before or {}, places=places, slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1))
     known = Evidence(senders=senders, arrived=NONE_MOVED, left=left, changes=list(changes))
     return explanation(POOL, "a", "ttft_p95", WHERE, found, known)
+
+
+class Windows:
+    """Counts what is read of a pool with these instances."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.read = 0
+
+    async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
+        self.read += 1
+        places = {name: Place(state=InstanceState.SERVING, role=Role.BOTH) for name in self.names}
+        return Stretches(now={}, before={}, places=places, slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1))
+
+    async def evidence(
+        self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
+    ) -> Evidence:
+        return Evidence(senders=NOBODY, arrived=NONE_MOVED, left=NONE_MOVED, changes=[])
+
+
+async def test_what_all_instances_had_is_read_once_for_a_small_part_of_the_stretch() -> None:
+    store = Windows("a", "b")
+    explaining = LoadExplaining(store)
+
+    async def reads(instance: str, seconds: float, hours: int = 1) -> int:
+        begun = NOW - timedelta(hours=hours)
+        asked_at = NOW + timedelta(seconds=seconds)
+        found = await explaining.explain(POOL, instance, "running", begun.isoformat(), NOW.isoformat(), asked_at)
+        assert found.instance == instance
+        return store.read
+
+    shared = 3600 / SHARED
+    assert await reads("a", 0) == await reads("b", 1) == await reads("a", shared - 0.1) == 1
+    assert await reads("a", 1, hours=2) == 2, "another stretch"
+    assert await reads("a", shared) == 3, "it is too old"
+    store.names.append("c")
+    assert await reads("c", shared + 1) == 4, "an instance that came meanwhile"
 
 
 def test_an_instance_that_is_slow_alone_is_told_from_a_pool_that_is_short() -> None:
