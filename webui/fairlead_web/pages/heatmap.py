@@ -30,7 +30,7 @@ from fairlead_web.visits import Visit, regions_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapTable:
-    """A page of the heatmap as text: at most 50 rows x 24 columns; `columns` are (start, words)."""
+    """A page of the heatmap as text: at most 40 rows x 20 columns; `columns` are (start, words)."""
 
     columns: list[str]
     rows: list[tuple[HeatmapRow, list[tuple[str, bool]]]]
@@ -88,7 +88,7 @@ class HeatmapFrame(Context):
     shell: Shell
 
 
-TABLE_ROWS, TABLE_COLUMNS = 50, 24
+TABLE_ROWS, TABLE_COLUMNS = 40, 20
 RANKED = 8
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
 

@@ -13,12 +13,14 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 from fairlead_client.resources.rings import KeyMove, Ring, RingInstance
 from fairlead_web import formats
+from fairlead_web.heatmap_layers import whole
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
 
 SHOWN_MOVES = 12
+SHOWN_ROWS = 50
 UNEVEN = 0.25
 """From this imbalance on the page calls the ring uneven: 160 anchors stay below it as a rule."""
 
@@ -35,13 +37,18 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingPage(Context):
-    """`add`, `remove` and `anchors` are the change as it was typed; `problem` why it could not be asked about."""
+    """`add`, `remove` and `anchors` are the change as it was typed; `problem` why it could not be asked about. `shown`
+    are the rows listed; `fuller` and `emptier` the numbers of the rows with which the pages beside it begin.
+    """
 
     template: ClassVar[str] = "pages/ring.html"
     shell: Shell
     pool: str
     ring: Ring
     rows: list[ShareRow]
+    shown: list[ShareRow]
+    fuller: int | None
+    emptier: int | None
     uneven: bool
     moves: list[KeyMove]
     add: str
@@ -86,6 +93,7 @@ async def _page(visit: Visit, instance: str, weight: str, refusal: str | None) -
             raise
         problem = str(error) if isinstance(error, ValueError) else formats.told(error.problem.detail, error.problem.remedy)
         ring = await visit.api.ring(key)
+    rows, first = share_rows(ring), max(1, whole(visit.param("row")))
     shell = await visit.shell(
         f"Ring of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Ring")), pool=str(key), tab="ring", live="pools"
     )
@@ -94,7 +102,10 @@ async def _page(visit: Visit, instance: str, weight: str, refusal: str | None) -
             shell=shell,
             pool=str(key),
             ring=ring,
-            rows=share_rows(ring),
+            rows=rows,
+            shown=rows[first - 1 : first - 1 + SHOWN_ROWS],
+            fuller=max(1, first - SHOWN_ROWS) if first > 1 else None,
+            emptier=first + SHOWN_ROWS if first + SHOWN_ROWS <= len(rows) else None,
             uneven=ring.imbalance is not None and ring.imbalance >= UNEVEN,
             moves=ring.change.moves[:SHOWN_MOVES] if ring.change else [],
             add=add,

@@ -1,9 +1,12 @@
 """The ring's page."""
 
+import re
+
 import pytest
 
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.pages import ring
 
 
 async def test_shares_are_told_with_what_the_policy_makes_of_them() -> None:
@@ -12,6 +15,17 @@ async def test_shares_are_told_with_what_the_policy_makes_of_them() -> None:
         assert all(name in page for name in INSTANCES[CHAT])
         assert "places every request by the ring" in page
         assert "Keys that would move" not in page
+
+
+async def test_of_many_instances_a_page_lists_some_and_leads_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ring, "SHOWN_ROWS", 3)
+    async with visitor() as viewer:
+        listed: list[str] = []
+        for row in ("", "?row=4", "?row=7"):
+            page = (await viewer.http.get(f"/pools/default/chat/ring{row}")).text
+            assert ("Fuller ones" in page, "Emptier ones" in page) == (row != "", row != "?row=7")
+            listed += re.findall(r'data-label="Instance">\s*<a[^>]*>([^<]+)</a>', page)
+        assert sorted(listed) == sorted(INSTANCES[CHAT])
 
 
 async def test_a_change_is_asked_about_by_the_address() -> None:
