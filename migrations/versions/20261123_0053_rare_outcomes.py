@@ -15,7 +15,7 @@ depends_on = None
 
 TABLES = ("migrations", "reroutes")
 COUNTED = (
-    *("pool_id", "session", "source", "target", "trigger", "predicted_source_ttft_seconds", "actual_ttft_seconds"),
+    *("pool_id", "source", "target", "trigger", "predicted_source_ttft_seconds", "actual_ttft_seconds"),
     *("paid_off", "tokens_moved", "tokens_recomputed"),
 )
 

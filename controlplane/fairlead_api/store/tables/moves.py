@@ -21,7 +21,7 @@ A statement must say so in these words, as the database does not infer it from t
 """
 
 _COUNTED = [
-    *("pool_id", "session", "source", "target", "trigger", "predicted_source_ttft_seconds", "actual_ttft_seconds"),
+    *("pool_id", "source", "target", "trigger", "predicted_source_ttft_seconds", "actual_ttft_seconds"),
     *("paid_off", "tokens_moved", "tokens_recomputed"),
 ]
 
