@@ -15,8 +15,8 @@ from fairlead_testing.running.tour import pages_of
 
 POOL = "big/p1"
 LIST_MS, HEATMAP_MS = 150.0, 250.0
-HEATMAP = f"/pools/{POOL}/heatmap?from=now-1h&to=now&columns=360"
-"""The largest heatmap: columns of ten seconds."""
+HEATMAP = f"/pools/{POOL}/heatmap?from=now-3590s&to=now&columns=360"
+"""The largest heatmap: columns of ten seconds, of which an hour that ends within one would touch 361."""
 PAUSE_SECONDS = 0.01
 NOT_MEASURED = frozenset({"help", "settings", "keys", "plan"})
 """Small pages without a list."""
