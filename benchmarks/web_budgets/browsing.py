@@ -82,7 +82,8 @@ def first_visits(browser: Browser, url: str, session: str, paths: Mapping[str, s
     for drawn, most, words in ((True, WEIGHT_WITH_CHARTS_KB, "with charts"), (False, WEIGHT_KB, "without charts")):
         found = {name: size for name, (size, charted) in weights.items() if charted is drawn}
         heaviest = max(found, key=lambda name: found[name])
-        told = f"{heaviest}, the heaviest of {len(found)}; the lightest {min(found.values()):.1f} KB"
+        over = "".join(f"; {name} {size:.1f} KB" for name, size in found.items() if size > most and name != heaviest)
+        told = f"{heaviest}, the heaviest of {len(found)}{over}; the lightest {min(found.values()):.1f} KB"
         yield Line(what=f"weight of a first visit {words}", figure=found[heaviest], unit="KB", most=most, told=told)
     most_nodes, slowest = max(nodes, key=lambda name: nodes[name]), max(paints, key=lambda name: paints[name])
     yield Line(what="nodes of a page", figure=nodes[most_nodes], unit="", most=NODES, told=f"{most_nodes}, the largest of {len(nodes)}")

@@ -52,6 +52,8 @@ class Figure:
     """Address of the canvas's input."""
     row: str
     """Address of one row's exact numbers."""
+    named_each: int
+    """Every which row is named: the rows of a large map are too low for the names of all."""
     picture: str
     without: str | None
     """The page without this metric; None for the first."""
@@ -89,6 +91,7 @@ class HeatmapFrame(Context):
 
 
 TABLE_ROWS, TABLE_COLUMNS = 40, 20
+NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
@@ -157,6 +160,7 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked) -> Figure:
         ticks=time_ticks(heatmap.start, end, heatmap.columns * size.width) if heatmap.columns else (),
         source=alone.export("bin"),
         row=alone.export("json"),
+        named_each=1 if len(heatmap.rows) <= NAMED_ROWS else NAMED_EACH,
         picture=alone.export("png"),
         without=None if first else here.url(stack=",".join(one for one in asked.metrics[1:] if one != heatmap.metric) or None),
     )

@@ -2,8 +2,11 @@
 
 import re
 
+import pytest
+
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.pages import heatmap
 
 INSTANCE = INSTANCES[CHAT][2]
 
@@ -39,6 +42,15 @@ async def test_rows_of_a_pool_of_two_roles_say_and_follow_their_roles() -> None:
         assert re.findall(r">(prefill|decode)<", labels) == ["prefill"] * 2 + ["decode"] * 6
         assert len(re.findall(r">(prefill|decode)<", page)) == 3 * 8, "picture, table and ranking"
         assert 'aria-current="true">by role</a>' in page
+
+
+async def test_a_large_map_names_each_fifth_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as operator:
+        for most, named in ((8, 8), (7, 2)):
+            monkeypatch.setattr(heatmap, "NAMED_ROWS", most)
+            page = (await operator.http.get("/pools/default/chat/heatmap")).text
+            labels = page.split('class="heatmap-labels', 1)[1].split("</ol>", 1)[0]
+            assert (labels.count("<li>"), labels.count("<a ")) == (8, named)
 
 
 async def test_rows_can_be_groups_and_a_click_on_one_opens_no_instance() -> None:

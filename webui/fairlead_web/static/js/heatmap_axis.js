@@ -11,7 +11,7 @@ export function rowHeight(top, rows, count, taken) {
   return Math.max(least, Math.min(TALLEST, Math.floor(room / Math.max(1, rows))));
 }
 
-// Every name where there is room, else every second, fifth, tenth …
+// Every name where there is room, else every second, fifth, tenth … Of a large map only each fifth has one.
 export function names(list, height) {
   const each = [1, 2, 5, 10, 20, 50].find((one) => one * height >= NAME_ROOM) ?? 100;
   list.style.setProperty("--row", `${height}px`);
