@@ -8,7 +8,9 @@ takes over, removing one only keys it had.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from struct import Struct
+from types import MappingProxyType
 
 from xxhash import xxh3_64_intdigest
 
@@ -50,10 +52,15 @@ class HashRing:
         """The ring of a table's accepting instances: `anchors` x `weight` points each (at least one when both are above
         0).
         """
+        return HashRing.of_anchors(((entry.id, anchor_count(entry)) for entry in instances), salt)
+
+    @staticmethod
+    def of_anchors(anchors: Iterable[tuple[str, int]], salt: int = FIRST_SALT) -> "HashRing":
+        """The ring of so many points of each instance, given as (instance, points)."""
         points: list[tuple[int, str]] = []
-        for entry in instances:
-            names = (f"{entry.id}#{number}".encode() for number in range(anchor_count(entry)))
-            points.extend((xxh3_64_intdigest(name, salt), entry.id) for name in names)
+        for instance, count in anchors:
+            names = (f"{instance}#{number}".encode() for number in range(count))
+            points.extend((xxh3_64_intdigest(name, salt), instance) for name in names)
         return HashRing(points, salt=salt)
 
     def position(self, key: Key) -> int:
@@ -194,6 +201,13 @@ def anchor_count(entry: InstanceEntry) -> int:
 
 def key_shares(instances: Sequence[InstanceEntry]) -> Mapping[str, float]:
     """Share (0-1) of the key space of every accepting instance of a table, mean over both rings; to show, not to route
-    by.
+    by. Follows from names and anchors alone, so it is kept for those asked about last: 82,000 anchors take 0.25 CPU
+    seconds.
     """
-    return DualRing(HashRing.of(instances, FIRST_SALT), HashRing.of(instances, SECOND_SALT)).shares()
+    return _shares_of_anchors(tuple((entry.id, count) for entry in instances if (count := anchor_count(entry))))
+
+
+@lru_cache(maxsize=64)
+def _shares_of_anchors(anchors: tuple[tuple[str, int], ...]) -> Mapping[str, float]:
+    rings = DualRing(HashRing.of_anchors(anchors, FIRST_SALT), HashRing.of_anchors(anchors, SECOND_SALT))
+    return MappingProxyType(dict(rings.shares()))

@@ -56,6 +56,16 @@ def test_160_anchors_spread_eight_instances_evenly() -> None:
     assert min(shares.values()) > 0.75 / 8
 
 
+def test_shares_follow_every_change_of_anchors_and_nothing_else() -> None:
+    pool = entries(4)
+    before = key_shares(pool)
+    assert key_shares([replace(one, address="10.0.0.9:1") for one in pool]) is before
+    heavier = key_shares([replace(pool[0], weight=2.0), *pool[1:]])
+    assert heavier[pool[0].id] > before[pool[0].id]
+    assert list(key_shares([replace(pool[0], state=InstanceState.DRAINING), *pool[1:]])) == [one.id for one in pool[1:]]
+    assert key_shares(pool) == before
+
+
 @settings(max_examples=25)
 @given(st.lists(st.floats(0.25, 4.0), min_size=2, max_size=8))
 def test_keys_are_shared_out_by_weight(weights: list[float]) -> None:
