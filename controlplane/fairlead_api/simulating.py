@@ -178,9 +178,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
     try:
         with suppress(ProcessLookupError, PermissionError):
             os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-        with suppress(ConnectionError):  # it died: the loop below sees that
-            process.stdin.write(job + encode_line(run))
-            await process.stdin.drain()
+        await _give(process.stdin, job + encode_line(run))
         async for text in process.stdout:
             try:
                 line = decode_line(text)
@@ -197,9 +195,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
                 if following is None:
                     return None
                 under_way = following
-                with suppress(ConnectionError):
-                    process.stdin.write(encode_line(under_way))
-                    await process.stdin.drain()
+                await _give(process.stdin, encode_line(under_way))
         progress.done -= begun  # what was begun and not ended is simulated anew
         left.give_back(under_way)
         status = await process.wait()
@@ -209,3 +205,12 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+async def _give(process: asyncio.StreamWriter, content: bytes) -> None:
+    """Write to a process. One that died takes nothing: who reads its answers sees that."""
+    if process.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
+        return
+    with suppress(ConnectionError):
+        process.write(content)
+        await process.drain()

@@ -1,16 +1,18 @@
-"""The runner of simulations, with a store that is pretended and a process that says one line."""
+"""The runner of simulations, with a store that is pretended and processes that say one line."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
 
 import pytest
+import uvloop
 
 from fairlead_api.services.errors import StoreUnavailable
 from fairlead_api.services.simulations.results import runs_of
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.simulating import RunsLeft, Simulating
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, SimulationResult, TraceRequest
-from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
+from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulatedTarget, encode_line
 
 TARGET = SimulatedTarget(
     engine=EngineModel.DUALMAP_7B,
@@ -26,6 +28,30 @@ TARGET = SimulatedTarget(
     slo_tpot_seconds=0.1,
 )
 REFUSING = (sys.executable, "-c", """print('{"error": "no such engine"}')""")
+FIGURES = RunFigures(
+    number=0,
+    requests_per_second=1.0,
+    requests=3,
+    served=3,
+    failed=0,
+    attainment=1.0,
+    refused_share=0.0,
+    ttft_p50=0.1,
+    ttft_p90=0.1,
+    ttft_p99=0.1,
+    tpot_p90=0.1,
+    hit_rate=0.0,
+    ideal_hit_rate=0.0,
+    migrations=0,
+    reroutes=0,
+)
+LAST_WORDS = f"import os, time; time.sleep(0.3); os.write(1, {encode_line(JobLine(figures=FIGURES))!r})"
+DEAD = (
+    sys.executable,
+    "-c",
+    f"import subprocess, sys; subprocess.Popen((sys.executable, '-c', {LAST_WORDS!r}), stdin=subprocess.DEVNULL); sys.exit(3)",
+)
+"""What a process says is read after it has ended."""
 
 
 class AllDone(Exception):
@@ -35,15 +61,15 @@ class AllDone(Exception):
 class OneSimulation:
     """A store with one simulation of three requests, which ends the runner once that one has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, *policies: str) -> None:
+        self._policies = [SimulatedPolicy(policy=name) for name in policies or ("fairlead", "ear")]
         self.totals: list[int] = []
         self.problem = ""
 
     async def claim(self, runner: str) -> Claimed | None:
         if self.problem:
             raise AllDone
-        policies = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear")]
-        return Claimed(id="1", pool_id=1, policies=policies, rates=[1.0], seed=0, target=TARGET, window=None)
+        return Claimed(id="1", pool_id=1, policies=self._policies, rates=[1.0], seed=0, target=TARGET, window=None)
 
     async def traffic(self, claimed: Claimed) -> Traffic:
         row = TraceRequest(timestamp=0.0, input_length=1, output_length=1, hash_ids=[1])
@@ -73,6 +99,13 @@ async def test_what_is_to_be_done_is_counted_when_it_begins_as_more_may_have_com
     with pytest.raises(AllDone):
         await Simulating(store, "runner", 1, REFUSING).run()
     assert (store.totals, store.problem) == ([3 * 2], "no such engine")
+
+
+def test_a_process_that_cannot_be_given_its_next_run_is_one_that_ended_early() -> None:
+    store = OneSimulation("fairlead", "ear", "dualmap")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, pytest.raises(AllDone):
+        runner.run(Simulating(store, "runner", 1, DEAD).run())
+    assert "ended 2 times before its end (exit status 3)" in store.problem
 
 
 def test_the_runs_of_a_policy_that_takes_long_are_not_left_for_the_end() -> None:

@@ -1,13 +1,16 @@
 """The trainer's process, for real: what it learns, and that losing it costs nothing but a lesson."""
 
+import asyncio
 import io
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+import uvloop
 from msgspec import msgpack
 
 from fairlead.predictors.fitting import FitSettings
@@ -104,6 +107,33 @@ async def test_a_killed_trainer_costs_its_lesson_and_the_next_begins_after_a_pau
     assert (await trainer.learn(lesson(20))).model is None, "what the killed one had seen is gone"
     assert (await trainer.learn(lesson(20))).model is not None
     assert trainer.pid not in (None, killed)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_trainer_that_was_seen_to_end_between_lessons_is_lost_like_any_other(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], clock: Clock
+) -> None:
+    async def lost_and_found() -> None:
+        trainer = Trainer(clock)
+        await trainer.learn(lesson(20))
+        killed = trainer.pid
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        while exists(killed):  # until the loop has collected it
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        with pytest.raises(TrainerLost):
+            await trainer.learn(lesson(20))
+        clock.now += PAUSE_SECONDS
+        assert (await trainer.learn(lesson(20))).model is None, "what the killed one had seen is gone"
+        await trainer.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(lost_and_found())
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 async def test_a_trainer_that_hangs_or_cannot_be_started_is_lost(clock: Clock) -> None:
