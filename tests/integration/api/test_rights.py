@@ -94,7 +94,7 @@ async def test_the_fleet_of_somebody_with_one_namespace_is_that_namespace(api: A
         told.append(([each.pool for each in trends.pools], trends.fleet.instance_hours, max(filter(None, line.values)), pools))
     (everywhere, hours, running, _), (mine, my_hours, my_running, my_pools) = told
     assert (everywhere, mine, my_pools) == ([str(THEIRS), str(MINE)], [str(MINE)], {str(MINE)})
-    assert my_hours == pytest.approx(hours / 2)
+    assert my_hours == pytest.approx(hours / 2, rel=0.01), "both were asked within a minute"
     assert my_running == running / 2
 
 
