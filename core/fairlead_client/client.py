@@ -146,8 +146,8 @@ class ControlApi:
     async def pools(self, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolSummary]:
         return await self._call("GET", "/v1/pools", Page[PoolSummary], query={"cursor": cursor, "limit": limit})
 
-    async def pool(self, pool: PoolKey) -> PoolDetail:
-        return await self._call("GET", f"/v1/pools/{_path(pool)}", PoolDetail)
+    async def pool(self, pool: PoolKey, *, instances: bool = True) -> PoolDetail:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}", PoolDetail, query=None if instances else {"instances": False})
 
     async def instances(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[InstanceSummary]:
         return await self._call(

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 from urllib.parse import quote
-from zoneinfo import available_timezones
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fairlead.errors import InvalidInput
+from fairlead.schedules.zones import known_zones
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, ClientError
@@ -241,7 +241,7 @@ def preferences_of(request: Request) -> Preferences:
 def zone_of(text: str) -> str | None:
     """A time zone's name such as Europe/Berlin, with the slash of a cookie's value; None for another text."""
     name = text.replace("%2F", "/").strip()
-    return name if name in available_timezones() else None
+    return name if name in known_zones() else None
 
 
 def here_of(request: Request, base: str) -> Here:

@@ -30,7 +30,8 @@ class PoolReader(Protocol):
 
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
 
-    async def pool(self, pool: PoolKey, now: datetime) -> PoolDetail: ...
+    async def pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
+        """Without `instances` the list of them is empty."""
 
     async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]: ...
 
@@ -76,9 +77,11 @@ def pool_routes(
     listing(routes, "/pools/{namespace}/{name}/events", PoolEventItem, viewer, events, by="-at")
 
     @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
-    async def get_pool(namespace: str, name: str, caller: Viewer) -> Any:
-        """A pool with its spec, conditions and living instances."""
-        return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock()))
+    async def get_pool(namespace: str, name: str, caller: Viewer, instances: bool = True) -> Any:
+        """A pool with its spec, conditions and living instances; `instances=false` leaves their list empty, which saves
+        a large pool's readers most of the answer.
+        """
+        return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock(), instances=instances))
 
     @routes.get("/pools/{namespace}/{name}/instances/{instance}", response_model=InstanceDetail)
     async def get_instance(namespace: str, name: str, instance: str, caller: Viewer) -> Any:

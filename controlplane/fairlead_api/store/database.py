@@ -60,8 +60,8 @@ class Bulkhead:
         )
 
 
-READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
-"""For the data that people look at."""
+READS = Bulkhead(name="reads", connections=8, kept=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
+"""For the data that people look at. All are kept: a page asks for half a dozen things at once."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
 """For routers' reports."""

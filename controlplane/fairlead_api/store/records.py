@@ -8,6 +8,8 @@ error when the module is imported.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -33,19 +35,21 @@ def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
     Each field is `given`, or read from the column of its name; words become enums and JSON becomes records. A field
     that is neither keeps its default.
     """
-    values = row._mapping
-    found = {name: msgspec.convert(values[name], of) for name, of in _types(kind).items() if name in values and name not in given}
-    return kind(**found, **given)
+    named: Any = kind
+    taken = _taken(named, row._fields, tuple(given))
+    return kind(**{name: row[place] if of is None else msgspec.convert(row[place], of) for name, place, of in taken}, **given)
 
 
-_TYPES: dict[Any, dict[str, Any]] = {}
+_AS_THEY_ARE = frozenset(one | None for one in (str, int, bool, datetime)) | {str, int, bool, datetime}
+"""Types that the database's driver gives already."""
 
 
-def _types(kind: Any) -> dict[str, Any]:
-    if kind not in _TYPES:
-        known = get_type_hints(kind)
-        _TYPES[kind] = {field.name: known[field.name] for field in fields(kind)}
-    return _TYPES[kind]
+@lru_cache(maxsize=1024)
+def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, int, Any], ...]:
+    """The fields that such a row fills, each with its place in the row and the type it gets; None = as it is."""
+    known = get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.name in columns and field.name not in given]
+    return tuple((name, columns.index(name), None if known[name] in _AS_THEY_ARE else known[name]) for name in names)
 
 
 class Writing(Generic[Record]):

@@ -1,12 +1,19 @@
 """Time zones by their names in the IANA database."""
 
 from difflib import get_close_matches
+from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _UNLIKE = ("posix", "right", "localtime", "factory")
 """Names below the database's folder that are no zones of places: `right/` counts leap seconds, others depend on the
 machine.
 """
+
+
+@cache
+def known_zones() -> frozenset[str]:
+    """The names of all zones of this machine's database, read once: that looks at a thousand files."""
+    return frozenset(available_timezones())
 
 
 def parse_zone(text: str) -> ZoneInfo:
@@ -16,6 +23,6 @@ def parse_zone(text: str) -> ZoneInfo:
             return ZoneInfo(text)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass
-    near = get_close_matches(text, available_timezones(), n=3, cutoff=0.6)
+    near = get_close_matches(text, known_zones(), n=3, cutoff=0.6)
     hint = f"perhaps {' or '.join(near)}" if near else "such as Europe/Berlin, America/New_York or UTC"
     raise ValueError(f"write a time zone of the IANA database, {hint}")

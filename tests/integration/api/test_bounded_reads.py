@@ -48,6 +48,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "outcome": ("failed", "refused"),
     "session": ("sess-a87ff679a2f3e71d9181a67b7542122c", "nope"),
     "paid_off": ("false",),
+    "instances": ("false",),
     "q": ("sess-", "f", "zz", "a87ff679", "no-such-part"),
     "reason": ("slo-overloaded", "random"),
     "actor": ("person-7", "nope", "pers*", "nope*"),

@@ -280,6 +280,13 @@ async def test_a_pools_state_digest_changes_with_its_state_only(api: ApiInstance
     assert len(set(digests)) == 3
 
 
+async def test_a_pool_without_its_instances_is_the_same_pool(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    whole, without = await api.viewer.pool(CHAT), await api.viewer.pool(CHAT, instances=False)
+    assert [one.id for one in whole.instances] == ["a", "b"]
+    assert without == replace(whole, instances=[])
+
+
 async def test_gauges_take_a_routers_last_word_of_a_second(api: ApiInstance) -> None:
     second = int(datetime.now(UTC).timestamp()) - 5
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))

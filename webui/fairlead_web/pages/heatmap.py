@@ -98,7 +98,7 @@ PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
 async def show(visit: Visit) -> Response:
     if visit.param("from") is None:
-        visit = visit.since([(await visit.api.pool(visit.pool_key())).pool.created_at])
+        visit = visit.since([(await visit.api.pool(visit.pool_key(), instances=False)).pool.created_at])
     asked = asked_of(visit)
     if "cell.x" in visit.here.params and "cell.y" in visit.here.params:
         return _clicked(visit, (await layer(visit, asked)).heatmap, len(asked.metrics))

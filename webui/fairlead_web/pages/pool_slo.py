@@ -58,7 +58,7 @@ async def show(visit: Visit) -> Response:
     chosen = visit.filters(ranged=True)
     start, end = str(chosen["from"]), str(chosen["to"])
     detail, attainment, burn, page = await asyncio.gather(
-        visit.api.pool(key),
+        visit.api.pool(key, instances=False),
         visit.api.slo_attainment(key, start=start, end=end),
         visit.api.slo_burn(key),
         visit.attempt("versions", visit.api.slo_versions(key, limit=50)),

@@ -90,7 +90,7 @@ async def _index(visit: Visit, form: NewForm | None, status: int = 200) -> Respo
 async def _new_form(visit: Visit, pool: str) -> NewForm:
     """A form to start from: in office hours twice as many instances of each of the pool's roles, within its bounds."""
     try:
-        detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool)))
+        detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool), instances=False))
     except ValueError:
         detail = None
     desired = detail.desired if detail else {}

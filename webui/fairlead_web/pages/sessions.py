@@ -20,14 +20,10 @@ from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail
 from fairlead_web import formats
 from fairlead_web.addresses import pool_path
 from fairlead_web.holders import HolderBand, holder_band, holders_in_words
-from fairlead_web.paging import MOST_PER_CALL, all_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
-
-MOST_TARGETS = 2000
-"""Most instances of a pool among which a session's next home is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +87,12 @@ async def plan(visit: Visit) -> Response:
 
 async def _page(visit: Visit, problem: Problem | None) -> Response:
     key, session = visit.pool_key(), visit.request.path_params["session"]
-    detail, migrations, reroutes, decisions, instances = await asyncio.gather(
+    detail, migrations, reroutes, decisions, pool = await asyncio.gather(
         visit.api.session(key, session),
         visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50})),
         visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20})),
         visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20})),
-        visit.attempt("instances", all_of(lambda cursor: visit.api.instances(key, cursor=cursor, limit=MOST_PER_CALL), MOST_TARGETS)),
+        visit.attempt("instances", visit.api.pool(key)),
     )
     shell = await visit.shell(
         f"Session {session}",
@@ -116,7 +112,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             migrations=migrations.items if migrations else None,
             reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,
-            targets=targets_of(detail, instances or ()),
+            targets=targets_of(detail, pool.instances if pool else ()),
             problem=formats.told(problem.detail, problem.remedy) if problem else None,
         ),
         status=problem.status if problem else 200,

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from typing import ClassVar
-from zoneinfo import available_timezones
 
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
+from fairlead.schedules.zones import known_zones
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import (
     PEOPLE,
@@ -156,7 +156,7 @@ async def _page(
     sessions = await visit.attempt("browser sessions", visit.api.web_sessions(limit=PAGE_ROWS))
     context = SettingsPage(
         shell=shell,
-        zones=tuple(sorted(available_timezones())),
+        zones=tuple(sorted(known_zones())),
         allows=ALLOWS,
         sessions=sessions,
         roles=PEOPLE,

@@ -93,7 +93,7 @@ async def of_pool(visit: Visit) -> Response:
 
 async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None) -> Response:
     detail, listing = await asyncio.gather(
-        visit.api.pool(key),
+        visit.api.pool(key, instances=False),
         visit.attempt("simulations", visit.api.simulations(key, cursor=visit.param("cursor"), limit=LISTED)),
     )
     form = refused
@@ -110,7 +110,7 @@ async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None) -> 
 async def run(visit: Visit) -> Response:
     """Asks for a simulation and leads to it; a refusal is shown in the form as it was sent."""
     key, given = visit.pool_key(), await visit.form()
-    detail: PoolDetail = await visit.api.pool(key)
+    detail: PoolDetail = await visit.api.pool(key, instances=False)
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     form = simulation_forms.typed(simulation_forms.form_of(detail.spec), texts, [str(one) for one in given.getlist("policy")])
     upload, left_out = given.get("trace"), list[LeftOut]()

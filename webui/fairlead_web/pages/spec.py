@@ -55,7 +55,9 @@ async def plan(visit: Visit) -> Response:
 
 async def _page(visit: Visit, problem: Problem | None) -> Response:
     key = visit.pool_key()
-    listing, detail = await asyncio.gather(visit.api.revisions(key, cursor=visit.param("cursor"), limit=100), visit.api.pool(key))
+    listing, detail = await asyncio.gather(
+        visit.api.revisions(key, cursor=visit.param("cursor"), limit=100), visit.api.pool(key, instances=False)
+    )
     newest_first = sorted(listing.items, key=lambda revision: -revision.number)
     after = _revision(newest_first, visit.param("b")) or (newest_first[0] if newest_first else None)
     before = _revision(newest_first, visit.param("a"))

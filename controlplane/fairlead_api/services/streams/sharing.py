@@ -11,6 +11,10 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 MAX_KEYS = 256
+RESTS = 10
+"""A figure that is asked for all the time is computed a tenth of the time at most."""
+PAUSE_SECONDS = 0.25
+"""From the answer to a caller to the computing that it sets off: the caller's other questions come first."""
 
 
 class Shared:
@@ -52,8 +56,8 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 class Recent:
     """Figures that may be `usable_seconds` old.
 
-    A figure older than `fresh_seconds` is computed again in the background, for later callers. With `fresh_seconds` 0
-    every caller waits for a new result.
+    A figure older than `fresh_seconds`, and than RESTS times what it took to compute, is computed again in the
+    background, for later callers. With `fresh_seconds` 0 every caller waits for a new result.
     """
 
     def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +65,8 @@ class Recent:
         self._usable = usable_seconds
         self._monotonic = monotonic
         self._shared = Shared(fresh_seconds, monotonic)
-        self._found: dict[Hashable, tuple[float, Any]] = {}
+        self._found: dict[Hashable, tuple[float, float, Any]] = {}
+        """When it was asked for, how long it took, and the figure."""
         self._refreshing: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
@@ -73,10 +78,10 @@ class Recent:
         age = self._usable if known is None else self._monotonic() - known[0]
         if known is None or age >= self._usable or self._fresh <= 0:
             return await self._make(key, make)
-        if age >= self._fresh and key not in self._refreshing:
-            task = self._refreshing[key] = asyncio.ensure_future(self._make(key, make))
+        if age >= max(self._fresh, RESTS * known[1]) and key not in self._refreshing:
+            task = self._refreshing[key] = asyncio.ensure_future(self._later(key, make))
             task.add_done_callback(lambda done: self._refreshed(key, done))
-        result: Result = known[1]
+        result: Result = known[2]
         return result
 
     async def close(self) -> None:
@@ -86,12 +91,16 @@ class Recent:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _later(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
+        await asyncio.sleep(PAUSE_SECONDS)
+        return await self._make(key, make)
+
     async def _make(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
         asked = self._monotonic()
         result = await self._shared.get(key, make)
         if len(self._found) >= MAX_KEYS:
             self._found.clear()
-        self._found[key] = (asked, result)
+        self._found[key] = (asked, self._monotonic() - asked, result)
         return result
 
     def _refreshed(self, key: Hashable, done: "asyncio.Task[Any]") -> None:

@@ -1,5 +1,6 @@
 """An instance in a line: its state, its newest load, and its hits and latency of the last five minutes."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -18,14 +19,17 @@ from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary,
 _NEWEST = """
 SELECT instance, sum(running) AS running, sum(waiting) AS waiting, sum(pending_prefill_tokens) AS pending, max(kv_usage) AS kv_usage
 FROM (SELECT DISTINCT ON (instance, router) instance, running, waiting, pending_prefill_tokens, kv_usage FROM load_samples
-      WHERE pool_id = :pool AND instance = ANY(:names) AND second > CAST(:now AS timestamptz) - interval '20 seconds'
+      WHERE pool_id = :pool AND {of} AND second > CAST(:now AS timestamptz) - interval '20 seconds'
       ORDER BY instance, router, second DESC, sent_at DESC) newest
 GROUP BY instance
 """
 _BY_INSTANCE = """
 SELECT instance, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts FROM load_rollups_10s
-WHERE pool_id = :pool AND instance = ANY(:names) AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
+WHERE pool_id = :pool AND {of} AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
 """
+_BOUND = "SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND {of} AND instance IS NOT NULL GROUP BY instance"
+
+_NO_LOAD, _NO_PROMPTS, _NONE_BOUND = (0, 0, 0, None), (None, None), (0,)
 
 
 async def known_caches(connection: AsyncConnection, pool_id: int, instance: str) -> list[CacheKnowledge]:
@@ -52,31 +56,34 @@ async def instance_summaries(
     instances = tables.instances
     query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
     rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()
-    values = {"pool": pool.id, "now": now, "names": [row.id for row in rows]}
-    newest = {row.instance: row for row in await connection.execute(text(_NEWEST), values)}
-    hits = {row.instance: share(row.hits, row.prompts) for row in await connection.execute(text(_BY_INSTANCE), values)}
+    # a thousand names are not sent, nor compared with each sample, where all are meant
+    values = {"pool": pool.id, "now": now} | ({} if only is None else {"names": [row.id for row in rows]})
+
+    async def by_instance(query: str) -> dict[str, Sequence[Any]]:
+        of = "TRUE" if only is None else "instance = ANY(:names)"
+        return {instance: figures for instance, *figures in await connection.execute(text(query.format(of=of)), values)}
+
+    newest, hits, bound = [await by_instance(query) for query in (_NEWEST, _BY_INSTANCE, _BOUND)]
     p95 = await latencies.of_instances(pool.id, only[0] if only is not None and len(only) == 1 else None, now)
-    counted = await connection.execute(
-        text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance"),
-        values,
-    )
-    bound = {row.instance: row.bound for row in counted}
-    routers = await live_routers(connection, pool.id)
+    in_flight = Counter[str]()
+    for router in await live_routers(connection, pool.id):
+        in_flight.update(router.in_flight)
+    name = f"{pool.namespace}/{pool.name}"
     found = []
     for row in rows:
-        load = newest.get(row.id)
+        running, waiting, pending, kv_usage = newest.get(row.id, _NO_LOAD)
         found.append(
             read(
                 InstanceSummary,
                 row,
-                pool=f"{pool.namespace}/{pool.name}",
-                in_flight=sum(router.in_flight.get(row.id, 0) for router in routers),
-                running=int(load.running) if load else 0,
-                waiting=int(load.waiting) if load else 0,
-                pending_prefill_tokens=int(load.pending) if load else 0,
-                kv_usage=load.kv_usage if load else None,
-                bound_sessions=bound.get(row.id, 0),
-                hit_rate=hits.get(row.id),
+                pool=name,
+                in_flight=in_flight[row.id],
+                running=int(running),
+                waiting=int(waiting),
+                pending_prefill_tokens=int(pending),
+                kv_usage=kv_usage,
+                bound_sessions=bound.get(row.id, _NONE_BOUND)[0],
+                hit_rate=share(*hits.get(row.id, _NO_PROMPTS)),
                 ttft_p95_seconds=p95.get(row.id),
             )
         )

@@ -37,8 +37,8 @@ class PostgresPoolReads:
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         return await self._shared.get(("pools", span), lambda: self._pools(span, now))
 
-    async def pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
-        return await self._shared.get(("pool", pool), lambda: self._pool(pool, now))
+    async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
+        return await self._shared.get(("pool", pool, instances), lambda: self._pool(pool, now, instances=instances))
 
     async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
         return await self._shared.get(("instances", pool, span), lambda: self._instances_page(pool, span, now))
@@ -81,7 +81,7 @@ class PostgresPoolReads:
             items = await pool_summaries(self._latencies, connection, found.items, now)
         return Page(items=items, next_cursor=found.next_cursor, total=found.total)
 
-    async def _pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
+    async def _pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             (summary,) = await pool_summaries(self._latencies, connection, [row], now)
@@ -91,7 +91,7 @@ class PostgresPoolReads:
                 spec=row.spec,
                 generation=row.generation,
                 conditions=conditions_of(row),
-                instances=await instance_summaries(self._latencies, connection, row, now),
+                instances=await instance_summaries(self._latencies, connection, row, now) if instances else [],
                 live_routers=len(routers),
                 table_acknowledged=table_acknowledged(row.table_version, routers),
                 desired=desired_of(row),

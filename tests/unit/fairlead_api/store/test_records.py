@@ -37,11 +37,15 @@ def test_columns_postgres_fills_itself_are_left_to_it() -> None:
     Writing(table(Column("noted", Integer, nullable=False, server_default="0")), Sighting, "pool_id")
 
 
-class Row:
-    """As much of a database row as `read` looks at."""
+class Row(tuple[object, ...]):
+    """As much of a database row as `read` looks at: values that know their names."""
 
-    def __init__(self, **values: object) -> None:
-        self._mapping = values
+    _fields: tuple[str, ...]
+
+    def __new__(cls, **values: object) -> "Row":
+        one = super().__new__(cls, values.values())
+        one._fields = tuple(values)
+        return one
 
 
 def test_a_row_becomes_a_record_with_its_words_as_enums() -> None:

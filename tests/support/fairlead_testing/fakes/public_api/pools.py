@@ -82,7 +82,7 @@ class Pools:
                 spec=self._world.spec(pool),
                 generation=4,
                 conditions=self._world.conditions(pool),
-                instances=self._world.instances(pool),
+                instances=[] if request.query_params.get("instances") == "false" else self._world.instances(pool),
                 live_routers=2,
                 table_acknowledged=True,
                 desired=self._world.desired_of(pool),

@@ -15,6 +15,7 @@ class Figures:
         self.asked = 0
         self.now = 100.0
         self.is_away = False
+        self.takes = 0.0
         self.ready = asyncio.Event()
         self.ready.set()
         self.recent = Recent(2.0, 10.0, lambda: self.now)
@@ -22,6 +23,7 @@ class Figures:
     async def make(self) -> int:
         self.asked += 1
         count = self.asked
+        self.now += self.takes
         await self.ready.wait()
         if self.is_away:
             raise StoreUnavailable("away")
@@ -47,6 +49,19 @@ async def test_nobody_waits_while_figures_are_computed_again() -> None:
         await asyncio.sleep(0)
     figures.ready.set()
     while await figures.get() != 2:
+        await asyncio.sleep(0)
+
+
+async def test_a_figure_that_takes_long_is_computed_a_tenth_of_the_time_at_most() -> None:
+    figures = Figures()
+    figures.takes = 0.5
+    await figures.get()
+    figures.takes = 0.0
+    figures.now += 4.4
+    assert (await figures.get(), figures.asked) == (1, 1), "4.9 s after it was asked for"
+    figures.now += 0.2
+    assert await figures.get() == 1
+    while figures.asked < 2:
         await asyncio.sleep(0)
 
 
