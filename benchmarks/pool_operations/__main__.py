@@ -5,6 +5,8 @@
         [--steps prefill,decode,flip,rollout,node]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 600]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations effects [--trace TRACE] [--instances 4]
+        [--utilisation 0.7] [--rate 3.3] [--warm-up 300]
 
 Each mode runs a whole sandbox with two routers, and ends it.
 
@@ -20,12 +22,15 @@ ratio        A load that shifts from prefill-heavy to decode-heavy and back goes
              three of fixed ratios, and one with `ratio: {mode: Auto}`.
 window       A schedule's window that opens in a minute and lasts one scales a pool, changes its SLO, and takes both
              back.
+effects      The same load goes to a pool for each of four plans: a scale-in, a drain, a policy and early rejection.
+             After the warm-up all are planned, each is applied when its simulation says what is expected of it, and
+             for as long as the simulation measured it is counted what happens.
 
 Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
 fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before,
 each as a part of what an endless cache would have had of the same requests, as traces differ from window to window;
 the record does not contradict itself; Auto serves at most a point fewer in time than the best fixed ratio, and moves
-at most one instance per cooldown.
+at most one instance per cooldown; what a plan is told to do comes within a quarter, or is told as unknown.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.pool_operations.effects import EffectsSettings, run_effects
 from benchmarks.pool_operations.nodes import second_node
 from benchmarks.pool_operations.operating import STEPS, OperationsSettings, run_operations
 from benchmarks.pool_operations.shifting import run_shift
@@ -44,7 +50,7 @@ from benchmarks.pool_operations.windows import run_window
 from fairlead_simulator.errors import SimulatorError
 from fairlead_testing.running.sandbox import running_sandbox
 
-MODES = ("operations", "ratio", "window")
+MODES = ("operations", "ratio", "window", "effects")
 
 
 def main() -> int:
@@ -54,7 +60,7 @@ def main() -> int:
     parser.add_argument("--trace", type=Path, help="in Mooncake's format; generated conversations without it")
     parser.add_argument("--instances", type=int, default=4, help="of each role")
     parser.add_argument("--utilisation", type=float, default=0.7, help="share of what the instances can do")
-    parser.add_argument("--rate", type=float, default=3.3, help="requests per second, to each of two pools")
+    parser.add_argument("--rate", type=float, default=3.3, help="requests per second, to each pool")
     parser.add_argument("--window", type=float, default=150.0, help="seconds of load after each operation")
     parser.add_argument("--warm-up", type=float, default=300.0, help="seconds of load before the first operation")
     parser.add_argument("--steps", type=_steps, default=STEPS, help=f"of the mode operations, with commas: {', '.join(STEPS)}")
@@ -71,14 +77,21 @@ def main() -> int:
         if options.mode == "window":
             with running_sandbox(folder / "state") as sandbox:
                 return run_window(sandbox)
-        names = ("trace", "instances", "utilisation", "rate", "window", "warm_up", "cache_tokens", "steps")
-        settings = OperationsSettings(**{name: getattr(options, name) for name in names})
+        shared = {name: getattr(options, name) for name in ("trace", "instances", "utilisation", "rate", "warm_up", "cache_tokens")}
+        settings: OperationsSettings | EffectsSettings = (
+            EffectsSettings(**shared)
+            if options.mode == "effects"
+            else OperationsSettings(**shared, window=options.window, steps=options.steps)
+        )
         try:
             work = settings.work()
         except (SimulatorError, ValueError) as error:
             parser.error(str(error))
-        with running_sandbox(folder / "state", "--routers", "2") as sandbox, second_node(sandbox, folder) as node:
-            return run_operations(sandbox, node, folder, settings, work)
+        with running_sandbox(folder / "state", "--routers", "2") as sandbox:
+            if isinstance(settings, EffectsSettings):
+                return run_effects(sandbox, folder, settings, work)
+            with second_node(sandbox, folder) as node:
+                return run_operations(sandbox, node, folder, settings, work)
 
 
 def _steps(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A pool of the sandbox with the roles prefill and decode, under load, and what can be done to it."""
+"""A pool of the sandbox under load, and what can be done to it."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ class LoadedPool:
         answer = self.sandbox.apply_pool(self.manifest)
         if answer.status_code not in {200, 201}:
             raise NeverCame(f"pool {self.name} was refused: {answer.text[:500]}")
-        path = f"{ROLE_OBJECTS}/{self.name}-prefill"
-        wait_until(lambda: self.sandbox.kubernetes("GET", path).status_code == 200, f"{self.name} has its roles' objects", 60)
-        if not any("replicas" in role for role in self.manifest["spec"]["roles"]):
-            self.scale(numbers)
+        if len(numbers) > 1:  # the number of a lone role is the pool's
+            path = f"{ROLE_OBJECTS}/{self.name}-prefill"
+            wait_until(lambda: self.sandbox.kubernetes("GET", path).status_code == 200, f"{self.name} has its roles' objects", 60)
+            if not any("replicas" in role for role in self.manifest["spec"]["roles"]):
+                self.scale(numbers)
         wait_until(lambda: self.settled_at(numbers), f"{self.name} is ready", 180)
 
     def begin_load(self, trace: Path, speed: float) -> None:
@@ -169,7 +170,7 @@ def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[s
 
 
 def pool_manifest(name: str, work: Work, roles: list[dict[str, Any]], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A pool with both roles, whose engines have the speed of the work."""
+    """A pool of these roles, whose engines compute prompts at the speed of the work."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",

@@ -1,0 +1,196 @@
+"""Whether a plan does what it said it would: what is expected of plans, and what then happens to live pools."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from benchmarks.pool_operations.loaded_pools import LoadedPool, NeverCame, begin_loads, pool_manifest
+from benchmarks.pool_operations.work import Work, trace_rows, work_for
+
+from fairlead_api.services.simulations.expectations import FEW_SESSIONS, alike
+from fairlead_client.resources.expectations import ExpectationState, PlanExpectation, Quantity
+from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
+from fairlead_simulator.traces.rows import write_trace
+from fairlead_testing.running.sandbox import RunningSandbox
+
+TTFT_SECONDS, TPOT_SECONDS = 5.0, 0.1
+POINT = 0.01
+"""Shares that differ by no more are alike."""
+SIMULATING_SECONDS = 300.0
+ANSWERING_SECONDS = 60.0
+"""Time for the answers of the last requests that count."""
+PLANS: Mapping[str, Mapping[str, Any]] = {
+    "scale-in": {"kind": "scale"},
+    "drain": {"kind": "drain"},
+    "policy": {"kind": "policy", "fields": {"policy": "least-loaded"}},
+    "early-rejection": {"kind": "early-rejection", "fields": {"mode": "Load", "headroom": 0.5}},
+}
+"""By the name of the pool that gets it. A scale takes one instance away, a drain has the first of them replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """A plan, what was expected of it, and when it was applied: after the pool's load began, and by the clock."""
+
+    pool: LoadedPool
+    expected: PlanExpectation
+    seconds: float
+    unix: float
+
+    @property
+    def ends(self) -> float:
+        """When as many seconds are over as were measured of the simulated pool."""
+        return self.seconds + (self.expected.measured_seconds or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectsSettings:
+    """What the command line says. `rate` is of each pool, in requests per second; times in seconds."""
+
+    trace: Path | None
+    instances: int
+    utilisation: float
+    rate: float
+    warm_up: float
+    cache_tokens: int
+
+    def work(self) -> Work:
+        """More of the trace than the run will need. Raises SimulatorError or ValueError when it cannot be."""
+        return work_for(
+            trace_rows(self.trace),
+            rate=self.rate,
+            seconds=2 * self.warm_up + SIMULATING_SECONDS + ANSWERING_SECONDS,
+            instances=self.instances,
+            utilisation=self.utilisation,
+            tpot_seconds=TPOT_SECONDS,
+        )
+
+
+def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings, work: Work) -> int:
+    """Load a pool for each plan, plan, apply and watch; 1 if a figure came otherwise than was told."""
+    print(f"{len(PLANS)} pools of {settings.instances} instances, {settings.utilisation:.0%}: each {work.words()}", flush=True)
+    trace = folder / "trace.jsonl"
+    with trace.open("w") as out:
+        write_trace(work.rows, out)
+    pools = [_pool(sandbox, folder, name, work, settings) for name in PLANS]
+    try:
+        for pool in pools:
+            pool.create({"both": settings.instances})
+        begin_loads(pools, trace, work.speed)
+        time.sleep(settings.warm_up)
+        applied = planned_and_applied(pools, settings.instances)
+        while any(one.pool.now() < one.ends + ANSWERING_SECONDS for one in applied):
+            time.sleep(1.0)
+        for pool in pools:
+            pool.end_load()
+    finally:
+        for pool in pools:
+            pool.kill_load()
+    time.sleep(5.0)  # the routers' last reports
+    return told(applied)
+
+
+def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[Applied]:
+    """Plan for every pool, and apply each plan as soon as it is known what it is expected to do. Raises NeverCame."""
+    plans = {pool.name: _plan(pool, instances) for pool in pools}
+    applied: list[Applied] = []
+    deadline = time.monotonic() + SIMULATING_SECONDS
+    while waiting := [pool for pool in pools if pool.name not in {one.pool.name for one in applied}]:
+        if time.monotonic() > deadline:
+            raise NeverCame(f"what the plan of {waiting[0].name} does was not known within {SIMULATING_SECONDS:.0f} s")
+        time.sleep(0.5)
+        for pool in waiting:
+            plan = plans[pool.name]
+            expected = msgspec.convert(pool.sandbox.ask(f"/v1/plans/{plan}/expectation"), PlanExpectation)
+            if expected.state is ExpectationState.UNKNOWN:
+                raise NeverCame(f"nothing is expected of the plan of {pool.name}: {expected.reason}")
+            if expected.state is ExpectationState.DONE:
+                confirmed = {"confirm": pool.name, "reason": "to see what it does"}
+                answer = pool.sandbox.request("POST", f"/v1/plans/{plan}/apply", json=confirmed)
+                if answer.status_code != 200:
+                    raise NeverCame(f"the plan of {pool.name} was not applied: {answer.text[:500]}")
+                applied.append(Applied(pool=pool, expected=expected, seconds=pool.now(), unix=time.time()))
+                print(f"{pool.name}: applied after {pool.now():.0f} s of load; watched for {expected.measured_seconds:.0f} s", flush=True)
+    return applied
+
+
+def happened(one: Applied) -> dict[Quantity, float]:
+    """What came: shares of the requests due in the time after, and the sessions whose moves the record has of it."""
+    due = [outcome for outcome in one.pool.served if one.seconds <= outcome.due_seconds < one.ends]
+    served = [outcome for outcome in due if outcome.verdict is ReplayVerdict.SERVED]
+    moves = one.pool.sandbox.everything("/v1/migrations", pool=f"default/{one.pool.name}")
+    until = one.unix + one.ends - one.seconds
+    return {
+        Quantity.ATTAINMENT: _share(sum(map(_in_time, served)), len(due)),
+        Quantity.REFUSED_SHARE: _share(sum(outcome.verdict is ReplayVerdict.REJECTED for outcome in due), len(due)),
+        Quantity.HIT_RATE: _share(
+            sum(outcome.cached_tokens or 0 for outcome in served), sum(outcome.prompt_tokens or 0 for outcome in served)
+        ),
+        Quantity.SESSIONS_MOVED: len({move["session"] for move in moves if one.unix <= _unix(move["at"]) < until}),
+    }
+
+
+def told(applied: Iterable[Applied]) -> int:
+    """Print what was expected and what came; 1 if a figure that was relied on is off by more than a quarter."""
+    print("\n| plan | quantity | as it is | expected | happened | |\n|---|---|---|---|---|---|")
+    broken = 0
+    for one in applied:
+        came = happened(one)
+        for figure in one.expected.figures:
+            counts = figure.quantity is Quantity.SESSIONS_MOVED
+            shown, then = "{:.0f}" if counts else "{:.1%}", came[figure.quantity]
+            kept = alike(figure.after, then, FEW_SESSIONS if counts else POINT)
+            broken += not kept and figure.unknown is None
+            words = (
+                f"told as unknown: {figure.unknown}" if figure.unknown else "within a quarter" if kept else "**off by more than a quarter**"
+            )
+            values = " | ".join(shown.format(value) for value in (figure.before, figure.after, then))
+            print(f"| {one.pool.name} | {figure.quantity} | {values} | {words} |")
+        failed = sum(outcome.verdict is ReplayVerdict.FAILED for outcome in one.pool.served)
+        notes = " ".join(one.expected.notes)
+        print(f"{one.pool.name}: {len(one.pool.served)} requests in all, {failed} failed; simulated were {one.expected.requests}. {notes}")
+    print(f"{'NO ' if broken else 'yes':4}what was told as known came within a quarter; {broken} figures did not", flush=True)
+    return 1 if broken else 0
+
+
+def _pool(sandbox: RunningSandbox, folder: Path, name: str, work: Work, settings: EffectsSettings) -> LoadedPool:
+    spec = {
+        "replicas": settings.instances,
+        "engine": {"kvCacheTokens": settings.cache_tokens, "simulated": {"blockSize": 512, "startup": "5s"}},
+        "slo": {"ttft": f"{TTFT_SECONDS:g}s", "tpot": f"{TPOT_SECONDS * 1e3:g}ms"},
+        "drain": {"timeout": "120s"},
+    }
+    roles = [{"name": "both", "minReplicas": 1, "maxReplicas": settings.instances + 1}]
+    return LoadedPool(sandbox=sandbox, name=name, manifest=pool_manifest(name, work, roles, spec), rows_file=folder / f"{name}.jsonl")
+
+
+def _plan(pool: LoadedPool, instances: int) -> str:
+    asked = dict(PLANS[pool.name])
+    if asked["kind"] == "scale":
+        asked["replicas"] = instances - 1
+    elif asked["kind"] == "drain":
+        asked["instance"] = min(one["id"] for one in pool.instances())
+    answer = pool.sandbox.request("POST", f"/v1/pools/default/{pool.name}/plans", json=asked)
+    if answer.status_code != 201:
+        raise NeverCame(f"{pool.name} cannot be planned: {answer.text[:500]}")
+    return str(answer.json()["id"])
+
+
+def _in_time(one: RequestOutcome) -> bool:
+    return (
+        one.ttft_seconds is not None and one.ttft_seconds <= TTFT_SECONDS and (one.tpot_seconds is None or one.tpot_seconds <= TPOT_SECONDS)
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _unix(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
