@@ -11,6 +11,9 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.tables import PARTITIONED
 
 _NAME = re.compile(rf"^({'|'.join(PARTITIONED)})_(\d{{4}})(\d{{2}})(\d{{2}})$")
+_PARTITIONS = text(
+    "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass)"
+)
 
 
 def partition_name(table: str, day: date) -> str:
@@ -44,14 +47,15 @@ class Partitions:
 
         async def work(connection: AsyncConnection) -> None:
             await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": f"partitions of {table}"})
+            there = {name for (name,) in await connection.execute(_PARTITIONS, {"table": table})}
             for day in absent:
-                start = datetime.combine(day, time(), UTC)
-                await connection.execute(
-                    text(
-                        f"CREATE TABLE IF NOT EXISTS {partition_name(table, day)} PARTITION OF {table} "
-                        f"FOR VALUES FROM ('{start.isoformat()}') TO ('{(start + timedelta(days=1)).isoformat()}')"
-                    )
-                )
+                name, start = partition_name(table, day), datetime.combine(day, time(), UTC)
+                if name not in there:
+                    # made apart and attached, which keeps nobody from the table: PARTITION OF waits for its readers,
+                    # and all others wait behind it
+                    await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
+                    bounds = f"FROM ('{start.isoformat()}') TO ('{(start + timedelta(days=1)).isoformat()}')"
+                    await connection.execute(text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES {bounds}"))
 
         await self._database.writing(work)
         self._known.update(partition_name(table, day) for day in absent)
@@ -60,12 +64,7 @@ class Partitions:
         """Drops the partitions of days before `day`; returns their names."""
 
         async def work(connection: AsyncConnection) -> list[str]:
-            rows = await connection.execute(
-                text(
-                    "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass)"
-                ),
-                {"table": table},
-            )
+            rows = await connection.execute(_PARTITIONS, {"table": table})
             old = sorted(name for (name,) in rows if (found := partition_day(name)) is not None and found[1] < day)
             for name in old:
                 await connection.execute(text(f"DROP TABLE {name}"))
