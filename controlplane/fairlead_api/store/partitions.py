@@ -11,9 +11,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.tables import PARTITIONED
 
 _NAME = re.compile(rf"^({'|'.join(PARTITIONED)})_(\d{{4}})(\d{{2}})(\d{{2}})$")
-_PARTITIONS = text(
-    "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass)"
-)
+_PARTITIONS = text("SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass)")
 
 
 def partition_name(table: str, day: date) -> str:

@@ -5,15 +5,17 @@ export function cells(canvas, map) {
   canvas.height = map.rows.length;
   const context = canvas.getContext("2d");
   const image = context.createImageData(map.columns, map.rows.length);
-  for (let index = 0; index < map.levels.length; index += 1) {
-    const level = map.levels[index];
-    if (level === 255) continue;
-    image.data[index * 4] = map.lut[level * 3];
-    image.data[index * 4 + 1] = map.lut[level * 3 + 1];
-    image.data[index * 4 + 2] = map.lut[level * 3 + 2];
-    image.data[index * 4 + 3] = 255;
-  }
+  const pixels = new Uint32Array(image.data.buffer);
+  const colours = coloursOf(map.lut);
+  for (let index = 0; index < pixels.length; index += 1) pixels[index] = colours[map.levels[index]];
   context.putImageData(image, 0, 0);
+}
+
+// By level a whole pixel, as bytes red, green, blue, opaque; 255, no data, stays transparent.
+function coloursOf(lut) {
+  const bytes = new Uint8Array(256 * 4);
+  for (let level = 0; level < 255; level += 1) bytes.set([lut[level * 3], lut[level * 3 + 1], lut[level * 3 + 2], 255], level * 4);
+  return new Uint32Array(bytes.buffer);
 }
 
 // `view` has the crosshair ({ at, row }), the cursor, the pinned cell, the brush, and the moves to draw.
