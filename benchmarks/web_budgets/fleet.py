@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 from benchmarks.api_processes import ApiProcess
-from benchmarks.history_rows import Size, fill, fill_loads
+from benchmarks.history_rows import Size, fill, fill_columns, fill_loads
 from benchmarks.web_budgets.budgets import say
 
 from fairlead_api.store.upgrading import upgrade
@@ -18,7 +18,7 @@ from fairlead_testing.running.postgres import FAST, PostgresProcess, place_of_se
 
 INSTANCES = 512
 """As many as a heatmap has rows."""
-HOUR = 3600
+HOUR, DAY = 3600, 86_400
 SAMPLED_SECONDS = 600
 """The seconds of which there are load samples and not only what was made of them."""
 SERVER = [*FAST, "shared_buffers=1GB", "work_mem=16MB", "jit=off"]
@@ -62,6 +62,9 @@ def _filled(server: str, instances: int) -> str:
     fill_loads(plain(url), instances, now - HOUR - 60, now, samples_from=now - SAMPLED_SECONDS)
     with psycopg.connect(plain(url), autocommit=True) as connection:
         connection.execute(_NOISE)
+        connection.execute("TRUNCATE heatmap_columns")
+    fill_columns(plain(url), now - DAY, now)
+    with psycopg.connect(plain(url), autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")  # a server that has run for an hour knows its tables
     say(f"an hour of {instances} instances filled in {time.monotonic() - begun:.0f} s")
     return url
