@@ -74,7 +74,11 @@ class EffectsSettings:
 
 def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings, work: Work) -> int:
     """Load a pool for each plan, plan, apply and watch; 1 if a figure came otherwise than was told."""
-    print(f"{len(PLANS)} pools of {settings.instances} instances, {settings.utilisation:.0%}: each {work.words()}", flush=True)
+    print(
+        f"{len(PLANS)} pools of {settings.instances} instances get {settings.rate:g} requests/s each; their engines compute "
+        f"{work.prefill_tokens_per_second:,.0f} prompt tokens/s, so that an endless cache would leave them busy for {settings.utilisation:.0%}",
+        flush=True,
+    )
     trace = folder / "trace.jsonl"
     with trace.open("w") as out:
         write_trace(work.rows, out)

@@ -28,7 +28,7 @@ class Quantity(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFigure:
     """A quantity without the change (`before`) and with it (`after`): means over the seeds. `unknown` says why the
-    figures cannot be relied on; None = they are expected to hold within a quarter.
+    figures cannot be relied on; None = both seeds and what was recorded of the pool agree with them within a quarter.
     """
 
     quantity: Quantity
