@@ -102,7 +102,8 @@ class Settings:
 
     `background` off = no jobs (tests run them by hand). A set of pool summaries is shared for
     `share_seconds`; the percentiles in them for four times as long, or ten times as long as they take where that is
-    more, and beyond that until they are computed again, at most twenty times as long.
+    more (at most ten times as long as summaries), and beyond that until they are computed again, at most twenty times
+    as long.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)

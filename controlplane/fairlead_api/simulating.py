@@ -207,10 +207,10 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
             await process.wait()
 
 
-async def _give(process: asyncio.StreamWriter, content: bytes) -> None:
+async def _give(stdin: asyncio.StreamWriter, content: bytes) -> None:
     """Write to a process. One that died takes nothing: who reads its answers sees that."""
-    if process.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
+    if stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
         return
     with suppress(ConnectionError):
-        process.write(content)
-        await process.drain()
+        stdin.write(content)
+        await stdin.drain()

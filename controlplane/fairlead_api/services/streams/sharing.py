@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 10
-"""A figure that is asked for all the time is computed a tenth of the time at most."""
+"""A figure is kept so many times as long as it took to compute, unless somebody would have to wait for it then."""
 PAUSE_SECONDS = 0.25
 """From the answer to a caller to the computing that it sets off: the caller's other questions come first."""
 
@@ -56,8 +56,9 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 class Recent:
     """Figures that may be `usable_seconds` old.
 
-    A figure older than `fresh_seconds`, and than RESTS times what it took to compute, is computed again in the
-    background, for later callers. With `fresh_seconds` 0 every caller waits for a new result.
+    A figure older than `fresh_seconds` is computed again in the background, for later callers: one that takes long
+    after RESTS times what it took, and after half of `usable_seconds` in any case. With `fresh_seconds` 0 every caller
+    waits for a new result.
     """
 
     def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -78,7 +79,7 @@ class Recent:
         age = self._usable if known is None else self._monotonic() - known[0]
         if known is None or age >= self._usable or self._fresh <= 0:
             return await self._make(key, make)
-        if age >= max(self._fresh, RESTS * known[1]) and key not in self._refreshing:
+        if age >= max(self._fresh, min(RESTS * known[1], self._usable / 2)) and key not in self._refreshing:
             task = self._refreshing[key] = asyncio.ensure_future(self._later(key, make))
             task.add_done_callback(lambda done: self._refreshed(key, done))
         result: Result = known[2]

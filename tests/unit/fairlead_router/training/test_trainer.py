@@ -121,7 +121,7 @@ def test_a_trainer_that_was_seen_to_end_between_lessons_is_lost_like_any_other(
         os.kill(killed, signal.SIGKILL)
         while exists(killed):  # until the loop has collected it
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # and closed its pipe, which nothing tells; before that the lesson is lost all the same
         with pytest.raises(TrainerLost):
             await trainer.learn(lesson(20))
         clock.now += PAUSE_SECONDS

@@ -65,6 +65,17 @@ async def test_a_figure_that_takes_long_is_computed_a_tenth_of_the_time_at_most(
         await asyncio.sleep(0)
 
 
+async def test_nobody_waits_for_a_figure_that_takes_so_long_that_it_would_rest_until_it_is_too_old() -> None:
+    figures = Figures()
+    figures.takes = 2.0
+    await figures.get()
+    figures.takes = 0.0
+    figures.now += 3.1
+    assert await figures.get() == 1
+    while figures.asked < 2:
+        await asyncio.sleep(0)
+
+
 async def test_what_is_too_old_is_waited_for() -> None:
     figures = Figures()
     await figures.get()
