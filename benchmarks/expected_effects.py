@@ -3,10 +3,10 @@
     .venv/bin/python -m benchmarks.expected_effects [--trace FILE] [--requests 12000] [--instances 8] [--rate 1.0]
 
 Two hours of Mooncake-like conversations made by our generator (or of a trace) go to a pool. Each plan is expected from
-the first hour, as the control API does it: two seeds, the change after half of the requests. What then happens is
-simulated with another seed and other requests: the second half of the first hour warms the pool up, then the change is
-made, and the first half of the second hour is measured. Printed are both, and by how much the expectation is off. A
-figure that would be told as one that cannot be known is marked.
+the first hour, as the control API does it: two seeds, two other rates, the change after half of the requests. What then
+happens is simulated with another seed and other requests: the second half of the first hour warms the pool up, then the
+change is made, and the first half of the second hour is measured. Printed are both, and by how much the expectation is
+off. A figure that would be told as one that cannot be known is marked.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks.what_if import SECONDS, recorded_rows
 
-from fairlead_api.services.simulations.expectations import Recorded, Trialled, figures_of
-from fairlead_api.services.simulations.plan_changes import SEEDS
+from fairlead_api.services.simulations.expected_figures import Recorded, Trialled, figures_of
+from fairlead_api.services.simulations.plan_changes import RATES, SEEDS
 from fairlead_client.resources.expectations import Quantity
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 from fairlead_client.simulation_jobs import JobLine, JobRun, PoolChange, RunFigures, SimulatedTarget, SimulationJob
@@ -63,15 +63,20 @@ def main() -> None:
         slo_tpot_seconds=0.1,
     )
     plans = changes(options.instances)
-    as_it_is = figures(requests[:half], target, options.policy, [(seed, PoolChange()) for seed in SEEDS])
-    really = figures(requests[quarter : half + quarter], target, options.policy, [(ANOTHER_SEED, PoolChange())])[0]
-    measured = Recorded(attainment=really.attainment * really.requests / max(1, really.served), hit_rate=really.hit_rate)
+    as_it_is = figures(requests[:half], target, options.policy, [(seed, 1.0, PoolChange()) for seed in SEEDS])
+    really = figures(requests[quarter : half + quarter], target, options.policy, [(ANOTHER_SEED, 1.0, PoolChange())])[0]
+    measured = Recorded(
+        attainment=really.attainment * really.requests / max(1, really.served),
+        hit_rate=really.hit_rate,
+        sessions_moved=really.sessions_moved,
+    )
     print(f"{len(requests):,} requests in two hours, {options.instances} instances, policy {options.policy}", flush=True)
     print(f"{'plan':32} {'quantity':16} {'as it is':>9} {'expected':>9} {'happened':>9}  off by", flush=True)
     for name, change in plans.items():
-        expected = figures(requests[:half], target, options.policy, [(seed, change) for seed in SEEDS])
-        happened = figures(requests[quarter : half + quarter], target, options.policy, [(ANOTHER_SEED, change)])[0]
-        mixed = [one for pair in zip(as_it_is, expected, strict=True) for one in pair]
+        planned = [(seed, 1.0, change) for seed in SEEDS] + [(SEEDS[0], rate, change) for rate in RATES]
+        expected = figures(requests[:half], target, options.policy, planned)
+        happened = figures(requests[quarter : half + quarter], target, options.policy, [(ANOTHER_SEED, 1.0, change)])[0]
+        mixed = [one for pair in zip(as_it_is, expected, strict=False) for one in pair] + expected[len(SEEDS) :]
         for one in figures_of(Trialled(figures=mixed, recorded=measured, measured_seconds=0.0)):
             then = value(happened, one.quantity)
             shown = "{:9.0f}" if one.quantity is Quantity.SESSIONS_MOVED else "{:9.1%}"
@@ -98,15 +103,15 @@ def changes(instances: int) -> dict[str, PoolChange]:
 
 
 def figures(
-    requests: Sequence[TraceRequest], target: SimulatedTarget, policy: str, runs: Sequence[tuple[int, PoolChange]]
+    requests: Sequence[TraceRequest], target: SimulatedTarget, policy: str, runs: Sequence[tuple[int, float, PoolChange]]
 ) -> list[RunFigures]:
     """What the runs find, in their order."""
     begin = requests[0].timestamp
     job = SimulationJob(requests=[replace(one, timestamp=one.timestamp - begin) for one in requests], weight=1.0, target=target, seed=0)
     lines: list[JobLine] = []
     numbered = [
-        JobRun(number=number, policy=policy, parameters={}, rate=1.0, seed=seed, change=change)
-        for number, (seed, change) in enumerate(runs)
+        JobRun(number=number, policy=policy, parameters={}, rate=rate, seed=seed, change=change)
+        for number, (seed, rate, change) in enumerate(runs)
     ]
     run_job(job, numbered, lines.append)
     return [line.figures for line in lines if line.figures]

@@ -73,6 +73,8 @@ def expected_lines(found: PlanExpectation) -> list[str]:
     if found.state is not ExpectationState.DONE:
         return [f"Its effect is being simulated, {found.done:,} of {found.total:,} requests; `fairlead plans show {found.plan}` tells it."]
     seeds = " and ".join(map(str, found.seeds))
+    if found.rates:
+        seeds += f", as planned also at {' and '.join(f'{rate:g}' for rate in found.rates)} times the rate"
     head = (
         f"In simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to {time_words(found.end)}, seeds {seeds}, "
         f"changed after half of them; in the {found.measured_seconds or 0:,.0f} s of the others:"

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.instances import Role
+from fairlead.pools import SimulatedSpec
 from fairlead.scaling.specs import RatioSpec, ScalingSpec
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 
@@ -81,6 +82,8 @@ class SimulatedTarget:
     slo_tpot_seconds: float
     weights: list[float] = field(default_factory=list)
     """Of the instances that have keys, in their order; empty = all have 1."""
+    simulated: SimulatedSpec | None = None
+    """How engines behave that are simulated themselves; with it `engine` is that of such a pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,19 @@ class SimulationJob:
     weight: float
     target: SimulatedTarget
     seed: int
+
+
+PARTS = 5
+"""Into so many the requests after a run's change are divided, by their time and again by their session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFigures:
+    """What came of one part of a run's measured requests; see `RunFigures`."""
+
+    attainment: float
+    refused_share: float
+    hit_rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +131,12 @@ class RunFigures:
     migrations: int
     reroutes: int
     sessions_moved: int | None = None
-    """Sessions that changed their home at least once after the run's change; None without one."""
+    """Sessions that changed their home at least once after the run's change, times how many each stands for; None
+    without one."""
+    parts: list[PartFigures] = field(default_factory=list)
+    """Of the requests after the run's change, in the order in which they come; none without a change."""
+    session_parts: list[PartFigures] = field(default_factory=list)
+    """Of the same requests, each session whole in one part; also none of fewer sessions than parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

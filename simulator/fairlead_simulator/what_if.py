@@ -9,15 +9,19 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from queue import SimpleQueue
 
 from fairlead.errors import FairleadError
+from fairlead.pools import SimulatedSpec
 from fairlead_client.resources.simulations import TraceRequest
 from fairlead_client.simulation_jobs import (
+    PARTS,
     JobLine,
     JobRun,
+    PartFigures,
     PoolChange,
     RunFigures,
     SimulatedTarget,
@@ -26,13 +30,16 @@ from fairlead_client.simulation_jobs import (
     decode_run,
     encode_line,
 )
+from fairlead_simulator.engine_model.costs import PrefillCost
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling
+from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.simulation.timeline import Drain, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
@@ -48,26 +55,43 @@ Tell = Callable[[JobLine], None]
 
 def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
     """Simulate runs of the job in order, as they come. Raises WorkloadImpossible, and InvalidInput for parameters."""
-    engine, speed = engine_of(job.target)
+    engine, words = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
-    declared = job.target.prefill_tokens_per_second
-    notes.append(f"Engines: model {engine.name} at {speed:.3g} times its speed, as the pool declares {declared:g} prompt tokens/s.")
+    notes.append(words)
     tell(JobLine(notes=notes))
     ideal, _ = ideal_hits(workload)
     for run in runs:
         tell(JobLine(figures=_simulated(workload, ideal, job, engine, run, tell)))
 
 
-def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, float]:
-    """The engine's model with the KV cache and the prefill speed that the pool declares, and how many times as fast as
-    the preset that is.
+def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
+    """The engine's model with the KV cache and the prefill speed that the pool declares, and what it is, in words.
+
+    Engines that are simulated themselves behave as they do when they are served.
     """
-    base = preset(target.engine.value)
+    base, declared = preset(target.engine.value), target.prefill_tokens_per_second
+    if target.simulated is not None:
+        words = f"Engines: simulated ones as the pool declares them, which compute {declared:g} prompt tokens/s."
+        return _as_served(base, target, target.simulated), words
     speed = target.prefill_tokens_per_second * base.prefill.seconds(PROMPT_TOKENS, PROMPT_TOKENS) / PROMPT_TOKENS
     sized = (
         replace(base, kv_tokens=target.kv_cache_tokens) if base.dram_tokens is None else replace(base, dram_tokens=target.kv_cache_tokens)
     )
-    return replace(sized.at_speed(speed), max_input_tokens=None), speed
+    words = f"Engines: model {base.name} at {speed:.3g} times its speed, as the pool declares {declared:g} prompt tokens/s."
+    return replace(sized.at_speed(speed), max_input_tokens=None), words
+
+
+def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:
+    """The engine that the simulated engine's server makes of the same figures."""
+    at_one = replace(
+        base,
+        block_tokens=spec.block_size,
+        kv_tokens=target.kv_cache_tokens,
+        max_sequences=spec.max_running,
+        prefill=PrefillCost(per_token=spec.time_scale / target.prefill_tokens_per_second),
+        decode=replace(base.decode, fixed=spec.decode_step_seconds),
+    )
+    return at_one.at_speed(spec.time_scale)
 
 
 def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple[Workload, list[str]]:
@@ -118,6 +142,7 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
         slo_ttft_seconds=target.slo_ttft_seconds,
         slo_tpot_seconds=target.slo_tpot_seconds,
         prefill_tokens_per_second=target.prefill_tokens_per_second,
+        is_modelled=False,  # nobody tells a real pool's router what steps cost, and its instances fetch nothing from each other
         session_ttl_seconds=target.session_ttl_seconds,
         seed=job.seed if run.seed is None else run.seed,
     )
@@ -133,7 +158,32 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
         return _figures(run, rate, result.figures)
     changed_at = outcome.jobs[half].arrives_at
     moved = {move.session for move in outcome.migrations if move.at >= changed_at}
-    return replace(_figures(run, rate, measure(outcome, ideal, half, targets)), sessions_moved=len(moved))
+    return replace(
+        _figures(run, rate, measure(outcome, ideal, half, targets)),
+        sessions_moved=round(len(moved) * job.weight),
+        parts=_parts(outcome, ideal, targets, parts_by_time(half, len(outcome.jobs))),
+        session_parts=_parts(outcome, ideal, targets, parts_by_session(outcome.jobs[half:])),
+    )
+
+
+def parts_by_time(begin: int, end: int) -> list[range]:
+    """Indexes of jobs from `begin` to before `end`, in order."""
+    return [range(*pair) for pair in pairwise(begin + (end - begin) * part // PARTS for part in range(PARTS + 1))]
+
+
+def parts_by_session(jobs: Sequence[Job]) -> list[set[int]]:
+    """Indexes of the jobs, each session whole in one part; a job without one is by itself. None of too few sessions."""
+    places: dict[str | int, int] = {}
+    parts: list[set[int]] = [set() for _ in range(PARTS)]
+    for job in jobs:
+        place = places.setdefault(job.index if job.session is None else job.session, len(places))
+        parts[place % PARTS].add(job.index)
+    return parts if len(places) >= PARTS else []
+
+
+def _parts(outcome: RunResult, ideal: Sequence[int], targets: Targets, parts: Sequence[Container[int]]) -> list[PartFigures]:
+    measured = (measure(outcome, ideal, 0, targets, among) for among in parts)
+    return [PartFigures(attainment=one.attainment, refused_share=one.rejected_share, hit_rate=one.hit_rate) for one in measured]
 
 
 def changes_of(change: PoolChange, at: float) -> tuple[tuple[TimelineEvent, ...], SimulatedScaling | None]:

@@ -1,7 +1,7 @@
 """Simulations in Postgres: asked for by people, claimed and finished by the process that runs them."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -12,14 +12,17 @@ from sqlalchemy import ColumnElement, Select, func, insert, or_, select, text, u
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.pools import SimulatedSpec, parse_spec
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, NotFound
 from fairlead_api.services.plans.stored_plans import LIFE
 from fairlead_api.services.simulations.asking import Inputs, PoolAtPresent
-from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept, PlanTrial, Recorded, Trialled
+from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept, PlanTrial
+from fairlead_api.services.simulations.expected_figures import Recorded, Trialled
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.services.simulations.simulations import most_requests
 from fairlead_api.services.spans import Span
@@ -51,6 +54,7 @@ _RECORDED = text("""
 SELECT sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(hit_tokens) AS hits, sum(prompt_tokens) AS tokens
 FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :start AND bucket < :end
 """)
+_MOVED = text("SELECT count(DISTINCT session) FROM migrations WHERE pool_id = :pool AND at >= :start AND at < :end")
 _STARTUP = text("""
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM state_since - created_at)) AS seconds
 FROM instances WHERE pool_id = :pool AND gone_at IS NULL AND state = 'Serving'
@@ -80,7 +84,9 @@ class PostgresSimulations:
             weights = [1.0 if one.state == InstanceState.WARMING else one.weight for one in await connection.execute(weighed)]
         declared = [role["name"] for role in (row.spec or {}).get("roles") or () if isinstance(role, dict) and "name" in role]
         numbers = dict.fromkeys(map(Role, declared), 0) | {Role(role): int(count) for role, count in found}
-        return PoolAtPresent(facts=msgspec.convert(row.facts, MirroredFacts).table, instances=numbers, weights=weights)
+        return PoolAtPresent(
+            facts=msgspec.convert(row.facts, MirroredFacts).table, instances=numbers, weights=weights, simulated=_simulated(row.spec)
+        )
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
         async with self._database.reading() as connection:
@@ -217,9 +223,11 @@ class PostgresSimulations:
             async with self._database.reading() as connection:
                 values = {"pool": claimed.pool_id, "start": half[0], "end": half[1]}
                 row = (await connection.execute(_RECORDED, values)).one()
+                moved = int((await connection.execute(_MOVED, values)).scalar_one())
             recorded = Recorded(
                 attainment=float(row.within / row.judged) if row.judged else None,
                 hit_rate=float(row.hits / row.tokens) if row.tokens else None,
+                sessions_moved=moved if row.tokens else None,
             )
         seconds = 0.0 if half is None else (half[1] - half[0]).total_seconds()
         found = Trialled(figures=list(figures), recorded=recorded, measured_seconds=seconds)
@@ -275,7 +283,7 @@ class PostgresSimulations:
         if row is None:
             return None
         found = None if row.trialled is None else msgspec.convert(row.trialled, Trialled)
-        return read(Kept, row, found=found, notes=row.notes or [])
+        return read(Kept, row, found=found, runs=msgspec.convert(row.plan_runs or [], list[JobRun]), notes=row.notes or [])
 
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None:
         await self._end(claimed, runner, {"state": SimulationState.FAILED, "finished_at": func.now(), "trace": None, "error": why})
@@ -286,6 +294,14 @@ class PostgresSimulations:
             return bool((await connection.execute(update(runs).where(*mine).values(**values))).rowcount)
 
         return await self._database.writing(work)
+
+
+def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
+    """None where the engines are real, or the object's newest spec is none."""
+    try:
+        return parse_spec(spec or {}).simulated
+    except InvalidInput:
+        return None
 
 
 def _within(pool_id: int, start: datetime, end: datetime) -> tuple[ColumnElement[bool], ...]:

@@ -28,7 +28,8 @@ class Quantity(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFigure:
     """A quantity without the change (`before`) and with it (`after`): means over the seeds. `unknown` says why the
-    figures cannot be relied on; None = both seeds and what was recorded of the pool agree with them within a quarter.
+    figures cannot be relied on; None = both seeds, the other rates, other requests like these and what was recorded of
+    the pool agree with them within a quarter, in nine of ten cases as far as chance goes.
     """
 
     quantity: Quantity
@@ -43,7 +44,8 @@ class PlanExpectation:
 
     The first half of the `requests`, recorded from `start` to `end`, warms the simulated pool up; then the change
     is made, and `figures` are of the other half, which took `measured_seconds` when it was recorded. `done` of `total`
-    requests are simulated, over all runs. `notes` say what was left out or assumed.
+    requests are simulated, over all runs: with each seed as it is and as planned, and as planned with requests that
+    come so many times as fast as each of `rates` says. `notes` say what was left out or assumed.
     """
 
     plan: str
@@ -54,6 +56,7 @@ class PlanExpectation:
     requests: int | None = None
     measured_seconds: float | None = None
     seeds: list[int] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
     done: int = 0
     total: int = 0
     figures: list[ExpectedFigure] = field(default_factory=list)

@@ -19,12 +19,15 @@ MOST_INSTANCES = 512
 
 
 class EngineModel(StrEnum):
-    """The engines that the simulator has a model of, by the hardware and the model that they were measured for."""
+    """The engines that the simulator has a model of, by the hardware and the model that they were measured for, and the
+    one of pools whose engines are simulated.
+    """
 
     DUALMAP_7B = "dualmap-910b4-qwen7b"
     DUALMAP_14B = "dualmap-910b3-qwen14b"
     MOONCAKE_70B = "mooncake-a800-llama70b"
     VLLM_8B = "vllm-h100-8b"
+    SIMULATED = "simulated"
 
 
 class SimulationState(StrEnum):

@@ -107,6 +107,21 @@ PRESETS: dict[str, EnginePreset] = {
             slo_ttft_seconds=2.0,
             slo_tpot_seconds=0.05,
         ),
+        EnginePreset(
+            name="simulated",
+            about="What a pool of engine.type simulated runs: as dualmap-910b4-qwen7b, with all of its KV cache in GPU memory.",
+            mode="prefill_priority",
+            block_tokens=16,
+            kv_tokens=1_198_368,
+            dram_tokens=None,
+            max_batched_tokens=20_480,
+            max_input_tokens=None,
+            prefill=PrefillCost(per_token=0.00016),
+            decode=DecodeCost(fixed=0.020, per_context_token=7.2e-8, per_sequence=0.00005),
+            transfer=TransferCost(bytes_per_token=57_344, bytes_per_second=25e9, latency_seconds=0.005),
+            slo_ttft_seconds=5.0,
+            slo_tpot_seconds=0.1,
+        ),
     )
 }
 

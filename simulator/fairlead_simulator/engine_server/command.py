@@ -35,8 +35,8 @@ _WIDEST_TOKEN_OF_EVENTS = 4
 """In bytes: engines' token ids fit 32 bits."""
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(min=1)
-_DEFAULTS = preset("dualmap-910b4-qwen7b")
-"""`fairlead up` and `fairlead simulate` show the same engine by default."""
+_DEFAULTS = preset("simulated")
+"""The simulator takes pools of such engines to be as this one, with what their spec says."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

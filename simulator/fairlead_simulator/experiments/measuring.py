@@ -3,7 +3,7 @@
 Requests are measured by their index, so that every policy is judged by the same ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 
@@ -98,9 +98,12 @@ def _part(tenant: str, of_class: str, jobs: Sequence[Job], targets: Targets) -> 
     )
 
 
-def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets) -> Figures:
-    """Figures over the jobs from index `warmup` on. `ideal` are the endless cache's hits per job."""
-    measured = [job for job in result.jobs if job.index >= warmup]
+def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets, among: Container[int] | None = None) -> Figures:
+    """Figures over the jobs from index `warmup` on, or over those with the indexes `among` them.
+
+    `ideal` are the endless cache's hits per job.
+    """
+    measured = [job for job in result.jobs if job.index >= warmup and (among is None or job.index in among)]
     served = [job for job in measured if job.phase is Phase.FINISHED]
     arrived = [job.arrives_at for job in measured if job.arrives_at >= 0]
     begin, end = (min(arrived), max(arrived)) if arrived else (0.0, 0.0)

@@ -57,6 +57,10 @@ class SimulatedPool:
     """The speed the router believes in, of every instance."""
     fetching: bool = True
     """Whether engines can fetch prefix blocks from each other. Going from prefill to decode is always possible."""
+    is_modelled: bool = True
+    """Whether the router is told what decode steps and fetching cost. That of a real pool learns the former, and has
+    nothing fetched.
+    """
     session_ttl_seconds: float = 1800.0
     routers: int = 1
     clients: Clients = "in-turn"
@@ -93,14 +97,7 @@ class SimulatedPool:
                 block_tokens=PREFIX_BLOCK_TOKENS,
                 prefill_tokens_per_second=self.prefill_tokens_per_second,
                 kv_cache_tokens=preset.cache_tokens,
-                modelled=ModelledFacts(
-                    decode_base_seconds=preset.decode.fixed,
-                    decode_seconds_per_context_token=preset.decode.per_context_token,
-                    decode_seconds_per_request=preset.decode.per_sequence,
-                    kv_bytes_per_token=preset.transfer.bytes_per_token,
-                    kv_transfer_bytes_per_second=preset.transfer.bytes_per_second if self.fetching else 0.0,
-                    kv_transfer_latency_seconds=preset.transfer.latency_seconds,
-                ),
+                modelled=self._modelled() if self.is_modelled else ModelledFacts(),
             ),
             routing=RoutingFacts(
                 policy=self.policy,
@@ -113,6 +110,17 @@ class SimulatedPool:
             early_rejection=EarlyRejectionFacts(mode=self.early_rejection, headroom=self.headroom),
             priority_classes=self.priority_classes,
             instances=tuple(self.entry(number, role) for number, role in enumerate(roles)),
+        )
+
+    def _modelled(self) -> ModelledFacts:
+        decode, transfer = self.preset.decode, self.preset.transfer
+        return ModelledFacts(
+            decode_base_seconds=decode.fixed,
+            decode_seconds_per_context_token=decode.per_context_token,
+            decode_seconds_per_request=decode.per_sequence,
+            kv_bytes_per_token=transfer.bytes_per_token,
+            kv_transfer_bytes_per_second=transfer.bytes_per_second if self.fetching else 0.0,
+            kv_transfer_latency_seconds=transfer.latency_seconds,
         )
 
     def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:

@@ -206,7 +206,8 @@ async def test_a_plans_effect_is_simulated_after_it_was_made_or_the_reason_is_to
     fewer = await api.operator.create_scale_plan(CHAT, 1)
     asked = await api.operator.create_simulation(CHAT, ASKED)
     done = await settled(fewer.id)
-    assert (done.state, done.requests, done.seeds, done.done) == (ExpectationState.DONE, 220, [0, 1], 880)
+    assert (done.state, done.requests, done.seeds, done.rates) == (ExpectationState.DONE, 220, [0, 1], [0.8, 1.25])
+    assert done.done == done.total == 220 * 6
     figures = {one.quantity: one for one in done.figures}
     moved = figures[Quantity.SESSIONS_MOVED]
     assert moved.before == 0

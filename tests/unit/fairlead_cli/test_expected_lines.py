@@ -17,6 +17,7 @@ def test_figures_are_told_as_it_is_and_as_planned_and_what_cannot_be_known_with_
         requests=1000,
         measured_seconds=1800.0,
         seeds=[0, 1],
+        rates=[0.8, 1.25],
         figures=[
             ExpectedFigure(quantity=Quantity.ATTAINMENT, before=0.8, after=0.95),
             ExpectedFigure(quantity=Quantity.HIT_RATE, before=0.5, after=0.4, unknown="chance decides"),
@@ -25,7 +26,7 @@ def test_figures_are_told_as_it_is_and_as_planned_and_what_cannot_be_known_with_
     )
     head, *lines = expected_lines(done)
     assert "1,000 requests recorded from 2026-11-23 10:00:00 UTC" in head
-    assert "seeds 0 and 1" in head
+    assert "seeds 0 and 1, as planned also at 0.8 and 1.25 times the rate, changed" in head
     assert lines == [
         "  in time: 80.0% as it is, 95.0% as planned",
         "  of prompt tokens from caches: cannot be known; chance decides",

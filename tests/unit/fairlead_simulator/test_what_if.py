@@ -1,11 +1,15 @@
 """A job of the control API in the simulator: equal numbers for an equal job, on the pool's own engines."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
+from fairlead.pools import parse_spec
+from fairlead.tables import ModelledFacts, RoutingTable
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 from fairlead_client.simulation_jobs import (
+    PARTS,
     JobLine,
     JobRun,
     PoolChange,
@@ -18,7 +22,9 @@ from fairlead_client.simulation_jobs import (
 )
 from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import WorkloadImpossible
-from fairlead_simulator.what_if import engine_of, run_job, workload_of
+from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.what_if import engine_of, parts_by_session, parts_by_time, run_job, workload_of
 
 TARGET = SimulatedTarget(
     engine=EngineModel.VLLM_8B,
@@ -88,10 +94,38 @@ def test_requests_that_stand_for_several_come_so_many_times_as_fast() -> None:
 
 @pytest.mark.parametrize("engine", list(EngineModel))
 def test_an_engine_prefills_at_the_declared_speed_and_keeps_what_is_declared(engine: EngineModel) -> None:
-    found, speed = engine_of(replace(TARGET, engine=engine))
+    found, words = engine_of(replace(TARGET, engine=engine))
     assert 2_000 / found.prefill.seconds(2_000, 2_000) == pytest.approx(20_000)
     assert found.cache_tokens == 200_000
-    assert speed > 0
+    assert words.startswith(f"Engines: model {engine.value} at ")
+
+
+def test_engines_that_are_simulated_themselves_are_as_those_that_are_served() -> None:
+    spec = parse_spec({"model": "m", "engine": {"simulated": {"timeScale": 2, "blockSize": 64, "decodeStep": "30ms", "maxRunning": 9}}})
+    declared = spec.facts().engine
+    found, words = engine_of(
+        replace(
+            TARGET, engine=EngineModel.SIMULATED, simulated=spec.simulated, prefill_tokens_per_second=declared.prefill_tokens_per_second
+        )
+    )
+    assert (found.block_tokens, found.kv_tokens, found.dram_tokens, found.max_sequences) == (64, 200_000, None, 9)
+    assert found.prefill.seconds(1000, 1000) == pytest.approx(1000 / spec.engine.prefill_tokens_per_second / 2)
+    assert found.decode.fixed == pytest.approx(0.015)
+    assert "compute 12500 prompt tokens/s" in words
+
+
+@pytest.mark.parametrize("policy", ["fairlead", "ear", "mooncake"])
+def test_instances_of_a_real_pool_fetch_nothing_from_each_other(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: list[RoutingTable] = []
+    first_table = SimulatedPool.first_table
+
+    def seen(pool: SimulatedPool) -> RoutingTable:
+        tables.append(first_table(pool))
+        return tables[-1]
+
+    monkeypatch.setattr(SimulatedPool, "first_table", seen)
+    assert [line.figures for line in lines_of(a_job(), policy) if line.figures]
+    assert {one.engine.modelled for one in tables} == {ModelledFacts()}
 
 
 def test_the_api_offers_the_engines_that_the_simulator_knows() -> None:
@@ -149,10 +183,41 @@ def test_a_dearer_instance_costs_more_to_drain() -> None:
     assert moved(0) + moved(1) + moved(2) == 21, "each session lives on one of them"
 
 
+def test_the_measured_requests_are_told_in_parts_whose_mean_is_the_whole() -> None:
+    slow = replace(TARGET, prefill_tokens_per_second=700.0, slo_ttft_seconds=2.5, slo_tpot_seconds=60.0)
+    found = figures_with(PoolChange(), slow)
+    assert len({part.attainment for part in found.parts}) > 1
+    sizes = list(map(len, parts_by_time(42, 84)))
+    by_session = [5 * 2, 4 * 2, 4 * 2, 4 * 2, 4 * 2]  # 21 sessions with two turns each
+    for parts, weights in ((found.parts, sizes), (found.session_parts, by_session)):
+        assert sum(part.attainment * size for part, size in zip(parts, weights, strict=True)) / 42 == pytest.approx(found.attainment)
+        assert sum(part.refused_share * size for part, size in zip(parts, weights, strict=True)) / 42 == pytest.approx(found.refused_share)
+
+
+def test_no_session_is_in_two_parts_and_too_few_sessions_have_none() -> None:
+    jobs = [Job(index=index, arrives_at=0.0, input_tokens=1, output_tokens=1, blocks=(), session=f"s{index % 7}") for index in range(50)]
+    parts = parts_by_session(jobs)
+    assert sorted(chain(*parts)) == list(range(50))
+    assert sum(len({index % 7 for index in part}) for part in parts) == 7
+    assert parts_by_session([job for job in jobs if job.index % 7 < PARTS - 1]) == []
+    assert sorted(map(len, parts_by_session([replace(job, session=None) for job in jobs]))) == [10] * PARTS
+
+
+def test_sessions_that_stand_for_several_count_so_many_when_they_move() -> None:
+    def moved(weight: float) -> int:
+        lines: list[JobLine] = []
+        run = JobRun(number=0, policy="fairlead", parameters={}, rate=1 / weight, seed=5, change=PoolChange(drained=0, is_replaced=False))
+        run_job(replace(a_job(), weight=weight), [run], lines.append)
+        return next(line.figures.sessions_moved or 0 for line in lines if line.figures)
+
+    assert moved(4.0) == 4 * moved(1.0) > 0
+
+
 def test_more_instances_another_policy_and_early_rejection_show_in_the_figures() -> None:
-    slow = replace(TARGET, prefill_tokens_per_second=500.0, slo_ttft_seconds=2.5, slo_tpot_seconds=60.0)
+    slow = replace(TARGET, prefill_tokens_per_second=700.0, slo_ttft_seconds=4.0, slo_tpot_seconds=60.0)
     as_it_is = figures_with(PoolChange(), slow)
-    assert figures_with(PoolChange(replicas=8), slow).attainment > as_it_is.attainment
+    alone = replace(slow, instances=1, slo_ttft_seconds=6.0)
+    assert figures_with(PoolChange(replicas=8), alone).attainment > figures_with(PoolChange(), alone).attainment
     assert figures_with(PoolChange(policy="round-robin", parameters={}), slow).hit_rate < as_it_is.hit_rate
     refusing = figures_with(PoolChange(early_rejection="Load", headroom=0.5), slow)
     assert refusing.refused_share > as_it_is.refused_share

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
-from fairlead.pools import TableFacts
+from fairlead.pools import SimulatedSpec, TableFacts
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.services.history.times import parse_time
@@ -33,12 +33,13 @@ _MOST = 2**63
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAtPresent:
     """A pool as it is: the facts of its spec in force, its instances by role, and the weights of those that compute
-    prompts.
+    prompts. `simulated` says how its engines behave where they are simulated themselves.
     """
 
     facts: TableFacts
     instances: Mapping[Role, int]
     weights: Sequence[float] = ()
+    simulated: SimulatedSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +113,10 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent) -> SimulatedTarge
     """The pool as it is to be simulated. Raises InvalidInput for numbers of instances."""
     facts = pool.facts
     numbers = _instances(request, pool)
-    simulated = facts.engine.type == "simulated"
+    engine = request.engine or (EngineModel.SIMULATED if facts.engine.type == "simulated" else EngineModel.VLLM_8B)
     return SimulatedTarget(
-        engine=request.engine or (EngineModel.DUALMAP_7B if simulated else EngineModel.VLLM_8B),
+        engine=engine,
+        simulated=pool.simulated if engine is EngineModel.SIMULATED else None,
         **numbers,
         prefill_tokens_per_second=facts.engine.prefill_tokens_per_second,
         kv_cache_tokens=facts.engine.kv_cache_tokens,

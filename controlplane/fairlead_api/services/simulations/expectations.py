@@ -4,7 +4,7 @@ known, or why it is not.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -15,11 +15,12 @@ from fairlead_api.services.plans.effects import Question
 from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.stored_plans import LIFE
 from fairlead_api.services.simulations.asking import PoolAtPresent, target_of
-from fairlead_api.services.simulations.plan_changes import SEEDS, CannotSimulate, trial_of
-from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
+from fairlead_api.services.simulations.expected_figures import Trialled, figures_of
+from fairlead_api.services.simulations.plan_changes import CannotSimulate, trial_of
+from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
 from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.simulations import SimulationRequest
-from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
+from fairlead_client.simulation_jobs import JobRun, SimulatedTarget
 
 WINDOW = timedelta(hours=1)
 MOST = 20_000
@@ -28,35 +29,9 @@ LEAST = 200
 LEAST_SECONDS = 120.0
 MOST_WAITING = 20
 """Plans whose simulations wait at once, over all pools."""
-WITHIN = 0.25
-"""What a figure may differ by, as a share of it, and still be relied on."""
-FEW_SESSIONS = 3.0
-"""Counts of sessions that differ by no more are alike."""
-SURE_SESSIONS = 30.0
-"""Of fewer sessions that move, chance alone makes about a fifth more or less: the root of the count."""
 USUAL_STARTUP_SECONDS = 30.0
-_NEGLIGIBLE = 0.01
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """What the pool's requests got when they were recorded: the share in time of those served, and the hit rate; None
-    where nothing was measured.
-    """
-
-    attainment: float | None = None
-    hit_rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trialled:
-    """What the runs of a plan's simulation found, in their order, with what was recorded of the same requests."""
-
-    figures: list[RunFigures]
-    recorded: Recorded
-    measured_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +52,8 @@ class PlanTrial:
 class ExpectationStore(Protocol):
     """Simulations of plans in the database."""
 
+    async def present(self, pool: PoolKey) -> PoolAtPresent: ...
+
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
@@ -96,7 +73,7 @@ class ExpectationStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A plan's simulation as it is kept."""
+    """A plan's simulation as it is kept; `runs` are what it simulates, of the same requests each."""
 
     state: str
     error: str | None
@@ -104,6 +81,7 @@ class Kept:
     end: datetime | None
     done: int
     total: int
+    runs: Sequence[JobRun]
     found: Trialled | None
     notes: list[str]
 
@@ -153,9 +131,9 @@ class Expectations:
             if await self._store.waiting_plans() >= MOST_WAITING:
                 raise CannotSimulate(f"{MOST_WAITING} plans wait to be simulated already")
             runs = trial.runs
-            target = target_of(
-                SimulationRequest(policies=[]), PoolAtPresent(facts=trial.facts, instances=trial.instances, weights=trial.weights)
-            )
+            present = await self._store.present(pool)
+            as_used = replace(present, facts=trial.facts, instances=trial.instances, weights=trial.weights)
+            target = target_of(SimulationRequest(policies=[]), as_used)
         except CannotSimulate as error:
             refusal = str(error)
         return PlanTrial(
@@ -182,63 +160,19 @@ def expectation_of(plan_id: str, kept: Kept) -> PlanExpectation:
     if state is ExpectationState.DONE and kept.found is None:
         state, reason = ExpectationState.UNKNOWN, "another version of the control API simulated it"
     found = kept.found if state is ExpectationState.DONE else None
+    nothing = state is ExpectationState.UNKNOWN
     return PlanExpectation(
         plan=plan_id,
         state=state,
         reason=reason,
         start=kept.start,
         end=kept.end,
-        requests=kept.total // (2 * len(SEEDS)) or None,
+        requests=kept.total // len(kept.runs) if kept.runs else None,
         measured_seconds=None if found is None else found.measured_seconds,
-        seeds=[] if state is ExpectationState.UNKNOWN else list(SEEDS),
+        seeds=[] if nothing else sorted({run.seed for run in kept.runs if run.seed is not None}),
+        rates=[] if nothing else sorted({run.rate for run in kept.runs} - {1.0}),
         done=kept.done,
         total=kept.total,
         figures=[] if found is None else figures_of(found),
         notes=kept.notes,
     )
-
-
-def figures_of(found: Trialled) -> list[ExpectedFigure]:
-    """What is expected without and with the change. A figure is not known where the seeds differ on it by more than a
-    quarter, where it counts few sessions, or where the simulated pool as it is differs by more than a quarter from
-    what was recorded of the real one.
-    """
-    before, after = found.figures[::2], found.figures[1::2]
-    in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in before]
-    attainment = _unlike("in time", _mean(in_time), found.recorded.attainment)
-    hit_rate = _unlike("of prompt tokens from caches", _mean([one.hit_rate for one in before]), found.recorded.hit_rate)
-    return [
-        _figure(Quantity.ATTAINMENT, [one.attainment for one in before], [one.attainment for one in after], attainment),
-        _figure(Quantity.REFUSED_SHARE, [one.refused_share for one in before], [one.refused_share for one in after], attainment),
-        _figure(Quantity.HIT_RATE, [one.hit_rate for one in before], [one.hit_rate for one in after], hit_rate),
-        _figure(Quantity.SESSIONS_MOVED, [one.sessions_moved or 0 for one in before], [one.sessions_moved or 0 for one in after], None),
-    ]
-
-
-def alike(one: float, other: float, least: float) -> bool:
-    """Whether two figures are within a quarter of the larger, or within `least`."""
-    return abs(one - other) <= max(least, WITHIN * max(one, other))
-
-
-def _figure(quantity: Quantity, before: Sequence[float], after: Sequence[float], unlike: str | None) -> ExpectedFigure:
-    least = FEW_SESSIONS if quantity is Quantity.SESSIONS_MOVED else _NEGLIGIBLE
-    low, high = min(after), max(after)
-    unsure = None
-    if not alike(low, high, least):
-        shown = "{:.0f}" if quantity is Quantity.SESSIONS_MOVED else "{:.1%}"
-        unsure = f"chance decides: one seed gives {shown.format(low)}, another {shown.format(high)}"
-    elif quantity is Quantity.SESSIONS_MOVED and FEW_SESSIONS < _mean(after) < SURE_SESSIONS:
-        unsure = f"chance decides how many of so few move: about {_mean(after):.0f}"
-    return ExpectedFigure(quantity=quantity, before=_mean(before), after=_mean(after), unknown=unlike or unsure)
-
-
-def _unlike(words: str, simulated: float, recorded: float | None) -> str | None:
-    if recorded is None:
-        return "what the pool itself achieved was not recorded, so the simulated pool cannot be compared with it"
-    if alike(simulated, recorded, _NEGLIGIBLE):
-        return None
-    return f"the simulated pool is not like this one: {simulated:.1%} {words} as it is, where {recorded:.1%} were recorded"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -1,4 +1,6 @@
-"""From a planned change to the runs that show what it does: the pool as it is and as planned, under two seeds. Pure."""
+"""From a planned change to the runs that show what it does: the pool as it is and as planned, under two seeds, and as
+planned at two other rates. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from fairlead_client.simulation_jobs import Autoscaled, JobRun, PoolChange
 
 SEEDS = (0, 1)
 """Each is simulated: where they differ, nothing is known."""
+RATES = (0.8, 1.25)
+"""As planned, the pool is also simulated with requests that come so many times as fast."""
 
 
 class CannotSimulate(Exception):
@@ -34,12 +38,13 @@ class Trial:
 
     @property
     def runs(self) -> list[JobRun]:
-        """Seed by seed, as it is and then as planned."""
+        """Seed by seed, as it is and then as planned; then as planned at other rates."""
         routing = self.facts.routing
-        changes = [(seed, change) for seed in SEEDS for change in (self.as_it_is, self.as_planned)]
+        changes = [(seed, 1.0, change) for seed in SEEDS for change in (self.as_it_is, self.as_planned)]
+        changes += [(SEEDS[0], rate, self.as_planned) for rate in RATES]
         return [
-            JobRun(number=number, policy=routing.policy, parameters=dict(routing.parameters), rate=1.0, seed=seed, change=change)
-            for number, (seed, change) in enumerate(changes)
+            JobRun(number=number, policy=routing.policy, parameters=dict(routing.parameters), rate=rate, seed=seed, change=change)
+            for number, (seed, rate, change) in enumerate(changes)
         ]
 
 

@@ -353,6 +353,7 @@ async def test_a_plan_shows_that_it_is_being_simulated_and_then_what_is_expected
             requests=1000,
             measured_seconds=1800.0,
             seeds=[0, 1],
+            rates=[0.8, 1.25],
             figures=[
                 ExpectedFigure(quantity=Quantity.ATTAINMENT, before=0.8, after=0.95),
                 ExpectedFigure(quantity=Quantity.HIT_RATE, before=0.5, after=0.4, unknown="the simulated pool is not like this one"),
@@ -362,5 +363,6 @@ async def test_a_plan_shows_that_it_is_being_simulated_and_then_what_is_expected
         done = (await operator.http.get("/plans/p-0001")).text
         assert "expectation-look" not in done
         assert all(words in done for words in ("80.0 %", "95.0 %", "Sessions that move", "42", "seeds 0 and 1"))
+        assert "seeds 0 and 1, as planned also at 0.8 and 1.25 times the rate." in " ".join(done.split())
         assert "Cannot be known" in done
         assert "the simulated pool is not like this one" in done

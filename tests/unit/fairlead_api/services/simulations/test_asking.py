@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
-from fairlead.pools import parse_spec
+from fairlead.pools import SimulatedSpec, parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.routes.bodies import MalformedBody
 from fairlead_api.routes.simulations import decode_request
@@ -19,7 +19,9 @@ from fairlead_client.simulation_jobs import RunFigures
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 POOL = PoolAtPresent(
-    facts=parse_spec({"model": "m", "engine": {"type": "simulated"}, "slo": {"ttft": "3s"}}).facts(), instances={Role.BOTH: 32}
+    facts=parse_spec({"model": "m", "engine": {"type": "simulated"}, "slo": {"ttft": "3s"}}).facts(),
+    instances={Role.BOTH: 32},
+    simulated=SimulatedSpec(decode_step_seconds=0.03),
 )
 SPLIT = replace(POOL, instances={Role.PREFILL: 2, Role.DECODE: 3})
 ROW = TraceRequest(timestamp=1.0, input_length=600, output_length=1, hash_ids=[1, 2])
@@ -32,7 +34,10 @@ def asked(*names: str, **changes: Any) -> SimulationRequest:
 def test_a_request_is_completed_by_the_pool_as_it_is() -> None:
     found = inputs_of(asked("round-robin", "fairlead", rates=[1.0, 1.5]), POOL, BUILT_IN, NOW)
     assert found.window == (NOW - timedelta(hours=1), NOW)
-    assert (found.target.instances, found.target.slo_ttft_seconds, found.target.engine) == (32, 3.0, EngineModel.DUALMAP_7B)
+    assert (found.target.instances, found.target.slo_ttft_seconds, found.target.engine) == (32, 3.0, EngineModel.SIMULATED)
+    assert found.target.simulated == SimulatedSpec(decode_step_seconds=0.03)
+    other = inputs_of(asked(engine=EngineModel.VLLM_8B), POOL, BUILT_IN, NOW).target
+    assert (other.engine, other.simulated) == (EngineModel.VLLM_8B, None), "what its own engines do says nothing of others"
     split = inputs_of(asked(decode_replicas=5), SPLIT, BUILT_IN, NOW).target
     assert (split.instances, split.prefill_instances, split.decode_instances) == (0, 2, 5)
 

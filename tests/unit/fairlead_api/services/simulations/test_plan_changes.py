@@ -40,11 +40,13 @@ def test_another_number_is_reached_from_the_declared_one_by_instances_that_take_
     trial = trial_of(PlanKind.SCALE, ScaleQuestion(role=Role.BOTH, before=4, after=6), BASE, USE, 12.0)
     assert trial.instances == {Role.BOTH: 4}
     assert trial.as_planned == PoolChange(replicas=6, startup_seconds=12.0)
-    assert [(run.number, run.seed, run.change) for run in trial.runs] == [
-        (0, 0, trial.as_it_is),
-        (1, 0, trial.as_planned),
-        (2, 1, trial.as_it_is),
-        (3, 1, trial.as_planned),
+    assert [(run.number, run.seed, run.rate, run.change) for run in trial.runs] == [
+        (0, 0, 1.0, trial.as_it_is),
+        (1, 0, 1.0, trial.as_planned),
+        (2, 1, 1.0, trial.as_it_is),
+        (3, 1, 1.0, trial.as_planned),
+        (4, 0, 0.8, trial.as_planned),
+        (5, 0, 1.25, trial.as_planned),
     ]
     assert {run.policy for run in trial.runs} == {"dualmap"}
 
