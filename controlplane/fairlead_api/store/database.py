@@ -60,7 +60,7 @@ class Bulkhead:
         )
 
 
-READS = Bulkhead(name="reads", connections=8, kept=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
+READS = Bulkhead(name="reads", connections=8, kept=8, statement_seconds=5, lock_seconds=1, idle_seconds=60, wait_seconds=5)
 """For the data that people look at. All are kept: a page asks for half a dozen things at once."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)

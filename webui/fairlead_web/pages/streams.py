@@ -25,8 +25,10 @@ OF_STATE = frozenset({"state", "membership", "tick"})
 """What a change of pools or instances concerns: every part that shows the page's state, so that all change together."""
 TICK_SECONDS = 10.0
 """What no event tells of (ages, a stale database, the time the page is of) is at most this old."""
-GAP_SECONDS = 0.9
-"""Least time between two renderings for one page."""
+GAP_SECONDS, MOST_GAP_SECONDS = 0.9, 1.5
+"""Least time between two renderings for one page, and where they take long, as with many people looking."""
+RESTS = 3.0
+"""The time between two renderings is at least so many times what the former took, up to the most."""
 KNOWN_SECONDS = 30.0
 """Whose session ended is told apart after at most this long."""
 _AGES = re.compile(rb"<time.*?</time>", re.DOTALL)
@@ -102,6 +104,7 @@ class PageStream:
         self._stamp = ""
         self._sent: dict[tuple[str, ...], bytes] = {}
         self._rendered_at = -GAP_SECONDS
+        self._gap = GAP_SECONDS
         self._known_at = monotonic()
 
     async def events(self, first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -113,7 +116,7 @@ class PageStream:
             yield b": open\n\n"
             while True:
                 now = self._monotonic()
-                wake = min(tick_at, self._rendered_at + GAP_SECONDS) if self._due else tick_at
+                wake = min(tick_at, self._rendered_at + self._gap) if self._due else tick_at
                 try:
                     chunk = await asyncio.wait_for(queue.get(), max(0.0, wake - now))
                 except TimeoutError:
@@ -128,9 +131,10 @@ class PageStream:
                     tick_at = self._next_tick()
                     self._stamp = f"tick {int(self._visit.site.clock().timestamp() / TICK_SECONDS)}"
                     self._due |= self._page.concerned({"tick"}) if self._page else set()
-                if self._due and now - self._rendered_at >= GAP_SECONDS:
+                if self._due and now - self._rendered_at >= self._gap:
                     self._rendered_at = now
                     message = await self._changed()
+                    self._gap = gap_after(self._monotonic() - now)
                     if message:
                         yield message
         except ClientError as error:
@@ -174,6 +178,11 @@ class PageStream:
     def _next_tick(self) -> float:
         """Ticks of all tabs come together, so that they share what is rendered."""
         return self._monotonic() + TICK_SECONDS - self._visit.site.clock().timestamp() % TICK_SECONDS
+
+
+def gap_after(seconds: float) -> float:
+    """The least time from the begin of a rendering that took so long to the next, in seconds."""
+    return min(MOST_GAP_SECONDS, max(GAP_SECONDS, RESTS * seconds))
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes:

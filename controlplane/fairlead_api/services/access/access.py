@@ -20,6 +20,7 @@ from fairlead_api.services.access.rate_limits import Allowances
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Denied, NotAuthenticated, StoreUnavailable
 from fairlead_api.services.spans import Sight
+from fairlead_api.services.streams.sharing import Shared
 from fairlead_client.resources.access import (
     PEOPLE,
     RISING,
@@ -58,6 +59,9 @@ BURST_SECONDS = 10
 
 KUBERNETES = "kubernetes"
 """Source of identities of the cluster."""
+
+SHARE_SECONDS = 1.0
+"""A credential is looked up once in that time, but anew once any process says that one ended. Pages ask ten things."""
 
 ID_DIGITS = 16
 """Of a credential's hash, as its public name."""
@@ -188,6 +192,7 @@ class Access:
         self._new_secret = new_secret
         self._open = open_to_all
         self._seen: dict[bytes, tuple[Identity, datetime]] = {}
+        self._identified = Shared(SHARE_SECONDS)
         self._denials = DenialBudgets()
         pace = Allowances(burst=BURST_SECONDS * requests_per_second, per_second=float(requests_per_second), code="too-many-requests")
         self._pace = pace if requests_per_second else None
@@ -210,17 +215,22 @@ class Access:
         if kind not in {"flt", "fls"}:
             return await self._of_cluster(secret, key, now), key
         try:
-            identity = await self._store.identify(key, kind, now)
+            identity = await self._identified.get((key, int(now.timestamp())), lambda: self._looked_up(key, kind, now))
         except StoreUnavailable:
             known = self._seen.get(key)
             if known is None or now - known[1] > GRACE or (known[0].expires_at is not None and known[0].expires_at <= now):
                 raise
             return await self._refreshed(known[0], now), key
+        self._remember(key, identity, now)
+        return await self._refreshed(identity, now), key
+
+    async def _looked_up(self, key: bytes, kind: str, now: datetime) -> Identity:
+        """The holder of a token or web session. Raises NotAuthenticated, StoreUnavailable."""
+        identity = await self._store.identify(key, kind, now)
         if identity is None:
             self._seen.pop(key, None)
             raise NotAuthenticated("token-invalid", "the token is not known, has expired or was revoked")
-        self._remember(key, identity, now)
-        return await self._refreshed(identity, now), key
+        return identity
 
     async def _of_cluster(self, secret: str, key: bytes, now: datetime) -> Identity:
         """The identity of a Kubernetes token. Raises NotAuthenticated, ClusterUnavailable."""
@@ -361,8 +371,10 @@ class Access:
 
     async def logout(self, caller: Caller, now: datetime) -> None:
         """Ends a web session; does nothing for other credentials."""
-        self._seen.pop(caller.key, None)
-        await self._store.close_session(caller, now)
+        try:
+            await self._store.close_session(caller, now)
+        finally:
+            self.forget_seen()
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
         """Makes a login link. Raises InvalidInput; Denied where the caller is no admin of all that it opens."""
@@ -386,8 +398,10 @@ class Access:
 
     async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
         """Ends a web session; only who is admin in all namespaces ends one of others. Raises NotFound."""
-        self.forget_seen()
-        await self._store.revoke_session(session_id, _owner(caller), caller, now)
+        try:
+            await self._store.revoke_session(session_id, _owner(caller), caller, now)
+        finally:
+            self.forget_seen()
 
     async def tokens(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
         """The tokens that the caller may revoke: those whose rights lie where it is admin."""
@@ -424,8 +438,10 @@ class Access:
         return item
 
     async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
-        self.forget_seen()
-        await self._store.revoke_token(token_id, caller.identity.where(AccessRole.ADMIN), caller, now)
+        try:
+            await self._store.revoke_token(token_id, caller.identity.where(AccessRole.ADMIN), caller, now)
+        finally:
+            self.forget_seen()
 
     async def _require_admin(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
         """Nobody hands out rights where they are not admin. Raises InvalidInput, Denied (and records it)."""
@@ -436,6 +452,7 @@ class Access:
     def forget_seen(self) -> None:
         """Trust no remembered identity: a credential ended, here or in another process."""
         self._seen.clear()
+        self._identified.forget()
 
 
 def _owner(caller: Caller) -> Identity | None:

@@ -48,6 +48,10 @@ class Shared:
                 del self._found[key]
             raise
 
+    def forget(self) -> None:
+        """Nobody who asks from now on gets what was found, or is being found, before."""
+        self._found.clear()
+
 
 async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
     return await make()
