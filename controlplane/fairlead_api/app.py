@@ -58,11 +58,11 @@ from fairlead_api.services.plans.plans import Plans
 from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.reports.plausibility import Ages
+from fairlead_api.services.sharing import Recent, Shared
 from fairlead_api.services.simulations.expectations import Expectations
 from fairlead_api.services.simulations.simulations import Simulations
 from fairlead_api.services.streams.live import Live
 from fairlead_api.services.streams.notices import CredentialsRevoked, Notice
-from fairlead_api.services.streams.sharing import Recent, Shared
 from fairlead_api.services.streams.tables import TableStream
 from fairlead_api.services.streams.topics import topics
 from fairlead_api.services.upkeep import Keep, Upkeep

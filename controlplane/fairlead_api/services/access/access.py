@@ -19,8 +19,8 @@ from fairlead_api.services.access.denials import DenialBudgets
 from fairlead_api.services.access.rate_limits import Allowances
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Denied, NotAuthenticated, StoreUnavailable
+from fairlead_api.services.sharing import Shared
 from fairlead_api.services.spans import Sight
-from fairlead_api.services.streams.sharing import Shared
 from fairlead_client.resources.access import (
     PEOPLE,
     RISING,

@@ -9,8 +9,8 @@ from fairlead.advice.advising import advise
 from fairlead.advice.findings import Evidence, Finding, Remedy
 from fairlead.advice.situations import PoolSituation
 from fairlead.tables import PoolKey
+from fairlead_api.services.sharing import Recent
 from fairlead_api.services.spans import Sight
-from fairlead_api.services.streams.sharing import Recent
 from fairlead_client.resources.advice import Advice, AdviceEvidence, AdviceReport
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 

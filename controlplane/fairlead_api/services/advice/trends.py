@@ -7,8 +7,8 @@ from typing import Protocol
 from fairlead.errors import InvalidInput
 from fairlead_api.services.history.slo_reading import BY_MINUTES
 from fairlead_api.services.history.times import parse_range
+from fairlead_api.services.sharing import Recent
 from fairlead_api.services.spans import Sight
-from fairlead_api.services.streams.sharing import Recent
 from fairlead_client.resources.advice import Trends
 
 MOST_STEPS = 40

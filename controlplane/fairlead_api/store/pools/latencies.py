@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import text
 
-from fairlead_api.services.streams.sharing import Recent
+from fairlead_api.services.sharing import Recent
 from fairlead_api.store.database import Database
 
 # unnest in the select list costs a third of what it costs as a table joined to each sample.

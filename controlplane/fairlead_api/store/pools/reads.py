@@ -9,8 +9,8 @@ from sqlalchemy import select
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.pools.mirroring import table_acknowledged
+from fairlead_api.services.sharing import Shared
 from fairlead_api.services.spans import Span
-from fairlead_api.services.streams.sharing import Shared
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page

@@ -10,9 +10,9 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
+from fairlead_api.services.sharing import Shared
 from fairlead_api.services.streams.live import BACKLOG, OVERLAP, RESUME, Listener, Live, Snapshot, Tail
 from fairlead_api.services.streams.notices import BindingsChanged
-from fairlead_api.services.streams.sharing import Shared
 from fairlead_api.services.streams.tables import TableStream
 from fairlead_testing.waiting import PATIENCE_SECONDS
 

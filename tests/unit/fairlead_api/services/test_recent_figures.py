@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fairlead_api.services.errors import StoreUnavailable
-from fairlead_api.services.streams.sharing import Recent
+from fairlead_api.services.sharing import Recent
 
 
 class Figures:
