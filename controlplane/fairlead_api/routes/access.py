@@ -51,7 +51,7 @@ def access_routes(guard: Guard, access: Access, clock: Callable[[], datetime], a
         """Ends the caller's web session."""
         await access.logout(caller, clock())
 
-    def web_sessions(caller: Person) -> Fetch:
+    async def web_sessions(caller: Person) -> Fetch:
         return lambda span: access.sessions(span.cursor, span.limit, caller, clock())
 
     own = "the caller's own; all of them for who is admin everywhere"
@@ -67,7 +67,7 @@ def access_routes(guard: Guard, access: Access, clock: Callable[[], datetime], a
         """A link that logs one person in once. It is valid for at most 10 minutes."""
         return await access.create_link(body, caller, clock())
 
-    def tokens(caller: Admin) -> Fetch:
+    async def tokens(caller: Admin) -> Fetch:
         return lambda span: access.tokens(span.cursor, span.limit, caller)
 
     listing(routes, "/tokens", TokenItem, admin, tokens, about="API tokens that the caller may revoke, newest first, without secrets.")

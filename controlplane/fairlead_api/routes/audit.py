@@ -46,7 +46,7 @@ def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clo
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
-    def chosen(
+    async def chosen(
         actor: str | None = None,
         action: str | None = None,
         kind: AuditKind | None = None,

@@ -33,7 +33,7 @@ def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], da
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
-    def chosen(
+    async def chosen(
         pool: str | None = None,
         instance: str | None = None,
         session: str | None = None,

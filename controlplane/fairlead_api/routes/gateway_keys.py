@@ -23,7 +23,7 @@ def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], date
     viewer = guard.needs(AccessRole.VIEWER)
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 
-    def all_keys() -> Fetch:
+    async def all_keys() -> Fetch:
         return lambda span: keys.keys(span.cursor, span.limit, clock())
 
     listing(routes, "/gateway-keys", GatewayKey, viewer, all_keys)

@@ -36,15 +36,16 @@ def listing(
     path: str,
     item: type[Any],
     needs: Callable[..., Any],
-    fetch: Callable[..., Fetch],
+    fetch: Callable[..., Awaitable[Fetch]],
     *,
     by: str | None = None,
     about: str = "",
 ) -> None:
     """Registers `path`, `path.json` and `path.csv`.
 
-    `fetch` is a dependency that reads the filters; `needs` is one that checks the caller. `by` is the field that the
-    list is ordered by, `-` before it for the largest first: then `sort` can turn it around. `about` says what is in it.
+    `fetch` is a dependency that reads the filters, async as FastAPI runs others in threads; `needs` is one that checks
+    the caller. `by` is the field that the list is ordered by, `-` before it for the largest first: then `sort` can turn
+    it around. `about` says what is in it.
     """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
     spans = _spans(by)
@@ -82,7 +83,13 @@ def listing(
 
 
 def _exporting(
-    routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch], *, by: str | None = None
+    routes: APIRouter,
+    path: str,
+    item: type[Any],
+    needs: Callable[..., Any],
+    fetch: Callable[..., Awaitable[Fetch]],
+    *,
+    by: str | None = None,
 ) -> None:
     """Registers only `path.csv`."""
     name = path.rsplit("/", 1)[-1].replace("-", "_")
@@ -105,14 +112,18 @@ def _exporting(
     )
 
 
-def _spans(by: str | None) -> Callable[..., Callable[..., Span]]:
+def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
     """A dependency that reads `sort`; it gives a function that makes spans."""
     if by is None:
-        return lambda: Span
+
+        async def unsorted() -> Callable[..., Span]:
+            return Span
+
+        return unsorted
     other = by[1:] if by.startswith("-") else f"-{by}"
     Sort = Annotated[Literal[by, other], Query(description="Order; `-` before the field puts the largest first.")]  # type: ignore[valid-type]  # noqa: N806  # made at run time, for the document
 
-    def spans(sort: Sort = by) -> Callable[..., Span]:
+    async def spans(sort: Sort = by) -> Callable[..., Span]:
         return lambda **given: Span(**given, reverse=sort != by)
 
     return spans

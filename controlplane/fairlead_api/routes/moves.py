@@ -40,7 +40,7 @@ def move_routes(guard: Guard, migrations: MoveReader[Migration], reroutes: MoveR
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
-    def move_filter(
+    async def move_filter(
         pool: str | None = None,
         source: str | None = None,
         target: str | None = None,
@@ -66,10 +66,10 @@ def move_routes(guard: Guard, migrations: MoveReader[Migration], reroutes: MoveR
 
     Moves = Annotated[MoveFilter, Depends(move_filter)]  # noqa: N806 - it is a type
 
-    def chosen_migrations(wanted: Moves) -> Fetch:
+    async def chosen_migrations(wanted: Moves) -> Fetch:
         return lambda span: migrations.moves(wanted, span)
 
-    def chosen_reroutes(wanted: Moves) -> Fetch:
+    async def chosen_reroutes(wanted: Moves) -> Fetch:
         return lambda span: reroutes.moves(wanted, span)
 
     async def get_matrix(wanted: Moves) -> Ask:

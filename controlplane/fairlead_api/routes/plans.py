@@ -37,7 +37,7 @@ def plan_routes(guard: Guard, plans: Plans, expectations: Expectations, reader: 
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR, somewhere=True))]  # noqa: N806 - it is a type
 
-    def chosen(
+    async def chosen(
         pool: str | None = None, kind: PlanKind | None = None, created_by: str | None = None, start: From = None, end: To = None
     ) -> Fetch:
         begun, ended = parse_range(start, end, clock())

@@ -59,16 +59,16 @@ def pool_routes(
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
-    def all_pools() -> Fetch:
+    async def all_pools() -> Fetch:
         return lambda span: reader.pools(span, clock())
 
-    def instances(namespace: str, name: str) -> Fetch:
+    async def instances(namespace: str, name: str) -> Fetch:
         return lambda span: reader.instances(PoolKey(namespace=namespace, name=name), span, clock())
 
-    def revisions(namespace: str, name: str) -> Fetch:
+    async def revisions(namespace: str, name: str) -> Fetch:
         return lambda span: history.revisions(PoolKey(namespace=namespace, name=name), span)
 
-    def events(namespace: str, name: str) -> Fetch:
+    async def events(namespace: str, name: str) -> Fetch:
         return lambda span: history.events(PoolKey(namespace=namespace, name=name), span)
 
     listing(routes, "/pools", PoolSummary, guard.needs(AccessRole.VIEWER, somewhere=True), all_pools, by="name")

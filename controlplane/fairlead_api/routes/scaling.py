@@ -34,7 +34,7 @@ def scaling_routes(guard: Guard, reader: ScalingReader, clock: Callable[[], date
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
-    def chosen(
+    async def chosen(
         pool: str | None = None,
         role: Role | None = None,
         controller: Controller | None = None,

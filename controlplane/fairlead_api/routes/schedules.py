@@ -38,10 +38,10 @@ def schedule_routes(guard: Guard, reader: ScheduleReader, clock: Callable[[], da
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
-    def schedules(pool: str | None = None) -> Fetch:
+    async def schedules(pool: str | None = None) -> Fetch:
         return lambda span: reader.schedules(pool, span, clock())
 
-    def runs(
+    async def runs(
         pool: str | None = None, schedule: str | None = None, outcome: RunOutcome | None = None, start: From = None, end: To = None
     ) -> Fetch:
         begun, ended = parse_range(start, end, clock())

@@ -30,7 +30,7 @@ def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
-    def chosen(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:
+    async def chosen(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:
         wanted = SessionFilter(pool=pool, instance=instance, q=q)
         return lambda span: reader.sessions(wanted, span)
 

@@ -40,7 +40,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 
-    def of_pool(namespace: str, name: str) -> Fetch:
+    async def of_pool(namespace: str, name: str) -> Fetch:
         return lambda span: simulations.simulations(PoolKey(namespace=namespace, name=name), span)
 
     listing(routes, _PATH, SimulationItem, viewer, of_pool, by="-created_at")

@@ -33,7 +33,7 @@ def slo_routes(guard: Guard, versions: SloVersionReader, reading: SloReading, cl
     routes = APIRouter(prefix="/v1/pools/{namespace}/{name}", tags=["slo"])
     viewer = guard.needs(AccessRole.VIEWER)
 
-    def slo_versions(namespace: str, name: str) -> Fetch:
+    async def slo_versions(namespace: str, name: str) -> Fetch:
         return lambda span: versions.slo_versions(PoolKey(namespace=namespace, name=name), span)
 
     listing(routes, "/slo", SloVersion, viewer, slo_versions, by="-version")

@@ -45,8 +45,11 @@ def numbered(last: int) -> Fetch:
 
 
 def served(last: int) -> httpx.AsyncClient:
+    async def chosen() -> Fetch:
+        return numbered(last)
+
     routes = APIRouter()
-    listing(routes, "/rows", Row, lambda: ANYBODY, lambda: numbered(last), by="-id")
+    listing(routes, "/rows", Row, lambda: ANYBODY, chosen, by="-id")
     app = FastAPI(routes=routes.routes)
     problems.install(app)
     return httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(app))
