@@ -35,19 +35,18 @@ PING_SECONDS = 0.5
 class Bulkhead:
     """A share of the connections that nobody else can take.
 
-    `kept` of them stay open when nothing uses them: a new one costs Postgres a process, and has nothing prepared.
+    One that was opened stays open when nothing uses it: a new one costs Postgres a process, and has nothing prepared.
     Postgres enforces `statement_seconds`, `lock_seconds` and `idle_seconds`; `wait_seconds` is the longest wait for a
     free connection.
     """
 
     name: str
     connections: int
-    kept: int = 2
     statement_seconds: float
     lock_seconds: float = 2.0
     idle_seconds: float = 10.0
     """Longest pause within a transaction. A process that is suspended there would hold its locks against all others."""
-    wait_seconds: float = 1.0
+    wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":
         """The same share with limits so many times as long."""
@@ -60,19 +59,16 @@ class Bulkhead:
         )
 
 
-READS = Bulkhead(name="reads", connections=8, kept=8, statement_seconds=5, lock_seconds=1, idle_seconds=60, wait_seconds=5)
-"""For the data that people look at. All are kept: a page asks for half a dozen things at once."""
+READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
+"""For the data that people look at: a page asks for half a dozen things at once."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
 """For routers' reports."""
 
-CONTROL = Bulkhead(name="control", connections=6, kept=4, statement_seconds=15)
-"""For pool states, plans, identities and the routers' stream: short work that must run even when all else is busy.
+CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
+"""For pool states, plans, identities and the routers' stream: short work that must run even when all else is busy."""
 
-As many are kept as the operator makes calls at once.
-"""
-
-UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60, wait_seconds=5)
+UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60)
 """For background jobs, and for making the partitions that reports need."""
 
 
@@ -91,8 +87,8 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
     options += [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
     engine = create_async_engine(
         url,
-        pool_size=bulkhead.kept,
-        max_overflow=bulkhead.connections - bulkhead.kept,
+        pool_size=bulkhead.connections,
+        max_overflow=0,
         pool_timeout=bulkhead.wait_seconds,
         json_serializer=lambda value: msgspec.json.encode(value).decode(),
         json_deserializer=msgspec.json.decode,
