@@ -4,7 +4,7 @@ Only this module connects pages to addresses.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -31,13 +31,14 @@ from fairlead_process.clock import utc_now
 from fairlead_web import pages
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
-from fairlead_web.fragments import Fragments
+from fairlead_web.fragments import PICTURE_SECONDS, SECONDS, Fragments
 from fairlead_web.pages import access, errors, streams
 from fairlead_web.rendering import Renderer
 from fairlead_web.routes import Handler, Routes
 from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
 from fairlead_web.settings import web_settings
 from fairlead_web.staleness import api_client, watch
+from fairlead_web.turns import Turns
 from fairlead_web.uploaded_traces import MOST_BYTES
 from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
@@ -66,6 +67,7 @@ def create_web_app(
         renderer=Renderer(assets, settings.base_path, clock),
         clock=clock,
         fragments=Fragments(),
+        turns=Turns(),
     )
 
     @asynccontextmanager
@@ -111,13 +113,14 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
         f"{path}.{kind}": export.handler(kind) for each in found for path, export in each.exports.items() for kind in ("csv", "json")
     }
     handlers = [(compile_path(path), handler) for each in found for path, handler in each.pages.items()]
-    reads: dict[str, Handler] = {"/live": live} | exports | {path: handler for each in found for path, handler in each.pages.items()}
+    reads: dict[str, Handler] = exports | {path: handler for each in found for path, handler in each.pages.items()}
+    routes.append(Route(f"{base}/live", signed_in(site, live, people_wait=False), methods=["GET"]))
     routes += [Route(base + path, signed_in(site, handler), methods=["POST"]) for each in found for path, handler in each.writes.items()]
     return routes + [Route(base + path, signed_in(site, handler), methods=["GET"]) for path, handler in reads.items()]
 
 
-def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """The handler, open only to people with a session.
+def signed_in(site: Site, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
+    """The handler, open only to people with a session; it goes before what open pages are sent if `people_wait` for it.
 
     Writes need the session's form token. Failed calls of the API become error pages or documents.
     """
@@ -138,9 +141,10 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
                     return await errors.page(site, request, problem, signed_in=True)
             visit = visit_of(site, request, token, ages)
             if not shareable(request):
-                return await handler(visit)
+                async with site.turns.first() if people_wait else nullcontext():
+                    return await handler(visit)
             named = replace(visit, identity=await visit.api.whoami())  # the API must know the person before a shared part is sent
-            return await site.fragments.get(shared_key(named), lambda: handler(named))
+            return await site.fragments.get(shared_key(named), lambda: handler(named), SECONDS if regions_of(request) else PICTURE_SECONDS)
         except ClientError as error:
             return await errors.answer(site, request, error)
 
@@ -187,7 +191,12 @@ async def parts(
         "path_params": {name: convertors[name].convert(value) for name, value in match.groupdict().items()},
     }
     other = replace(visit_of(visit.site, Request(scope), visit.token, watch()), identity=visit.identity)
-    answer = await visit.site.fragments.get((*shared_key(other), stamp), lambda: handler(other))
+
+    async def rendered() -> Response:
+        async with visit.site.turns.after():
+            return await handler(other)
+
+    answer = await visit.site.fragments.get((*shared_key(other), stamp), rendered)
     return bytes(answer.body) if answer.status_code == 200 else None
 
 

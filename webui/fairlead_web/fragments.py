@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 SECONDS = 1.0
+PICTURE_SECONDS = 5.0
+"""For pictures and what charts draw, which pages ask for again each ten or fifteen seconds."""
 MOST = 512
 _REUSABLE = frozenset({200, 304})
 
@@ -30,28 +32,27 @@ class Fragment:
 
 
 class Fragments:
-    """Keeps renderings by key for `seconds`.
+    """Keeps renderings by key for a while.
 
     Failures are not shared: after one, the other waiting requests render for themselves.
     """
 
-    def __init__(self, seconds: float = SECONDS, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._known: dict[Hashable, tuple[float, asyncio.Task[Fragment | None]]] = {}
 
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]]) -> Response:
-        """The answer of `make`, or a recent answer of another request with the same key.
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]], seconds: float = SECONDS) -> Response:
+        """The answer of `make`, or of another request with the same key that is at most so many seconds old.
 
         Raises the errors of `make`.
         """
         now = self._monotonic()
         known = self._known.get(key)
-        if known is not None and (not known[1].done() or now - known[0] < self._seconds):
+        if known is not None and (not known[1].done() or now - known[0] < seconds):
             found = await _outcome(known[1])
             return found.response() if found else await make()
         if len(self._known) >= MOST:
-            self._known = {name: item for name, item in self._known.items() if now - item[0] < self._seconds}
+            self._known = {name: item for name, item in self._known.items() if now - item[0] < PICTURE_SECONDS}
         task = asyncio.ensure_future(_rendered(make))
         self._known[key] = (now, task)
         try:

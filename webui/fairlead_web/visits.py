@@ -2,10 +2,10 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.datastructures import FormData
@@ -30,19 +30,24 @@ from fairlead_web.security import csrf_token
 from fairlead_web.settings import WebSettings
 from fairlead_web.shells import DENSITIES, THEMES, TIME_MODES, Crumb, Preferences, Shell, crumbs_below
 from fairlead_web.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range
+from fairlead_web.turns import Turns
 
 Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
 ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
 """Most rows of a list; more make a page slow and too long for a phone."""
+NEWEST_ROWS = 15
+"""Most rows that an open list is told of at once, above those it shows."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The objects that all requests share. `api` carries no token; `clock` gives the time in UTC."""
+    """The objects that all requests share. `api` carries no token; `clock` gives the time in UTC; parts of open pages
+    are rendered in `turns`.
+    """
 
     settings: WebSettings
     api: ControlApi
@@ -50,6 +55,7 @@ class Site:
     renderer: Renderer
     clock: Callable[[], datetime]
     fragments: Fragments
+    turns: Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +82,13 @@ class Visit:
         """A query parameter that is set and not empty. On a page below a pool, `pool` is that pool."""
         return str(self.pool_key()) if name == "pool" and self.in_pool else self.here.params.get(name)
 
-    def filters(self, *names: str, ranged: bool = False) -> dict[str, str | int | float | bool | None]:
-        """Query for the API: the named parameters, paging, and the range if the list has one."""
+    def filters(self, *names: str, ranged: bool = False, results: str | None = None) -> dict[str, str | int | float | bool | None]:
+        """Query for the API: the named parameters, paging, and the range if the list has one.
+
+        Without the region `results`, if that is given, only the newest rows are asked for.
+        """
         query: dict[str, str | int | float | bool | None] = {name: self.param(name) for name in (*names, "cursor")}
-        query["limit"] = PAGE_ROWS
+        query["limit"] = PAGE_ROWS if results is None or self.wants(results) else NEWEST_ROWS
         if ranged:
             query |= self.range.absolute if not self.range.live else {"from": self.range.start_text, "to": "now"}
         return query
@@ -111,11 +120,20 @@ class Visit:
         """A path of this site with the base path in front."""
         return self.here.base + path
 
-    async def attempt(self, source: str, answer: Awaitable[Answer]) -> Answer | None:
+    def wants(self, *regions: str) -> bool:
+        """Whether the answer has one of these regions, as the whole page does."""
+        wanted = regions_of(self.request)
+        return not wanted or not set(regions).isdisjoint(wanted)
+
+    async def attempt(self, source: str, answer: Coroutine[Any, Any, Answer], regions: Iterable[str] | None = None) -> Answer | None:
         """Await an answer that the page can do without.
 
-        Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit.
+        Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit. Nothing
+        is asked for `regions` that are not wanted; an answer that no region shows has none of them.
         """
+        if regions is not None and not self.wants(*regions):
+            answer.close()
+            return None
         try:
             return await answer
         except (ApiProblem, ApiUnreachable) as error:

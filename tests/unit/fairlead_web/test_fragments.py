@@ -30,7 +30,7 @@ class Kitchen:
 
 async def test_those_who_ask_together_share_and_later_ones_get_a_new_answer() -> None:
     now, kitchen = [0.0], Kitchen()
-    fragments = Fragments(1.0, lambda: now[0])
+    fragments = Fragments(lambda: now[0])
     found = await asyncio.gather(*(fragments.get("a", kitchen.make) for _ in range(5)))
     assert {bytes(answer.body) for answer in found} == {b"answer 1"}
     assert found[0].headers["x-number"] == "1"
@@ -38,6 +38,11 @@ async def test_those_who_ask_together_share_and_later_ones_get_a_new_answer() ->
     now[0] = 1.5
     assert bytes((await fragments.get("a", kitchen.make)).body) == b"answer 2"
     assert bytes((await fragments.get("b", kitchen.make)).body) == b"answer 3"
+    assert bytes((await fragments.get("a", kitchen.make, 5.0)).body) == b"answer 2"
+    now[0] = 6.4
+    assert bytes((await fragments.get("a", kitchen.make, 5.0)).body) == b"answer 2"
+    now[0] = 6.5
+    assert bytes((await fragments.get("a", kitchen.make, 5.0)).body) == b"answer 4"
 
 
 async def test_a_failure_belongs_to_whoever_met_it() -> None:

@@ -102,6 +102,33 @@ async def test_a_live_page_gives_all_its_regions_in_one_answer_and_nothing_else(
         assert "<html" in (await admin.http.get(address)).text
 
 
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_region_asked_for_alone_is_as_it_is_in_the_whole_page(path: str) -> None:
+    async with visitor("admin") as admin:
+        whole = told(elements((await admin.http.get(path)).text))
+        for name in whole.keys() - {"newest"}:  # which is empty in the page
+            part = (await admin.http.get(path, headers={"hx-request": "true", "fairlead-regions": name})).text
+            assert told(elements(part)) == {name: whole[name]}
+
+
+def elements(html: str) -> dict[str, str]:
+    """The regions in the page, by their names."""
+    found = {}
+    for opening in re.finditer(r'<(\w+)\s[^>]*?\bid="([\w-]+)"[^>]*\sdata-live-refresh="', html):
+        depth = 0
+        for tag in re.finditer(rf"<(/?){opening[1]}\b[^>]*>", html[opening.start() :]):
+            depth += -1 if tag[1] else 1
+            if depth == 0:
+                found[opening[2]] = html[opening.start() : opening.start() + tag.end()]
+                break
+    return found
+
+
+def told(found: dict[str, str]) -> dict[str, str]:
+    """Without what differs each time: form tokens and ages."""
+    return {name: re.sub(r'name="csrf" value="[^"]*"|<time.*?</time>|\s+', " ", html, flags=re.DOTALL) for name, html in found.items()}
+
+
 async def test_empty_lists_say_why() -> None:
     async with visitor() as operator:
         operator.fake.world.pools_known = []

@@ -24,7 +24,7 @@ from fairlead_web.decision_figures import Figure, forecast_remark, margin_figure
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.visits import NEWEST_ROWS, Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,7 @@ class DecisionsPage(Context):
     shell: Shell
     reasons: list[DecisionReason]
     listing: Listing[RoutingDecision]
+    newest: list[RoutingDecision]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +115,11 @@ AROUND = timedelta(minutes=10)
 
 
 async def index(visit: Visit) -> Response:
-    listing = await visit.api.decisions(visit.filters(*FILTERS, ranged=True))
+    listing = await visit.api.decisions(visit.filters(*FILTERS, ranged=True, results="results"))
     shell = await visit.shell(
         "Decisions", "decisions", crumbs=(Crumb(words="Decisions"),), pool=visit.param("pool"), ranged=True, live="decisions"
     )
-    return visit.page(DecisionsPage(shell=shell, listing=listing, reasons=list(DecisionReason)))
+    return visit.page(DecisionsPage(shell=shell, listing=listing, newest=listing.items[:NEWEST_ROWS], reasons=list(DecisionReason)))
 
 
 async def show(visit: Visit) -> Response:

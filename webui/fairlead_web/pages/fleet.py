@@ -83,14 +83,14 @@ async def show(visit: Visit) -> Response:
     pools, advice, schedules, migrations, changes, applied = await asyncio.gather(
         visit.api.pools(limit=PAGE_ROWS),
         visit.attempt("advice", visit.api.advice()),
-        visit.attempt("schedules", visit.api.schedules({"limit": 100})),
-        visit.attempt("migrations", visit.api.migrations({"limit": 8})),
-        visit.attempt("audit log", visit.api.audit({"limit": LAST_CHANGES})),
-        visit.attempt("applied plans", visit.api.audit({"limit": 1, "action": AuditAction.PLAN_APPLIED.value})),
+        visit.attempt("schedules", visit.api.schedules({"limit": 100}), ()),
+        visit.attempt("migrations", visit.api.migrations({"limit": 8}), ["migrations"]),
+        visit.attempt("audit log", visit.api.audit({"limit": LAST_CHANGES}), ["changes"]),
+        visit.attempt("applied plans", visit.api.audit({"limit": 1, "action": AuditAction.PLAN_APPLIED.value}), ["changes"]),
     )
     visit = visit.since(pool.created_at for pool in pools.items)
     asked = visit.range.absolute if not visit.range.live else {"from": visit.range.start_text, "to": "now"}
-    trends = await visit.attempt("trends", visit.api.trends(start=asked["from"], end=asked["to"]))
+    trends = await visit.attempt("trends", visit.api.trends(start=asked["from"], end=asked["to"]), ["lines", "cards"])
     found = findings.of_advice(advice.items if advice else ())
     top = findings.first(found)
     last = next(iter(applied.items if applied else ()), None)

@@ -196,10 +196,11 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         visit.attempt(
             "explanation",
             visit.api.load_explanation(key, name, metric=EXPLAINED_METRIC, start=stamp(begun), end=stamp(visit.range.end)),
+            ["why"],
         ),
-        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "target": name, "limit": 8})),
-        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "source": name, "limit": 8})),
-        visit.attempt("decisions", visit.api.decisions(visit.filters(ranged=True) | {"pool": pool, "instance": name, "limit": 10})),
+        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "target": name, "limit": 8}), ()),
+        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "source": name, "limit": 8}), ()),
+        visit.attempt("decisions", visit.api.decisions(visit.filters(ranged=True) | {"pool": pool, "instance": name, "limit": 10}), ()),
     )
     shell = await visit.shell(
         name,

@@ -6,6 +6,7 @@ sends one request elsewhere. They are listed and counted separately.
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -27,7 +28,7 @@ from fairlead_web.move_steps import MoveStep, NetEffect, net_effect, steps_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.visits import NEWEST_ROWS, Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class MovesPage(Context):
     triggers: list[str]
     outcomes: list[str]
     listing: Page[Migration] | Page[ReRoute]
+    newest: Sequence[Migration | ReRoute]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
     """Of one pool: instances of two never have moves between them."""
@@ -139,19 +141,23 @@ REROUTES = MoveWords(
 
 async def index(visit: Visit) -> Response:
     filters, unpaged = _filters(visit)
-    listing, matrix = await asyncio.gather(visit.api.migrations(filters), visit.attempt("flow matrix", visit.api.migration_matrix(unpaged)))
+    listing, matrix = await asyncio.gather(
+        visit.api.migrations(filters), visit.attempt("flow matrix", visit.api.migration_matrix(unpaged), ["results"])
+    )
     return await _page(visit, MIGRATIONS, listing, matrix)
 
 
 async def index_reroutes(visit: Visit) -> Response:
     filters, unpaged = _filters(visit)
-    listing, matrix = await asyncio.gather(visit.api.reroutes(filters), visit.attempt("flow matrix", visit.api.reroute_matrix(unpaged)))
+    listing, matrix = await asyncio.gather(
+        visit.api.reroutes(filters), visit.attempt("flow matrix", visit.api.reroute_matrix(unpaged), ["results"])
+    )
     return await _page(visit, REROUTES, listing, matrix)
 
 
 def _filters(visit: Visit) -> tuple[Query, Query]:
     """The filters of the list, and those of the pictures beside it."""
-    filters = visit.filters(*FILTERS, ranged=True)
+    filters = visit.filters(*FILTERS, ranged=True, results="results")
     return filters, {name: value for name, value in filters.items() if name not in {"cursor", "limit"}}
 
 
@@ -165,6 +171,7 @@ async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[
             shell=shell,
             words=words,
             listing=listing,
+            newest=listing.items[:NEWEST_ROWS],
             triggers=[reason for reason in BindingReason if reason is not BindingReason.COLD],
             outcomes=list(MoveOutcome),
             timeline=stacked_timeline(matrix.timeline, visit.range.start, visit.range.end) if matrix else None,

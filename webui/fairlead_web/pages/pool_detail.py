@@ -97,10 +97,10 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
     detail, advice, migrations, events, decisions, rollout = await asyncio.gather(
         visit.api.pool(key),
         visit.attempt("advice", visit.api.advice(key)),
-        visit.attempt("migrations", visit.api.migrations({"pool": name, "limit": 8})),
-        visit.attempt("events", visit.api.events(key, limit=10)),
-        visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100})),
-        visit.attempt("rollout", visit.api.rollout(key)),
+        visit.attempt("migrations", visit.api.migrations({"pool": name, "limit": 8}), ["migrations"]),
+        visit.attempt("events", visit.api.events(key, limit=10), ["events"]),
+        visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100}), ()),
+        visit.attempt("rollout", visit.api.rollout(key), ["rollout"]),
     )
     visit = visit.since([detail.pool.created_at])
     shell = await visit.shell(

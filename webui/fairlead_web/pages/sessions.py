@@ -89,10 +89,10 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
     key, session = visit.pool_key(), visit.request.path_params["session"]
     detail, migrations, reroutes, decisions, pool = await asyncio.gather(
         visit.api.session(key, session),
-        visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50})),
-        visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20})),
-        visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20})),
-        visit.attempt("instances", visit.api.pool(key)),
+        visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50}), ["migrations"]),
+        visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20}), ["reroutes"]),
+        visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20}), ["decisions"]),
+        visit.attempt("instances", visit.api.pool(key), ()),
     )
     shell = await visit.shell(
         f"Session {session}",

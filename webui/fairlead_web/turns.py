@@ -1,0 +1,42 @@
+"""Lets people who open a page go before the parts that open pages are sent again.
+
+An event sets off dozens of such renderings at once, and all share one processor with whoever waits for a page.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+AT_ONCE = 2
+"""Most renderings for open pages under way."""
+PATIENCE_SECONDS = 0.3
+"""Longest that such a rendering waits for those who open pages, so that pages stay as live as they say."""
+
+
+class Turns:
+    """Work that goes `first` begins at once; what comes `after` waits a little until none of that is under way."""
+
+    def __init__(self) -> None:
+        self._first = 0
+        self._free = asyncio.Event()
+        self._free.set()
+        self._after = asyncio.Semaphore(AT_ONCE)
+
+    @asynccontextmanager
+    async def first(self) -> AsyncIterator[None]:
+        self._first += 1
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._first -= 1
+            if self._first == 0:
+                self._free.set()
+
+    @asynccontextmanager
+    async def after(self) -> AsyncIterator[None]:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._free.wait()
+        async with self._after:
+            yield
