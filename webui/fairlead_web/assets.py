@@ -7,6 +7,7 @@ Browsers may cache them for ever, and modules can import each other by relative 
 
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,9 @@ _TYPES = {
     ".png": "image/png",
     ".txt": "text/plain; charset=utf-8",
 }
+
+_COMMENTS = re.compile(rb"^[ \t]*/\*(?:.|\n)*?\*/[ \t]*\n|^[ \t]*//.*\n", re.MULTILINE)
+_INDENTATION = re.compile(rb"^[ \t]+|^\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +78,20 @@ def load_assets(folder: Path = STATIC) -> Assets:
         body = path.read_bytes()
         name = path.relative_to(folder).as_posix()
         digest.update(name.encode() + b"\0" + body)
-        files[name] = _asset(body, path.suffix)
+        ours = path.suffix in {".css", ".js"} and not name.startswith("vendor/")
+        files[name] = _asset(_shortened(body) if ours else body, path.suffix)
     if all(name in files for name in HTMX_PARTS):
         files[HTMX] = _asset(b";\n".join(files[name].body for name in HTMX_PARTS), ".js")
     if all(name in files for name in CSS_PARTS):
         files[CSS] = _asset(b"\n".join(files[name].body for name in CSS_PARTS), ".css")
     return Assets(version=digest.hexdigest()[:16], files=files)
+
+
+def _shortened(body: bytes) -> bytes:
+    """A script or style sheet without indentation and the comments that have lines of their own: a tenth of its packed
+    bytes. Nothing within a line is touched, as only a parser could.
+    """
+    return _INDENTATION.sub(b"", _COMMENTS.sub(b"", body))
 
 
 def _asset(body: bytes, suffix: str) -> Asset:

@@ -11,7 +11,7 @@ from jinja2 import Environment, meta, nodes
 from jinja2.exceptions import UndefinedError
 
 from fairlead_web.app import PAGE_MODULES
-from fairlead_web.assets import CSS, HTMX, load_assets, verify_vendor
+from fairlead_web.assets import CSS, HTMX, STATIC, load_assets, verify_vendor
 from fairlead_web.pages import access
 from fairlead_web.rendering import TEMPLATES, Context, Renderer
 from fairlead_web.shells import Preferences
@@ -107,6 +107,21 @@ def test_assets_have_one_version_and_htmx_comes_with_its_extension() -> None:
         assets.path("js/nothing.js")
 
 
+def test_our_files_are_sent_without_comments_and_those_of_others_as_they_are() -> None:
+    assets = load_assets()
+    for name, asset in assets.files.items():
+        if not (STATIC / name).is_file():
+            continue
+        written = (STATIC / name).read_bytes()
+        if name.startswith("vendor/") or not name.endswith((".css", ".js")):
+            assert asset.body == written
+        else:
+            lines, code = (re.sub(r"/\*.*?\*/", "", text.decode(), flags=re.DOTALL).splitlines() for text in (asset.body, written))
+            said = [line.strip() for line in code if line.strip() and not line.strip().startswith("//")]
+            assert [line.strip() for line in lines if line.strip()] == said
+            assert len(asset.body) <= len(written)
+
+
 def test_scripts_import_only_files_that_exist() -> None:
     assets = load_assets()
     for name, asset in assets.files.items():
@@ -124,4 +139,4 @@ def test_a_first_visit_weighs_little(lazily: tuple[str, ...]) -> None:
         if name not in needed:
             needed.add(name)
             todo += re.findall(r"""from\s*["']\./([^"']+)["']""", assets.files[name].body.decode())
-    assert sum(len(assets.files[name].packed) for name in (HTMX, CSS, *needed)) < 52_000
+    assert sum(len(assets.files[name].packed) for name in (HTMX, CSS, *needed)) < 45_000
