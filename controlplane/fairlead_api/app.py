@@ -62,7 +62,7 @@ from fairlead_api.services.sharing import Recent, Shared
 from fairlead_api.services.simulations.expectations import Expectations
 from fairlead_api.services.simulations.simulations import Simulations
 from fairlead_api.services.streams.live import Live
-from fairlead_api.services.streams.notices import CredentialsRevoked, Notice
+from fairlead_api.services.streams.notices import CredentialsRevoked, Notice, PoolDeleted, TableChanged
 from fairlead_api.services.streams.tables import TableStream
 from fairlead_api.services.streams.topics import topics
 from fairlead_api.services.upkeep import Keep, Upkeep
@@ -160,7 +160,8 @@ def create_api(
     mirroring = PoolMirroring(PostgresPools(control), key_shares)
     audit = PostgresAudit(reads)
     recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
-    pool_reads = PostgresPoolReads(reads, Shared(settings.share_seconds), Latencies(reads, recent))
+    present = Shared(settings.share_seconds)
+    pool_reads = PostgresPoolReads(reads, present, Latencies(reads, recent))
     migrations = PostgresMoves(reads, tables.migrations, Migration, "migration", "session")
     reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
     policies = installed_policies()
@@ -197,6 +198,9 @@ def create_api(
                 if isinstance(notice, CredentialsRevoked):
                     access.forget_seen()
                 else:
+                    if isinstance(notice, TableChanged | PoolDeleted):
+                        present.forget()
+                        live.look_again(notice.pool)
                     await stream.on_notice(notice)
 
             def connected() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
 from fairlead_api.services.errors import Unavailable
 from fairlead_api.services.spans import Sight
 
@@ -22,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 MAX_STREAMS = 3
 BACKLOG = 64
+LEAST_SECONDS = 0.4
+"""Least time between two looks at a state, however often it is said to have changed."""
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
 """Largest age of a Last-Event-ID from which a stream is resumed."""
@@ -77,6 +81,7 @@ class Listener:
 @dataclass(slots=True)
 class _Feed:
     listeners: set[Listener] = field(default_factory=set)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
     last: bytes | None = None
 
@@ -98,6 +103,12 @@ class Live:
     def streams(self) -> int:
         """Streams open now."""
         return sum(self._open.values())
+
+    def look_again(self, pool: PoolKey) -> None:
+        """The pool's state has changed: topics that show it are read soon, and not when their time has come."""
+        for (topic, of, _), feed in self._feeds.items():
+            if isinstance(self._topics[topic], Snapshot) and of in {None, str(pool)}:
+                feed.changed.set()
 
     def check(self, topics: list[str], pool: str | None) -> None:
         """Raises InvalidInput."""
@@ -162,6 +173,7 @@ class Live:
         sent: deque[str] = deque(maxlen=1000)
         before: bytes | None = None
         while True:
+            feed.changed.clear()
             now = self._clock()
             try:
                 if isinstance(topic, Snapshot):
@@ -183,7 +195,9 @@ class Live:
                         self._hand_out(feed, event(name[0], now, msgspec.json.encode(fresh)))
             except Unavailable as error:
                 _log.debug("live topic waits", extra={"topic": name[0], "error": str(error)})
-            await asyncio.sleep(topic.seconds)
+            await asyncio.sleep(min(LEAST_SECONDS, topic.seconds))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(feed.changed.wait(), topic.seconds - LEAST_SECONDS)
 
     def _hand_out(self, feed: _Feed, content: bytes) -> None:
         for listener in feed.listeners:

@@ -1,6 +1,8 @@
 """Streams and live topics in memory: who is cut off, who is told to look again, who shares whose work."""
 
 import asyncio
+import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -11,7 +13,7 @@ from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.sharing import Shared
-from fairlead_api.services.streams.live import BACKLOG, OVERLAP, RESUME, Listener, Live, Snapshot, Tail
+from fairlead_api.services.streams.live import BACKLOG, LEAST_SECONDS, OVERLAP, RESUME, Listener, Live, Snapshot, Tail
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.services.streams.tables import TableStream
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -126,6 +128,28 @@ async def test_one_look_serves_all_who_listen_to_a_topic() -> None:
     for stream in streams:
         await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
     assert live.streams == 0
+
+
+async def test_a_pool_that_changed_is_looked_at_at_once_by_those_who_show_it_and_not_more_often_than_bearable() -> None:
+    looks: list[tuple[str | None, float]] = []
+
+    async def read(pool: str | None, now: datetime) -> list[int]:
+        looks.append((pool, time.monotonic()))
+        return [len(looks)]
+
+    live = Live({"pools": Snapshot(seconds=3600, read=read)}, lambda: datetime.now(UTC))
+    streams = {pool: live.stream(["pools"], pool, b"", None) for pool in (None, str(POOL), "n/other")}
+    for stream in streams.values():
+        await anext(stream)
+    live.look_again(POOL)
+    live.look_again(POOL)
+    for pool in (None, str(POOL)):
+        await asyncio.wait_for(anext(streams[pool]), PATIENCE_SECONDS)
+    assert Counter(pool for pool, _ in looks) == {None: 2, str(POOL): 2, "n/other": 1}
+    first, second = (at for pool, at in looks if pool is None)
+    assert second - first >= LEAST_SECONDS * 0.99
+    for stream in streams.values():
+        await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
 
 
 async def test_concurrent_askers_share_one_computation_and_failures_are_not_kept() -> None:
