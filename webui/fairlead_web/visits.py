@@ -128,8 +128,8 @@ class Visit:
     async def attempt(self, source: str, answer: Coroutine[Any, Any, Answer], regions: Iterable[str] | None = None) -> Answer | None:
         """Await an answer that the page can do without.
 
-        Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit. Nothing
-        is asked for `regions` that are not wanted; an answer that no region shows has none of them.
+        Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit.
+        `regions` are those that show the answer, () where only the whole page does; it is asked for if one is wanted.
         """
         if regions is not None and not self.wants(*regions):
             answer.close()
