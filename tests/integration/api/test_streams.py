@@ -6,7 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from fairlead_api.routes.streaming import BoundedStream
+from fairlead_api.services.streams import topics
+from fairlead_api.services.streams.live import Snapshot
 from fairlead_client.client import ControlApi
 from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 from fairlead_client.live import LiveEvent
@@ -131,6 +135,32 @@ async def test_live_events_tell_pools_and_new_migrations(api: ApiInstance) -> No
     assert [item["session"] for item in json.loads(missed.data)] == ["s"]
     resumed.cancel()
     await asyncio.wait([resumed])
+
+
+async def test_live_events_tell_a_change_made_at_another_replica_when_it_is_made_and_not_at_their_next_look(
+    api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "Snapshot", lambda *, seconds, read: Snapshot(seconds=3600, read=read))
+    other = await start_api()
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    events: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
+    reader = asyncio.create_task(events_of(other.viewer, ("instances",), events))
+
+    async def told(instances: list[str]) -> None:
+        shown = None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while shown != instances:
+                event = await events.get()
+                assert event is not None
+                shown = [instance["id"] for instance in json.loads(event.data)]
+
+    await told(["a"])
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), version=2))
+    await told(["a", "b"])
+    await api.pool_operator.delete_pool(CHAT)
+    await told([])
+    reader.cancel()
+    await asyncio.wait([reader])
 
 
 async def test_a_fourth_live_stream_is_told_to_poll(api: ApiInstance) -> None:
