@@ -43,9 +43,12 @@ from fairlead_api.routes.series import series_routes
 from fairlead_api.routes.sessions import session_routes
 from fairlead_api.routes.simulations import simulation_routes
 from fairlead_api.routes.slo import slo_routes
-from fairlead_api.services.access.access import Access, Bootstrap, digest
+from fairlead_api.services.access.access import Access
+from fairlead_api.services.access.callers import Bootstrap, digest
 from fairlead_api.services.access.cluster_rights import ClusterRights
 from fairlead_api.services.access.gateway_keys import GatewayKeys
+from fairlead_api.services.access.logins import Logins
+from fairlead_api.services.access.tokens import Tokens
 from fairlead_api.services.advice.asking import Advising
 from fairlead_api.services.advice.trends import TrendReading
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
@@ -149,7 +152,6 @@ def create_api(
     access = Access(
         stored_access,
         bootstrap,
-        new_secret,
         open_to_all=settings.auth_mode == "none",
         requests_per_second=settings.requests_per_second,
         cluster=ClusterRights(KubernetesReviews(kubernetes, settings.kubernetes_audience), stored_access.namespaces)
@@ -219,7 +221,9 @@ def create_api(
 
     routers = (
         health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
-        access_routes(guard, access, clock, settings.kubernetes_audience),
+        access_routes(
+            guard, Logins(stored_access, access, new_secret), Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience
+        ),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
         pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads)), clock),
         slo_routes(guard, slo, SloReading(slo), clock),

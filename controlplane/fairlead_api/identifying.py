@@ -12,7 +12,8 @@ from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.problems import of_service, problem_response
-from fairlead_api.services.access.access import Access, Caller
+from fairlead_api.services.access.access import Access
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import NotAuthenticated, ServiceError
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes"})

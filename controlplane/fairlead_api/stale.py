@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 
 MAX_ANSWERS = 512
 MAX_BYTES = 512 * 1024

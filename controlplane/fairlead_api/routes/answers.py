@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 import msgspec
 from fastapi import Response
 
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import NotFound
 
 

@@ -10,7 +10,7 @@ from fairlead.errors import InvalidInput
 from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.filters import AuditFilter
 from fairlead_api.services.history.times import parse_range

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fairlead_api.routes.answers import answer
 from fairlead_api.routes.bodies import MalformedBody
 from fairlead_api.routes.guards import Guard
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.audit.cluster_events import ClusterChange, read_events
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import ClusterAuditReceipt

@@ -10,7 +10,7 @@ from fairlead.reports.decisions import DecisionReason
 from fairlead_api.routes.answers import answer, seen
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.history.filters import DecisionFilter
 from fairlead_api.services.history.times import parse_range
 from fairlead_api.services.spans import Span

@@ -15,7 +15,7 @@ from fairlead_api.routes.answers import answer
 from fairlead_api.routes.bodies import described_answer
 from fairlead_api.routes.files import Fields, attachment, cell, line, named
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.spans import Sight
 
 Ask = Callable[[Sight], Awaitable[Any]]

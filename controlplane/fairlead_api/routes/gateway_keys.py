@@ -10,7 +10,7 @@ from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.access.gateway_keys import GatewayKeys
 from fairlead_api.services.history.times import parse_range
 from fairlead_client.resources.access import AccessRole

@@ -5,7 +5,8 @@ from datetime import datetime
 
 from fastapi import Request
 
-from fairlead_api.services.access.access import Access, Caller
+from fairlead_api.services.access.access import Access
+from fairlead_api.services.access.callers import Caller
 from fairlead_client.resources.access import AccessRole
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import APIRouter, Depends, Response
 
 from fairlead_api.routes.guards import Guard
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_client.resources.access import AccessRole
 
 

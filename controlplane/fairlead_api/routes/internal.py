@@ -18,7 +18,7 @@ from fairlead_api.routes.bodies import MalformedBody, described
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.report_bodies import decode_reports
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import Conflict
 from fairlead_api.services.instants import check_time
 from fairlead_api.services.pools.mirroring import PoolMirroring

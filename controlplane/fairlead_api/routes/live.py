@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Header, Response
 
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.streams.live import Live
 from fairlead_client.resources.access import AccessRole
 

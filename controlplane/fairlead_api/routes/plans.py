@@ -12,7 +12,7 @@ from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
 from fairlead_api.routes.tags import IfMatch, require_unchanged
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.history.filters import PlanFilter
 from fairlead_api.services.history.times import parse_range
 from fairlead_api.services.plans.plans import Plans

@@ -11,7 +11,7 @@ from fairlead_api.routes.answers import answer
 from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.history.flat_rows import HeatmapCell, heatmap_cells
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import MAX_COLUMNS

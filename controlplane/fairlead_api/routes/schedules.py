@@ -11,7 +11,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.history.filters import RunFilter
 from fairlead_api.services.history.times import parse_range, parse_time
 from fairlead_api.services.spans import Span

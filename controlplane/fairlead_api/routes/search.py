@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.spans import Sight
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.search import SearchReport

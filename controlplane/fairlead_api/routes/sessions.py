@@ -8,7 +8,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.history.filters import SessionFilter
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole

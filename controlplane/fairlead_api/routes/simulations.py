@@ -14,7 +14,7 @@ from fairlead_api.routes.answers import answer
 from fairlead_api.routes.bodies import MalformedBody, described, known_fields
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.simulations.simulations import Simulations
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, Plan, PlanKind

@@ -13,7 +13,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.access.access import ABSOLUTE, ID_DIGITS, IDLE, Caller, Login
+from fairlead_api.services.access.callers import Caller, Login
+from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, IDLE
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.spans import Sight
@@ -30,7 +31,7 @@ _NOTE_USE = timedelta(minutes=1)
 
 
 class PostgresAccess:
-    """Implements `services.access.AccessStore`."""
+    """Implements `services.access.credentials.AccessStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.streams.notices import GatewayKeysChanged
 from fairlead_api.store import audit, notifying, tables

@@ -1,59 +1,35 @@
-"""Access control: bearer tokens, one-time login links, web sessions.
+"""Access control: who asks, and whether they may.
 
 Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: `flt_` API token, `fls_` web session,
 `fll_` login link; anything else can only be a bootstrap secret.
 """
 
-import hashlib
 import hmac
 import logging
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from fairlead.errors import InvalidInput
+from fairlead_api.services.access.callers import Bootstrap, Caller, digest
 from fairlead_api.services.access.cluster_rights import FRESH, ClusterRights, ClusterUser
-from fairlead_api.services.access.denials import DenialBudgets
+from fairlead_api.services.access.credentials import AccessStore
+from fairlead_api.services.access.denials import DenialBudgets, with_count
 from fairlead_api.services.access.rate_limits import Allowances
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Denied, NotAuthenticated, StoreUnavailable
 from fairlead_api.services.sharing import Shared
-from fairlead_api.services.spans import Sight
-from fairlead_client.resources.access import (
-    PEOPLE,
-    RISING,
-    AccessRole,
-    Identity,
-    LoginLink,
-    LoginLinkRequest,
-    LoginMode,
-    Rights,
-    TokenItem,
-    TokenRequest,
-    WebSession,
-    WebSessionItem,
-)
+from fairlead_client.resources.access import PEOPLE, RISING, AccessRole, Identity, Rights
 from fairlead_client.resources.audit import AuditAction, AuditResult
-from fairlead_client.resources.pages import Page
 
 _log = logging.getLogger(__name__)
 
-IDLE = timedelta(hours=8)
-ABSOLUTE = timedelta(hours=24)
 GRACE = timedelta(minutes=10)
 """How long a previously seen identity is trusted while the database is away.
 
 Only for reading: nothing can be written then.
 """
 
-
-FAILED_LOGINS = 10
-"""Failed logins of one address before it must wait."""
-
-FAILED_LOGIN_SECONDS = 10.0
-"""After this long one more may fail."""
 
 BURST_SECONDS = 10
 
@@ -63,123 +39,21 @@ KUBERNETES = "kubernetes"
 SHARE_SECONDS = 1.0
 """A credential is looked up once in that time, but anew once any process says that one ended. Pages ask ten things."""
 
-ID_DIGITS = 16
-"""Of a credential's hash, as its public name."""
-
 MOST_NAMESPACES = 100
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-def digest(secret: str) -> bytes:
-    """The hash that is stored instead of a secret."""
-    return hashlib.sha256(secret.encode()).digest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """An authenticated request.
-
-    `key` identifies the credential (its hash), `request_id` the request in logs and audit.
-    """
-
-    identity: Identity
-    key: bytes
-    request_id: str
-    address: str = "unknown"
-
-    @property
-    def sight(self) -> Sight:
-        """The namespaces whose pools the caller may see; None = all."""
-        return self.identity.where(AccessRole.VIEWER)
-
-    def sees(self, pool: str) -> bool:
-        """Whether the caller may see what is of a pool, namespace/name."""
-        return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
-
-    def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
-        """An audit entry by this caller; the caller of this function adds further fields with `replace`."""
-        who = self.identity
-        return AuditDraft(
-            actor=who.subject,
-            role=who.role,
-            source=who.source,
-            action=action,
-            object=target,
-            result=result,
-            reason=reason,
-            request_id=self.request_id,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
-    """A credential given by the environment."""
-
-    role: AccessRole
-    name: str
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
-    """An attempt to log in: from which address, and the id of its request."""
-
-    address: str
-    request_id: str
-
-
-class AccessStore(Protocol):
-    """Credentials in the database. Every write appends its audit entry in the same transaction."""
-
-    async def identify(self, key: bytes, kind: str, now: datetime) -> Identity | None:
-        """The holder of the API token (`flt`) or web session (`fls`) with this hash, None unless it is valid now.
-
-        Records that it was used.
-        """
-
-    async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
-        """Exchanges an unused, unexpired login link for a web session; None if it is not one."""
-
-    async def open_session(self, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
-        """Stores a web session for an identity established in another way."""
-
-    async def close_session(self, caller: Caller, now: datetime) -> None:
-        """Revokes the caller's web session."""
-
-    async def add_link(self, key: bytes, request: LoginLinkRequest, expires_at: datetime, caller: Caller, now: datetime) -> None: ...
-
-    async def sessions(self, cursor: str | None, limit: int, owner: Identity | None, now: datetime) -> Page[WebSessionItem]:
-        """Web sessions that live, newest first; only those of `owner` unless it is None."""
-
-    async def revoke_session(self, session_id: str, owner: Identity | None, caller: Caller, now: datetime) -> None:
-        """Ends a web session, of `owner` unless it is None. Raises NotFound."""
-
-    async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
-        """Tokens, newest first; only those whose rights all lie `within` these namespaces."""
-
-    async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None: ...
-
-    async def revoke_token(self, token_id: str, within: Sight, caller: Caller, now: datetime) -> None:
-        """Revokes a token and ends the web sessions opened with it. Raises NotFound, also for a token with rights
-        beyond `within`.
-        """
-
-    async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 
 
 class Access:
     """Use cases of access control.
 
-    `new_secret` makes random text of 256 bits; `open_to_all` accepts everybody as admin (loopback only). A person's
-    credential may make `requests_per_second`, and those of BURST_SECONDS at once; 0 = any number. With `cluster`,
-    tokens of the Kubernetes cluster are good too.
+    `open_to_all` accepts everybody as admin (loopback only). A person's credential may make `requests_per_second`, and
+    those of BURST_SECONDS at once; 0 = any number. With `cluster`, tokens of the Kubernetes cluster are good too.
     """
 
     def __init__(
         self,
         store: AccessStore,
         bootstrap: tuple[Bootstrap, ...],
-        new_secret: Callable[[], str],
         *,
         open_to_all: bool = False,
         requests_per_second: int = 0,
@@ -189,14 +63,17 @@ class Access:
         self._reviewed: dict[bytes, tuple[ClusterUser, datetime]] = {}
         self._store = store
         self._bootstrap = bootstrap
-        self._new_secret = new_secret
-        self._open = open_to_all
+        self.open_to_all = open_to_all
         self._seen: dict[bytes, tuple[Identity, datetime]] = {}
         self._identified = Shared(SHARE_SECONDS)
         self._denials = DenialBudgets()
         pace = Allowances(burst=BURST_SECONDS * requests_per_second, per_second=float(requests_per_second), code="too-many-requests")
         self._pace = pace if requests_per_second else None
-        self._failures = Allowances(burst=FAILED_LOGINS, per_second=1 / FAILED_LOGIN_SECONDS, code="too-many-logins")
+
+    @property
+    def knows_cluster(self) -> bool:
+        """Whether tokens of the Kubernetes cluster are good."""
+        return self._cluster is not None
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
         """The identity and key of a secret's holder.
@@ -204,7 +81,7 @@ class Access:
         Raises NotAuthenticated; StoreUnavailable if the database is away and the caller was not seen lately.
         """
         if secret is None:
-            if self._open:
+            if self.open_to_all:
                 return Identity(subject="anonymous", role=AccessRole.ADMIN, source="none", expires_at=None), b"anonymous"
             raise NotAuthenticated("token-missing", "send Authorization: Bearer <token>")
         key = digest(secret)
@@ -308,7 +185,7 @@ class Access:
         counted = self._denials.spend(caller.key, now)
         if counted is not None:
             await self.note(
-                _with_count(caller.draft(AuditAction.ACCESS_DENIED, target, result=AuditResult.DENIED, reason=reason), counted), now
+                with_count(caller.draft(AuditAction.ACCESS_DENIED, target, result=AuditResult.DENIED, reason=reason), counted), now
             )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
@@ -318,132 +195,7 @@ class Access:
         except StoreUnavailable as error:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
-    @property
-    def modes(self) -> tuple[LoginMode, ...]:
-        """The ways to log in."""
-        if self._open:
-            return (LoginMode.OPEN,)
-        return (LoginMode.LINK, LoginMode.TOKEN, *((LoginMode.KUBERNETES,) if self._cluster is not None else ()))
-
-    async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
-        """A web session for a login link (used up by this) or an API token.
-
-        Raises NotAuthenticated, Denied; TooMany for an address with too many failures.
-        """
-        self._failures.require(login.address, now)
-        token = f"fls_{self._new_secret()}"
-        if secret.startswith("fll_"):
-            identity = await self._store.redeem(digest(secret), digest(token), login, now)
-            if identity is None or identity.expires_at is None:
-                await self._failed(login, "login link used, expired or unknown", now)
-                raise NotAuthenticated("login-link-expired", "this login link was used, has expired or never existed; ask for a new one")
-            return WebSession(token=token, identity=identity, expires_at=identity.expires_at)
-        try:
-            found, _ = await self.identify(secret or None, now)
-        except NotAuthenticated:
-            await self._failed(login, "token unknown, expired or revoked", now)
-            raise
-        if secret.startswith("fls_"):
-            raise Denied("this is a web session's own token; log in with a login link or an API token")
-        if found.role not in RISING:
-            raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
-        expires_at = min(now + ABSOLUTE, found.expires_at or now + ABSOLUTE)
-        identity = replace(found, expires_at=expires_at)
-        await self._store.open_session(digest(token), identity, login, now)
-        return WebSession(token=token, identity=identity, expires_at=expires_at)
-
-    async def _failed(self, login: Login, reason: str, now: datetime) -> None:
-        self._failures.spend(login.address, now)
-        counted = self._denials.spend(login.address, now)
-        if counted is None:
-            return
-        draft = AuditDraft(
-            actor="unknown",
-            role="none",
-            source=login.address,
-            action=AuditAction.LOGIN,
-            object="web",
-            reason=reason,
-            result=AuditResult.DENIED,
-            request_id=login.request_id,
-        )
-        await self.note(_with_count(draft, counted), now)
-
-    async def logout(self, caller: Caller, now: datetime) -> None:
-        """Ends a web session; does nothing for other credentials."""
-        try:
-            await self._store.close_session(caller, now)
-        finally:
-            self.forget_seen()
-
-    async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
-        """Makes a login link. Raises InvalidInput; Denied where the caller is no admin of all that it opens."""
-        if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
-            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
-        await self._require_admin(caller, request.role, request.namespaces, "login-links", now)
-        if not 1 <= request.minutes <= 10:
-            raise InvalidInput("minutes", request.minutes, "write 1 to 10")
-        if not request.subject or len(request.subject) > 200:
-            raise InvalidInput("subject", request.subject, "write a name of at most 200 characters")
-        token = f"fll_{self._new_secret()}"
-        expires_at = now + timedelta(minutes=request.minutes)
-        await self._store.add_link(digest(token), request, expires_at, caller, now)
-        return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
-
-    async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
-        """Web sessions that live: all for who is admin in all namespaces, else the caller's own."""
-        found = await self._store.sessions(cursor, limit, _owner(caller), now)
-        mine = caller.key.hex()[:ID_DIGITS]
-        return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
-
-    async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
-        """Ends a web session; only who is admin in all namespaces ends one of others. Raises NotFound."""
-        try:
-            await self._store.revoke_session(session_id, _owner(caller), caller, now)
-        finally:
-            self.forget_seen()
-
-    async def tokens(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
-        """The tokens that the caller may revoke: those whose rights lie where it is admin."""
-        return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))
-
-    async def create_token(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
-        """Makes an API token; no other answer contains its secret.
-
-        Raises InvalidInput; Denied where the caller is no admin of all that it opens.
-        """
-        if request.role is AccessRole.NONE and not request.namespaces:
-            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
-        if request.namespaces and request.role not in RISING:
-            raise InvalidInput("namespaces", ", ".join(request.namespaces), f"leave it out: {request.role} is a process of all namespaces")
-        await self._require_admin(caller, request.role, request.namespaces, "tokens", now)
-        if not 1 <= request.days <= 365:
-            raise InvalidInput("days", request.days, "write 1 to 365")
-        if not request.name.strip() or len(request.name) > 200:
-            raise InvalidInput("name", request.name, "write a name of at most 200 characters")
-        secret = f"flt_{self._new_secret()}"
-        item = TokenItem(
-            id=digest(secret).hex()[:ID_DIGITS],
-            name=request.name,
-            role=request.role,
-            created_at=now,
-            created_by=caller.identity.subject,
-            expires_at=now + timedelta(days=request.days),
-            last_used_at=None,
-            revoked_at=None,
-            namespaces=request.namespaces,
-            secret=secret,
-        )
-        await self._store.add_token(item, digest(secret), caller, now)
-        return item
-
-    async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
-        try:
-            await self._store.revoke_token(token_id, caller.identity.where(AccessRole.ADMIN), caller, now)
-        finally:
-            self.forget_seen()
-
-    async def _require_admin(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
+    async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
         """Nobody hands out rights where they are not admin. Raises InvalidInput, Denied (and records it)."""
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
@@ -455,10 +207,6 @@ class Access:
         self._identified.forget()
 
 
-def _owner(caller: Caller) -> Identity | None:
-    return None if caller.identity.reaches(AccessRole.ADMIN) else caller.identity
-
-
 def _check_namespaces(namespaces: Rights) -> None:
     if len(namespaces) > MOST_NAMESPACES:
         raise InvalidInput("namespaces", f"{len(namespaces)} namespaces", f"name at most {MOST_NAMESPACES}, or give the role for all")
@@ -467,8 +215,3 @@ def _check_namespaces(namespaces: Rights) -> None:
             raise InvalidInput("namespaces", namespace[:100], "write the name of a namespace, such as team-a")
         if role not in PEOPLE:
             raise InvalidInput(f"namespaces.{namespace}", role, f"write one of {', '.join(PEOPLE)}")
-
-
-def _with_count(draft: AuditDraft, counted: int) -> AuditDraft:
-    """The entry, with the number of the caller's earlier refusals that were only counted."""
-    return replace(draft, after={"refusals_counted_before": counted}) if counted else draft

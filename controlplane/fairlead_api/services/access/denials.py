@@ -6,8 +6,10 @@ next entry gives the count.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+
+from fairlead_api.services.audit.chain import AuditDraft
 
 BURST = 10
 """Refusals of one caller that are written one by one."""
@@ -48,3 +50,8 @@ class DenialBudgets:
         budget.left -= 1.0
         counted, budget.unwritten = budget.unwritten, 0
         return counted
+
+
+def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
+    """The entry, with the number of the caller's earlier refusals that were only counted."""
+    return replace(draft, after={"refusals_counted_before": counted}) if counted else draft

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import CLASS_NAME, PoolKey
-from fairlead_api.services.access.access import Caller, digest
+from fairlead_api.services.access.callers import Caller, digest
 from fairlead_api.services.errors import Conflict
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.pages import Page

@@ -15,7 +15,7 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import Conflict, NotFound, ServiceError
 from fairlead_api.services.plans.applying import Applying
 from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch, wanted_weight

@@ -10,7 +10,7 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import Conflict
 from fairlead_api.services.plans.conflicts import seen_of
 from fairlead_api.services.plans.deletions import Existence, absent, creation, creation_effect, deletion

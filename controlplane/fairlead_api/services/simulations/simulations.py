@@ -8,7 +8,7 @@ from typing import Protocol
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict
 from fairlead_api.services.plans.plans import Plans

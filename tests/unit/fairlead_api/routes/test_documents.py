@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 from fairlead.instances import InstanceState, Role
 from fairlead_api import problems
 from fairlead_api.routes.documents import Ask, document
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.history.flat_rows import heatmap_cells, series_values, trend_steps
 from fairlead_api.services.spans import Sight
 from fairlead_client.resources.access import AccessRole, Identity

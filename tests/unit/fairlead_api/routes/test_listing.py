@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 
 from fairlead_api import problems
 from fairlead_api.routes.listing import Fetch, listing
-from fairlead_api.services.access.access import Caller
+from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.pages import Page

@@ -1,0 +1,133 @@
+"""Signing in and out: login links, web sessions."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from fairlead.errors import InvalidInput
+from fairlead_api.services.access.access import Access
+from fairlead_api.services.access.callers import Caller, Login, digest
+from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, AccessStore
+from fairlead_api.services.access.denials import DenialBudgets, with_count
+from fairlead_api.services.access.rate_limits import Allowances
+from fairlead_api.services.audit.chain import AuditDraft
+from fairlead_api.services.errors import Denied, NotAuthenticated
+from fairlead_client.resources.access import (
+    PEOPLE,
+    RISING,
+    AccessRole,
+    Identity,
+    LoginLink,
+    LoginLinkRequest,
+    LoginMode,
+    WebSession,
+    WebSessionItem,
+)
+from fairlead_client.resources.audit import AuditAction, AuditResult
+from fairlead_client.resources.pages import Page
+
+FAILED_LOGINS = 10
+"""Failed logins of one address before it must wait."""
+
+FAILED_LOGIN_SECONDS = 10.0
+"""After this long one more may fail."""
+
+
+class Logins:
+    """`new_secret` makes random text of 256 bits."""
+
+    def __init__(self, store: AccessStore, access: Access, new_secret: Callable[[], str]) -> None:
+        self._store = store
+        self._access = access
+        self._new_secret = new_secret
+        self._denials = DenialBudgets()
+        self._failures = Allowances(burst=FAILED_LOGINS, per_second=1 / FAILED_LOGIN_SECONDS, code="too-many-logins")
+
+    @property
+    def modes(self) -> tuple[LoginMode, ...]:
+        """The ways to log in."""
+        if self._access.open_to_all:
+            return (LoginMode.OPEN,)
+        return (LoginMode.LINK, LoginMode.TOKEN, *((LoginMode.KUBERNETES,) if self._access.knows_cluster else ()))
+
+    async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
+        """A web session for a login link (used up by this) or an API token.
+
+        Raises NotAuthenticated, Denied; TooMany for an address with too many failures.
+        """
+        self._failures.require(login.address, now)
+        token = f"fls_{self._new_secret()}"
+        if secret.startswith("fll_"):
+            identity = await self._store.redeem(digest(secret), digest(token), login, now)
+            if identity is None or identity.expires_at is None:
+                await self._failed(login, "login link used, expired or unknown", now)
+                raise NotAuthenticated("login-link-expired", "this login link was used, has expired or never existed; ask for a new one")
+            return WebSession(token=token, identity=identity, expires_at=identity.expires_at)
+        try:
+            found, _ = await self._access.identify(secret or None, now)
+        except NotAuthenticated:
+            await self._failed(login, "token unknown, expired or revoked", now)
+            raise
+        if secret.startswith("fls_"):
+            raise Denied("this is a web session's own token; log in with a login link or an API token")
+        if found.role not in RISING:
+            raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
+        expires_at = min(now + ABSOLUTE, found.expires_at or now + ABSOLUTE)
+        identity = replace(found, expires_at=expires_at)
+        await self._store.open_session(digest(token), identity, login, now)
+        return WebSession(token=token, identity=identity, expires_at=expires_at)
+
+    async def logout(self, caller: Caller, now: datetime) -> None:
+        """Ends a web session; does nothing for other credentials."""
+        try:
+            await self._store.close_session(caller, now)
+        finally:
+            self._access.forget_seen()
+
+    async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
+        """Makes a login link. Raises InvalidInput; Denied where the caller is no admin of all that it opens."""
+        if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+        await self._access.require_admin_of(caller, request.role, request.namespaces, "login-links", now)
+        if not 1 <= request.minutes <= 10:
+            raise InvalidInput("minutes", request.minutes, "write 1 to 10")
+        if not request.subject or len(request.subject) > 200:
+            raise InvalidInput("subject", request.subject, "write a name of at most 200 characters")
+        token = f"fll_{self._new_secret()}"
+        expires_at = now + timedelta(minutes=request.minutes)
+        await self._store.add_link(digest(token), request, expires_at, caller, now)
+        return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
+
+    async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
+        """Web sessions that live: all for who is admin in all namespaces, else the caller's own."""
+        found = await self._store.sessions(cursor, limit, _owner(caller), now)
+        mine = caller.key.hex()[:ID_DIGITS]
+        return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
+
+    async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
+        """Ends a web session; only who is admin in all namespaces ends one of others. Raises NotFound."""
+        try:
+            await self._store.revoke_session(session_id, _owner(caller), caller, now)
+        finally:
+            self._access.forget_seen()
+
+    async def _failed(self, login: Login, reason: str, now: datetime) -> None:
+        self._failures.spend(login.address, now)
+        counted = self._denials.spend(login.address, now)
+        if counted is None:
+            return
+        draft = AuditDraft(
+            actor="unknown",
+            role="none",
+            source=login.address,
+            action=AuditAction.LOGIN,
+            object="web",
+            reason=reason,
+            result=AuditResult.DENIED,
+            request_id=login.request_id,
+        )
+        await self._access.note(with_count(draft, counted), now)
+
+
+def _owner(caller: Caller) -> Identity | None:
+    return None if caller.identity.reaches(AccessRole.ADMIN) else caller.identity
