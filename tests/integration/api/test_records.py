@@ -5,6 +5,7 @@ import random
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -346,6 +347,21 @@ async def test_refusals_are_told_by_priority_class(hosts: ApiInstance) -> None:
     found = await hosts.viewer.rejections({"priority_class": "batch"})
     assert [(group.priority_class, group.count) for group in found.groups] == [("batch", 3)]
     assert found.total == 3
+
+
+async def test_a_rare_cause_shows_its_newest_requests_among_many_refusals_of_others(hosts: ApiInstance) -> None:
+    now = int(hosts.clock().timestamp())
+    often = [a_rejection(now - age, RejectionReason.QUEUE_FULL) for age in range(60)]
+    rare = [
+        replace(a_rejection(now - age, RejectionReason.PREDICTED_TTFT), sample_request=f"rare-{age}") for age in (50, 40, 30, 20, 10, 5, 55)
+    ]
+    await hosts.router.post_report(a_report("1", rejections=(*often, *rare)))
+    found = {group.reason: group for group in (await hosts.viewer.rejections({})).groups}
+    assert [one.request for one in found[RejectionReason.PREDICTED_TTFT].samples] == [f"rare-{age}" for age in (5, 10, 20, 30, 40)]
+    assert [round(now - one.at.timestamp()) for one in found[RejectionReason.QUEUE_FULL].samples] == [0, 1, 2, 3, 4]
+    earlier = await hosts.viewer.rejections({"to": datetime.fromtimestamp(now - 25, UTC)})
+    shown = next(group for group in earlier.groups if group.reason is RejectionReason.PREDICTED_TTFT)
+    assert [one.request for one in shown.samples] == ["rare-30", "rare-40", "rare-50", "rare-55"]
 
 
 async def test_half_a_surrogate_pair_is_not_json(hosts: ApiInstance) -> None:

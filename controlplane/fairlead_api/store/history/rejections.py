@@ -1,10 +1,10 @@
 """Refused requests as the public API shows them, by cause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, func, select
+from sqlalchemy import BigInteger, ColumnElement, DateTime, Integer, Select, Table, Text, column, func, select, true, values
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead_api.services.history.rejection_advice import advice
@@ -26,8 +26,8 @@ UNROLLED = timedelta(seconds=30)
 _REASONS = frozenset(RejectionReason)
 """Rows with another reason, stored by a newer version that was rolled back, are left out."""
 
-Cause = tuple[str, str, int, str]
-"""Pool, reason, status and priority class."""
+Cause = tuple[int, str, int, str]
+"""Pool's id, reason, status and priority class."""
 
 _pool_name = pools.c.namespace + "/" + pools.c.name
 _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status, rejections.c.priority_class)
@@ -46,22 +46,20 @@ class PostgresRejections:
         if priority_class is not None:
             within.append(rejections.c.priority_class == priority_class)
         width = max((end - start).total_seconds() / BUCKETS, 1.0)
-        bucket = func.least(func.floor(func.extract("epoch", rejections.c.second - start) / width), BUCKETS - 1)
+        bucket = func.least(func.floor(func.date_part("epoch", rejections.c.second - start) / width), BUCKETS - 1)
         second = rejections.c.second
         figures = (func.sum(rejections.c.count).label("amount"), func.min(second).label("first_at"), func.max(second).label("last_at"))
         source = rejections.join(pools, pools.c.id == rejections.c.pool_id)
-        by_bucket = select(*_cause, _pool_name.label("pool"), bucket.label("bucket"), *figures).select_from(source).where(*within)
-        place = func.row_number().over(partition_by=_cause, order_by=second.desc()).label("place")
-        placed = select(rejections, _pool_name.label("pool"), place).select_from(source).where(*within).subquery()
-        newest = select(placed).where(placed.c.place <= SAMPLES).order_by(placed.c.second.desc())
+        counted = select(*_cause, bucket.label("bucket"), *figures).select_from(source).where(*within).group_by(*_cause, bucket).subquery()
+        by_bucket = select(counted, _pool_name.label("pool")).join(pools, pools.c.id == counted.c.pool_id)
         async with self._database.reading() as connection:
             groups: dict[Cause, list[Any]] = {}
-            for row in await connection.execute(by_bucket.group_by(*_cause, _pool_name, bucket)):
+            for row in await connection.execute(by_bucket):
                 if row.reason in _REASONS:
-                    groups.setdefault((row.pool, row.reason, row.status, row.priority_class), []).append(row)
+                    groups.setdefault(_cause_of(row), []).append(row)
             samples: dict[Cause, list[RejectionSample]] = {}
-            for row in await connection.execute(newest):
-                samples.setdefault((row.pool, row.reason, row.status, row.priority_class), []).append(_sample(row))
+            for row in await connection.execute(_newest(groups)) if groups else ():
+                samples.setdefault(_cause_of(row), []).append(_sample(row))
             served = 0
             for part in _served(pool, start, end, sight):
                 served += (await connection.execute(part)).scalar_one()
@@ -72,6 +70,29 @@ class PostgresRejections:
             total=total,
             served=int(served),
         )
+
+
+def _newest(groups: Mapping[Cause, list[Any]]) -> "Select[Any]":
+    """The newest rows of each cause, looked for from its last one backwards: it may be few among millions."""
+    time = DateTime(timezone=True)
+    sought = values(
+        column("pool_id", BigInteger),
+        column("reason", Text),
+        column("status", Integer),
+        column("priority_class", Text),
+        column("first_at", time),
+        column("last_at", time),
+        name="sought",
+    ).data([(*key, min(row.first_at for row in rows), max(row.last_at for row in rows)) for key, rows in groups.items()])
+    second = rejections.c.second
+    same = (one == sought.c[one.name] for one in _cause)
+    rows = select(rejections).where(*same, second >= sought.c.first_at, second <= sought.c.last_at)
+    found = rows.order_by(second.desc()).limit(SAMPLES).lateral("found")
+    return select(found).select_from(sought.join(found, true())).order_by(found.c.second.desc())
+
+
+def _cause_of(row: Any) -> Cause:
+    return row.pool_id, row.reason, row.status, row.priority_class
 
 
 def _served(pool: str | None, start: datetime, end: datetime, sight: Sight) -> Iterator["Select[Any]"]:
@@ -115,13 +136,13 @@ def _sample(row: Any) -> RejectionSample:
 
 
 def _group(key: Cause, rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:
-    pool, reason, status, priority_class = key
+    _, reason, status, priority_class = key
     sparkline = [0] * BUCKETS
     for row in rows:
         sparkline[int(row.bucket)] += int(row.amount)
     count = sum(sparkline)
     return RejectionGroup(
-        pool=pool,
+        pool=rows[0].pool,
         reason=RejectionReason(reason),
         status=status,
         priority_class=priority_class,
