@@ -49,10 +49,12 @@ integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; f
 	@scripts/ensure-load-tool.sh
 	@scripts/ensure-helm.sh
 	@scripts/ensure-envoy.sh
+	@scripts/ensure-identity-provider.sh
 	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
+	@scripts/ensure-identity-provider.sh
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
 sandbox: .venv/ready ## the whole system: acceptance and chaos, in three sandboxes at once, as they also wait

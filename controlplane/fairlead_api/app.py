@@ -17,6 +17,7 @@ from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.documenting import openapi
 from fairlead_api.identifying import Identify
 from fairlead_api.jobs import scheduled
+from fairlead_api.oidc_settings import OidcSettings
 from fairlead_api.reviews import KubernetesReviews
 from fairlead_api.routes.access import access_routes
 from fairlead_api.routes.advice import advice_routes
@@ -47,7 +48,7 @@ from fairlead_api.services.access.access import Access
 from fairlead_api.services.access.callers import Bootstrap, digest
 from fairlead_api.services.access.cluster_rights import ClusterRights
 from fairlead_api.services.access.gateway_keys import GatewayKeys
-from fairlead_api.services.access.logins import Logins
+from fairlead_api.services.access.logins import IdentityProvider, Logins
 from fairlead_api.services.access.tokens import Tokens
 from fairlead_api.services.advice.asking import Advising
 from fairlead_api.services.advice.trends import TrendReading
@@ -157,7 +158,9 @@ def create_api(
         cluster=ClusterRights(KubernetesReviews(kubernetes, settings.kubernetes_audience), stored_access.namespaces)
         if settings.auth_mode == "kubernetes"
         else None,
+        given=settings.oidc.given if settings.auth_mode == "oidc" else None,
     )
+    logins = Logins(stored_access, access, new_secret, _identity_provider(settings.oidc) if settings.auth_mode == "oidc" else None)
     guard = Guard(access, clock)
     mirroring = PoolMirroring(PostgresPools(control), key_shares)
     audit = PostgresAudit(reads)
@@ -221,9 +224,7 @@ def create_api(
 
     routers = (
         health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
-        access_routes(
-            guard, Logins(stored_access, access, new_secret), Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience
-        ),
+        access_routes(guard, logins, Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
         pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads)), clock),
         slo_routes(guard, slo, SloReading(slo), clock),
@@ -290,3 +291,9 @@ def keep(retention: Retention) -> Keep:
         },
         plain={setting: getattr(retention, setting) for setting in SWEEPS},
     )
+
+
+def _identity_provider(settings: OidcSettings) -> IdentityProvider:
+    from fairlead_api.identity_provider import OpenIdProvider  # 16 MB of cryptography, only where it is used
+
+    return OpenIdProvider(settings)

@@ -16,7 +16,7 @@ from fairlead_api.services.access.access import Access
 from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import NotAuthenticated, ServiceError
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes", "/v1/login/oidc"})
 """Paths that answer without a token."""
 
 IN_PROCESS = "in-process"

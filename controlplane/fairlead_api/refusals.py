@@ -149,12 +149,12 @@ def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
         "400": has_body,
         "401": needs_token or has_body,
         "403": needs_token or has_body,
-        "404": "{" in path or path == "/v1/audit/head" or internal,
+        "404": "{" in path or path in {"/v1/audit/head", "/v1/login/oidc"} or internal,
         "409": internal or (method != "get" and path.endswith(_CONFLICTS)),
         "412": any(one["name"] == "if-match" for one in parameters),
         "413": has_body,
         "422": not internal or has_body or "{" in path or any(one["in"] == "query" for one in parameters),  # a parameter that is not known
-        "429": (needs_token and not internal) or path == "/v1/login",
+        "429": (needs_token and not internal) or (path.startswith("/v1/login") and has_body),
         "503": path not in _NO_DATABASE,
     }
     return {status for status, comes in found.items() if comes}

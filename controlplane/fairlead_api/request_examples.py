@@ -4,6 +4,14 @@ from typing import Any
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "LoginRequest": {"a login link's token": {"token": "fll_4J8…"}},
+    "OidcLoginRequest": {
+        "what a browser brought back": {
+            "code": "SplxlOBeZQQYbYS6WxSbIA",
+            "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+            "nonce": "n-0S6_WzA2Mj",
+            "redirect_uri": "https://fairlead.example.com/login/oidc/answer",
+        }
+    },
     "LoginLinkRequest": {"for a colleague": {"role": "operator", "minutes": 10, "subject": "ada"}},
     "TokenRequest": {"for a dashboard": {"name": "grafana", "role": "viewer", "days": 90}},
     "GatewayKeyRequest": {

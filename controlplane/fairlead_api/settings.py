@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidInput
+from fairlead_api.oidc_settings import OidcSettings
 from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Choice, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
@@ -123,9 +124,10 @@ class Settings:
         default="bootstrap",
         metadata=variable(
             "FAIRLEAD_AUTH_MODE",
-            Choice(("bootstrap", "kubernetes", "none")),
+            Choice(("bootstrap", "kubernetes", "oidc", "none")),
             "how people sign in",
-            "API tokens and login links always; kubernetes: with tokens of the cluster too, and rights by its RBAC; none lets everybody in as "
+            "API tokens and login links always; kubernetes: with tokens of the cluster too, and rights by its RBAC; oidc: by an identity provider "
+            "too, and rights by FAIRLEAD_OIDC_PEOPLE and FAIRLEAD_OIDC_GROUPS; none lets everybody in as "
             "admin, only on a loopback address",
         ),
     )
@@ -139,6 +141,7 @@ class Settings:
             default_shown="that of the API server",
         ),
     )
+    oidc: OidcSettings = field(default_factory=OidcSettings, metadata=group(OidcSettings))
     requests_per_second: int = field(
         default=200,
         metadata=variable(
@@ -172,7 +175,9 @@ class Settings:
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
     """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
-    return read(Settings, environment)
+    found = read(Settings, environment)
+    found.oidc.check(found.auth_mode)
+    return found
 
 
 def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:

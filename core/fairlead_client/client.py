@@ -23,6 +23,8 @@ from fairlead_client.resources.access import (
     LoginLinkRequest,
     LoginModes,
     LoginRequest,
+    OidcLoginRequest,
+    OidcProvider,
     TokenItem,
     TokenRequest,
     WebSession,
@@ -107,6 +109,14 @@ class ControlApi:
         """`address` is that of the person for whom another process asks; the API heeds it from those it trusts."""
         headers = {"x-forwarded-for": address} if address else {}
         return await self._call("POST", "/v1/login", WebSession, body=LoginRequest(token=token), headers=headers)
+
+    async def oidc_provider(self) -> OidcProvider:
+        return await self._call("GET", "/v1/login/oidc", OidcProvider)
+
+    async def login_with_oidc(self, request: OidcLoginRequest, *, address: str | None = None) -> WebSession:
+        """`address` as with `login`."""
+        headers = {"x-forwarded-for": address} if address else {}
+        return await self._call("POST", "/v1/login/oidc", WebSession, body=request, headers=headers)
 
     async def logout(self) -> None:
         await self._call("POST", "/v1/logout", None)

@@ -97,6 +97,12 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
     async def sign_in(request: Request) -> Response:
         return await access.sign_in(site, request)
 
+    async def begin_sign_in(request: Request) -> Response:
+        return await access.begin(site, request)
+
+    async def end_sign_in(request: Request) -> Response:
+        return await access.answer(site, request)
+
     async def asset(request: Request) -> Response:
         return await site.assets.serve(request)
 
@@ -107,6 +113,8 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
         Route(f"{base}/static/{{version}}/{{name:path}}", asset),
         Route(f"{base}/login", login, methods=["GET"]),
         Route(f"{base}/login", sign_in, methods=["POST"]),
+        Route(f"{base}/login/oidc", begin_sign_in, methods=["GET"]),
+        Route(f"{base}/login/oidc/answer", end_sign_in, methods=["GET"]),
     ]
     found: list[Routes] = [module.ROUTES for module in PAGE_MODULES if hasattr(module, "ROUTES")]
     exports = {

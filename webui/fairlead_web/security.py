@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fairlead_web import sign_in_attempts
 from fairlead_web.settings import WebSettings
 
 CONTENT_SECURITY_POLICY = (
@@ -114,6 +115,23 @@ def set_session_cookie(response: Response, settings: WebSettings, token: str) ->
 def clear_session_cookie(response: Response, settings: WebSettings) -> None:
     """Makes the browser forget its session."""
     response.delete_cookie(settings.cookie_name, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
+
+
+def set_attempt_cookie(response: Response, settings: WebSettings, attempt: str) -> None:
+    """Lax, as the identity provider's page leads back here by a link."""
+    response.set_cookie(
+        settings.attempt_cookie_name,
+        attempt,
+        max_age=sign_in_attempts.SECONDS,
+        path="/",
+        secure=settings.secure_cookies,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def clear_attempt_cookie(response: Response, settings: WebSettings) -> None:
+    response.delete_cookie(settings.attempt_cookie_name, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
 
 def local_path(target: str | None) -> str:

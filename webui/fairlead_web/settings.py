@@ -53,6 +53,11 @@ class WebSettings:
         """`__Host-` cookies need TLS; plain HTTP (loopback) uses another name so that one never shadows the other."""
         return "__Host-fairlead" if self.secure_cookies else "fairlead-session"
 
+    @property
+    def attempt_cookie_name(self) -> str:
+        """The cookie of an attempt to sign in at an identity provider."""
+        return f"{self.cookie_name}-attempt"
+
     def allows_host(self, host: str) -> bool:
         """Whether a Host header is the public host, or a loopback name at any port. Protects against DNS rebinding."""
         lowered = host.lower()

@@ -198,8 +198,17 @@ class Visit:
         )
 
     async def _pools(self) -> list[PoolSummary]:
-        page: Page[PoolSummary] | None = await self.attempt("pools", self.api.pools(limit=PAGE_ROWS))
-        return page.items if page else []
+        """The pools for the frame; none for somebody who may see none, of whose pages that is no missing part."""
+
+        async def in_sight() -> list[PoolSummary]:
+            try:
+                return (await self.api.pools(limit=PAGE_ROWS)).items
+            except ApiProblem as error:
+                if error.problem.status != 403:
+                    raise
+                return []
+
+        return await self.attempt("pools", in_sight()) or []
 
     def page(self, context: Context, status: int = 200) -> Response:
         """The page, or only the regions that the request names.

@@ -19,6 +19,8 @@ from fairlead_client.resources.access import (
     LoginLinkRequest,
     LoginModes,
     LoginRequest,
+    OidcLoginRequest,
+    OidcProvider,
     TokenItem,
     TokenRequest,
     WebSession,
@@ -43,12 +45,22 @@ def access_routes(
     @routes.get("/login-modes")
     async def login_modes() -> LoginModes:
         """The ways to log in that are offered here. Needs no token."""
-        return LoginModes(modes=logins.modes, audience=audience)
+        return LoginModes(modes=logins.modes, audience=audience, issuer=logins.issuer)
 
     @routes.post("/login", dependencies=[Depends(known_fields(LoginRequest))])
     async def login(body: LoginRequest, request: Request) -> WebSession:
         """A web session for a one-time login link or an API token; needs no bearer token."""
         return await logins.login(body.token, Login(address=request.state.address, request_id=request.state.request_id), clock())
+
+    @routes.get("/login/oidc")
+    async def oidc_provider() -> OidcProvider:
+        """Where a browser is sent to sign in at the identity provider; needs no bearer token."""
+        return await logins.provider()
+
+    @routes.post("/login/oidc", dependencies=[Depends(known_fields(OidcLoginRequest))])
+    async def login_with_oidc(body: OidcLoginRequest, request: Request) -> WebSession:
+        """A web session for somebody whom the identity provider signed in; needs no bearer token."""
+        return await logins.login_by_provider(body, Login(address=request.state.address, request_id=request.state.request_id), clock())
 
     @routes.post("/logout", status_code=204)
     async def logout(caller: Person) -> None:

@@ -10,7 +10,8 @@ ServiceError
 └── Unavailable           a dependency is away; repeat later
     ├── StoreUnavailable      Postgres
     │   └── StoreBusy             Postgres has no capacity for this call
-    └── ClusterUnavailable    the Kubernetes API
+    ├── ClusterUnavailable    the Kubernetes API
+    └── IdentityProviderUnavailable
 """
 
 from fairlead_client.resources.problems import PlanConflict
@@ -99,3 +100,9 @@ class ClusterUnavailable(Unavailable):
     """The Kubernetes API is not configured or does not answer."""
 
     code = "cluster-unavailable"
+
+
+class IdentityProviderUnavailable(Unavailable):
+    """The identity provider does not answer, not as OpenID Connect has it, or refuses us as its client."""
+
+    code = "identity-provider-unavailable"

@@ -38,7 +38,8 @@ Rights = dict[str, AccessRole]
 class Identity:
     """The caller's identity: `role` holds in all namespaces, and `namespaces` adds to it in those it names.
 
-    `expires_at` is None for a bootstrap token. `groups` are those of a Kubernetes user.
+    `expires_at` is None for a bootstrap token. `groups` are those of a Kubernetes user or of the
+    identity provider.
     """
 
     subject: str
@@ -69,20 +70,26 @@ class Identity:
 
 
 class LoginMode(StrEnum):
-    """A way to log in: a one-time link, an API token, a token of the Kubernetes cluster; `open`: nothing is asked."""
+    """A way to log in: a one-time link, an API token, a token of the Kubernetes cluster, an identity provider
+    (OpenID Connect); `open`: nothing is asked.
+    """
 
     LINK = "link"
     TOKEN = "token"  # noqa: S105 - a word, no secret
     KUBERNETES = "kubernetes"
+    OIDC = "oidc"
     OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModes:
-    """The ways to log in that this API offers. `audience` is the one that Kubernetes tokens must be made for."""
+    """The ways to log in that this API offers. `audience` is the one that Kubernetes tokens must be made for,
+    `issuer` the identity provider.
+    """
 
     modes: tuple[LoginMode, ...]
     audience: str | None = None
+    issuer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +99,33 @@ class LoginRequest:
     """
 
     token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcProvider:
+    """Where a browser is sent to sign in, with the `client_id` and `scopes` to ask for.
+
+    The parameter `iss` of what it brings back must be `issuer` if it is there, and be there if `tells_issuer`
+    (RFC 9207).
+    """
+
+    issuer: str
+    authorization_endpoint: str
+    client_id: str
+    scopes: str
+    tells_issuer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcLoginRequest:
+    """What a browser brought back from the identity provider (`code`), and what it was sent there with: `redirect_uri`,
+    `nonce`, and the `code_verifier` whose SHA-256 was the code challenge (PKCE, RFC 7636).
+    """
+
+    code: str
+    code_verifier: str
+    nonce: str
+    redirect_uri: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

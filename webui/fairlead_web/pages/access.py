@@ -1,21 +1,24 @@
-"""`/login`, `/logout`: a one-time link or a pasted token becomes a session.
+"""`/login`, `/logout`: a one-time link, a pasted token or what an identity provider says becomes a session.
 
 Opening a link changes nothing, so a preview does not use it up.
 """
 
+import secrets
 from dataclasses import dataclass
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fairlead_client.problems import ApiProblem, ApiUnreachable
-from fairlead_client.resources.access import LoginMode, LoginModes
+from fairlead_client.resources.access import LoginMode, LoginModes, OidcLoginRequest
 from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
-from fairlead_web.security import clear_session_cookie, local_path, set_session_cookie
+from fairlead_web.security import clear_attempt_cookie, clear_session_cookie, local_path, set_attempt_cookie, set_session_cookie
 from fairlead_web.shells import Preferences
+from fairlead_web.sign_in_attempts import attempt_of, begun
 from fairlead_web.visits import Site, Visit, preferences_of, problem_of
 
 
@@ -24,8 +27,8 @@ class LoginPage(Context):
     """The login page.
 
     `token` comes from a one-time link and stays in the form until the person presses the button; `problem` says why the
-    last try failed. `modes` are the ways that the API offers, with the `audience` of Kubernetes tokens; none while it
-    does not answer.
+    last try failed. `modes` are the ways that the API offers, with the `audience` of Kubernetes tokens and the host of
+    the identity `provider`; none while it does not answer.
     """
 
     template: ClassVar[str] = "pages/login.html"
@@ -37,6 +40,7 @@ class LoginPage(Context):
     ended: bool
     modes: tuple[LoginMode, ...]
     audience: str | None
+    provider: str | None
 
 
 LONGEST_COOKIE = 512
@@ -65,6 +69,52 @@ async def sign_in(site: Site, request: Request) -> Response:
     return response
 
 
+async def begin(site: Site, request: Request) -> Response:
+    """Sends the browser to the identity provider."""
+    target = local_path(request.query_params.get("next"))
+    try:
+        provider = await site.api.oidc_provider()
+    except (ApiProblem, ApiUnreachable) as error:
+        return await _page(site, request, "", target, problem_of(error))
+    attempt = begun(target, lambda: secrets.token_urlsafe(32))
+    response = RedirectResponse(attempt.address(provider, _redirect_uri(site)), 303)
+    set_attempt_cookie(response, site.settings, attempt.cookie())
+    return response
+
+
+async def answer(site: Site, request: Request) -> Response:
+    """Takes what the browser brought back from the identity provider."""
+    attempt = attempt_of(request.cookies.get(site.settings.attempt_cookie_name))
+    if attempt is None:
+        detail = (
+            f"This sign-in was begun in another browser, at another address than {site.settings.public_url}, or too long ago; begin again."
+        )
+        return await _refused(site, request, None, Problem(type="sign-in", title="Not signed in", status=422, detail=detail))
+    brought, target = dict(request.query_params), local_path(attempt.target)
+    try:
+        refusal = attempt.refusal(brought, await site.api.oidc_provider())
+        if refusal is not None:
+            return await _refused(site, request, target, Problem(type="sign-in", title="Not signed in", status=422, detail=refusal))
+        told = OidcLoginRequest(code=brought["code"], code_verifier=attempt.verifier, nonce=attempt.nonce, redirect_uri=_redirect_uri(site))
+        session = await site.api.login_with_oidc(told, address=request.client.host if request.client else None)
+    except (ApiProblem, ApiUnreachable) as error:
+        return await _refused(site, request, target, problem_of(error))
+    response = RedirectResponse(site.settings.base_path + target, 303)
+    set_session_cookie(response, site.settings, session.token)
+    clear_attempt_cookie(response, site.settings)
+    return response
+
+
+async def _refused(site: Site, request: Request, target: str | None, problem: Problem) -> Response:
+    response = await _page(site, request, "", target, problem)
+    clear_attempt_cookie(response, site.settings)
+    return response
+
+
+def _redirect_uri(site: Site) -> str:
+    return f"{site.settings.public_url}/login/oidc/answer"
+
+
 async def sign_out(visit: Visit) -> Response:
     """Ends the session in the API first, so that a copied cookie dies with it."""
     try:
@@ -91,6 +141,7 @@ async def _page(site: Site, request: Request, token: str, target: str | None, pr
         ended=ended,
         modes=offered.modes,
         audience=offered.audience,
+        provider=urlsplit(offered.issuer).hostname if offered.issuer else None,
     )
     return HTMLResponse(site.renderer.render(context), problem.status if problem else 200)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fairlead.errors import InvalidInput
+from fairlead_api.given_roles import OIDC, GivenRoles
 from fairlead_api.services.access.callers import Bootstrap, Caller, digest
 from fairlead_api.services.access.cluster_rights import FRESH, ClusterRights, ClusterUser
 from fairlead_api.services.access.credentials import AccessStore
@@ -47,7 +48,8 @@ class Access:
     """Use cases of access control.
 
     `open_to_all` accepts everybody as admin (loopback only). A person's credential may make `requests_per_second`, and
-    those of BURST_SECONDS at once; 0 = any number. With `cluster`, tokens of the Kubernetes cluster are good too.
+    those of BURST_SECONDS at once; 0 = any number. With `cluster`, tokens of the Kubernetes cluster are good too;
+    with `given`, people of the identity provider, who have these roles.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Access:
         open_to_all: bool = False,
         requests_per_second: int = 0,
         cluster: ClusterRights | None = None,
+        given: GivenRoles | None = None,
     ) -> None:
         self._cluster = cluster
+        self._given = given
         self._reviewed: dict[bytes, tuple[ClusterUser, datetime]] = {}
         self._store = store
         self._bootstrap = bootstrap
@@ -127,13 +131,22 @@ class Access:
         return await self._refreshed(nobody, now)
 
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
-        """The identity with its rights as the cluster has them now, if it is the cluster's."""
+        """The identity with its rights as they are now, if it is the cluster's or the identity provider's."""
+        if identity.source == OIDC:
+            return self.provided(identity)
         if identity.source != KUBERNETES:
             return identity
         if self._cluster is None:
             raise NotAuthenticated("token-invalid", "logins of the Kubernetes cluster do not count here any more")
         granted = await self._cluster.of(ClusterUser(name=identity.subject, groups=identity.groups), now)
         return replace(identity, role=granted.role, namespaces=granted.namespaces)
+
+    def provided(self, identity: Identity) -> Identity:
+        """Somebody of the identity provider, with the roles that the settings give. Raises NotAuthenticated."""
+        if self._given is None:
+            raise NotAuthenticated("token-invalid", "logins of the identity provider do not count here any more")
+        role, namespaces = self._given.of(identity.subject, identity.groups)
+        return replace(identity, role=role, namespaces=namespaces)
 
     def require_pace(self, identity: Identity, key: bytes, now: datetime) -> None:
         """Raises TooMany for a person's credential with too many requests. Processes are never held up."""

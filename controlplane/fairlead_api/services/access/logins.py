@@ -1,17 +1,19 @@
 """Signing in and out: login links, web sessions."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from fairlead.errors import InvalidInput
+from fairlead_api.given_roles import OIDC
 from fairlead_api.services.access.access import Access
 from fairlead_api.services.access.callers import Caller, Login, digest
 from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, AccessStore
 from fairlead_api.services.access.denials import DenialBudgets, with_count
 from fairlead_api.services.access.rate_limits import Allowances
 from fairlead_api.services.audit.chain import AuditDraft
-from fairlead_api.services.errors import Denied, NotAuthenticated
+from fairlead_api.services.errors import Denied, NotAuthenticated, NotFound
 from fairlead_client.resources.access import (
     PEOPLE,
     RISING,
@@ -20,6 +22,8 @@ from fairlead_client.resources.access import (
     LoginLink,
     LoginLinkRequest,
     LoginMode,
+    OidcLoginRequest,
+    OidcProvider,
     WebSession,
     WebSessionItem,
 )
@@ -33,11 +37,34 @@ FAILED_LOGIN_SECONDS = 10.0
 """After this long one more may fail."""
 
 
-class Logins:
-    """`new_secret` makes random text of 256 bits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Whom an identity provider signed in."""
 
-    def __init__(self, store: AccessStore, access: Access, new_secret: Callable[[], str]) -> None:
+    name: str
+    groups: tuple[str, ...]
+
+
+class IdentityProvider(Protocol):
+    """A provider of OpenID Connect. Its calls raise IdentityProviderUnavailable."""
+
+    @property
+    def issuer(self) -> str:
+        """The address by which the provider names itself."""
+
+    async def described(self) -> OidcProvider:
+        """Where a browser is to be sent."""
+
+    async def person(self, answer: OidcLoginRequest, now: datetime) -> Person:
+        """Exchanges the code that a browser brought back. Raises NotAuthenticated."""
+
+
+class Logins:
+    """`new_secret` makes random text of 256 bits. With `provider`, people sign in there too."""
+
+    def __init__(self, store: AccessStore, access: Access, new_secret: Callable[[], str], provider: IdentityProvider | None = None) -> None:
         self._store = store
+        self._provider = provider
         self._access = access
         self._new_secret = new_secret
         self._denials = DenialBudgets()
@@ -48,7 +75,13 @@ class Logins:
         """The ways to log in."""
         if self._access.open_to_all:
             return (LoginMode.OPEN,)
-        return (LoginMode.LINK, LoginMode.TOKEN, *((LoginMode.KUBERNETES,) if self._access.knows_cluster else ()))
+        further = {LoginMode.KUBERNETES: self._access.knows_cluster, LoginMode.OIDC: self._provider is not None}
+        return (LoginMode.LINK, LoginMode.TOKEN, *(mode for mode, offered in further.items() if offered))
+
+    @property
+    def issuer(self) -> str | None:
+        """The identity provider, if there is one."""
+        return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
         """A web session for a login link (used up by this) or an API token.
@@ -76,6 +109,34 @@ class Logins:
         identity = replace(found, expires_at=expires_at)
         await self._store.open_session(digest(token), identity, login, now)
         return WebSession(token=token, identity=identity, expires_at=expires_at)
+
+    async def provider(self) -> OidcProvider:
+        """The identity provider. Raises NotFound where there is none, IdentityProviderUnavailable."""
+        return await self._asked().described()
+
+    async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
+        """A web session for somebody whom the identity provider signed in, with a role here or none.
+
+        Raises NotFound where there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany for an
+        address with too many failures.
+        """
+        provider = self._asked()
+        self._failures.require(login.address, now)
+        try:
+            person = await provider.person(answer, now)
+        except NotAuthenticated as error:
+            await self._failed(login, str(error), now)
+            raise
+        token, expires_at = f"fls_{self._new_secret()}", now + ABSOLUTE
+        known = Identity(subject=person.name, role=AccessRole.NONE, source=OIDC, expires_at=expires_at, groups=person.groups)
+        identity = self._access.provided(known)
+        await self._store.open_session(digest(token), identity, login, now)
+        return WebSession(token=token, identity=identity, expires_at=expires_at)
+
+    def _asked(self) -> IdentityProvider:
+        if self._provider is None:
+            raise NotFound("login mode", LoginMode.OIDC)
+        return self._provider
 
     async def logout(self, caller: Caller, now: datetime) -> None:
         """Ends a web session; does nothing for other credentials."""

@@ -1,0 +1,137 @@
+"""Settings of signing in by an identity provider (OpenID Connect), read once from the environment."""
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from fairlead.errors import InvalidInput
+from fairlead_api.given_roles import EVERYBODY, GivenRole, GivenRoles
+from fairlead_client.resources.access import PEOPLE, AccessRole
+from fairlead_process.environment import variable
+from fairlead_process.kinds import Parsed, Text
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_WANTED = "role:name or role@namespace:name, with commas"
+_EXAMPLE = "write role:name or role@namespace:name with a role of viewer, operator, admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """Whom Fairlead asks who somebody is, and who may do what. `issuer` and `client_id` are there or not together."""
+
+    issuer: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_OIDC_ISSUER",
+            Parsed(lambda text: parse_issuer(text), "https://id.example.com", "URL"),
+            "the identity provider, as it names itself in its tokens; `/.well-known/openid-configuration` is read below it",
+            default_shown="none",
+        ),
+    )
+    client_id: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_OIDC_CLIENT_ID",
+            Text("the client's id"),
+            "the client under which Fairlead is registered there, with `<public URL>/login/oidc/answer` as its redirect URI",
+            default_shown="none",
+        ),
+    )
+    client_secret: str | None = field(
+        default=None,
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_OIDC_CLIENT_SECRET",
+            Text("the client's secret", secret=True),
+            "the client's secret",
+            "without one the client is a public one, and PKCE alone protects its codes",
+            default_shown="none",
+        ),
+    )
+    scopes: str = field(
+        default="openid profile email",
+        metadata=variable(
+            "FAIRLEAD_OIDC_SCOPES",
+            Parsed(lambda text: parse_scopes(text), "openid and further scopes with spaces"),
+            "the scopes asked for, with spaces",
+            "many providers tell groups only for a scope, such as `groups`",
+        ),
+    )
+    name_claim: str = field(
+        default="email",
+        metadata=variable(
+            "FAIRLEAD_OIDC_NAME_CLAIM",
+            Text("a claim"),
+            "the claim that names a person in rights and audit",
+            "`email` counts only if the provider says `email_verified`; `sub` never changes and says little",
+        ),
+    )
+    groups_claim: str = field(
+        default="groups",
+        metadata=variable("FAIRLEAD_OIDC_GROUPS_CLAIM", Text("a claim"), "the claim that lists a person's groups"),
+    )
+    to_people: tuple[GivenRole, ...] = field(
+        default=(),
+        metadata=variable(
+            "FAIRLEAD_OIDC_PEOPLE",
+            Parsed(lambda text: parse_given("FAIRLEAD_OIDC_PEOPLE", text), _WANTED, "`role:name`, `role@namespace:name` with commas"),
+            f"roles of people by name; the name `{EVERYBODY}` is everybody",
+            "who has none may sign in and sees nothing",
+            default_shown="none",
+        ),
+    )
+    to_groups: tuple[GivenRole, ...] = field(
+        default=(),
+        metadata=variable(
+            "FAIRLEAD_OIDC_GROUPS",
+            Parsed(lambda text: parse_given("FAIRLEAD_OIDC_GROUPS", text), _WANTED, "`role:group`, `role@namespace:group` with commas"),
+            "roles of groups, such as `admin:platform,operator@team-a:ml-team`",
+            "somebody's groups are those of the sign-in; what stands here counts for all who are signed in",
+            default_shown="none",
+        ),
+    )
+
+    @property
+    def given(self) -> GivenRoles:
+        return GivenRoles(to_people=self.to_people, to_groups=self.to_groups)
+
+    def check(self, mode: str) -> None:
+        """Raises InvalidInput for what is missing in this mode of signing in, or has no meaning in it."""
+        if mode != "oidc":
+            if self != OidcSettings():
+                raise InvalidInput("FAIRLEAD_AUTH_MODE", mode, "write oidc, or remove the variables FAIRLEAD_OIDC_…")
+            return
+        for name, value in (("FAIRLEAD_OIDC_ISSUER", self.issuer), ("FAIRLEAD_OIDC_CLIENT_ID", self.client_id)):
+            if value is None:
+                raise InvalidInput(name, "", "set it, as FAIRLEAD_AUTH_MODE is oidc")
+
+
+def parse_issuer(text: str) -> str:
+    """An https URL, or an http one on this machine, as it stands. Raises ValueError, InvalidInput."""
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise ValueError(text)
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise InvalidInput("FAIRLEAD_OIDC_ISSUER", text, "write an https:// address; who listens could sign in as anybody")
+    return text
+
+
+def parse_scopes(text: str) -> str:
+    """Scopes with single spaces. Raises ValueError without `openid`."""
+    scopes = text.split()
+    if "openid" not in scopes:
+        raise ValueError(text)
+    return " ".join(scopes)
+
+
+def parse_given(variable_name: str, text: str) -> tuple[GivenRole, ...]:
+    """`role:name,role@namespace:name,…` → roles. Raises InvalidInput for the first one that cannot be used."""
+    found = []
+    for number, part in enumerate((one.strip() for one in text.split(",") if one.strip()), 1):
+        place, colon, who = part.partition(":")
+        role, at, namespace = place.partition("@")
+        if not colon or not who.strip() or role not in PEOPLE or (at and not _NAMESPACE.fullmatch(namespace)):
+            raise InvalidInput(variable_name, part, f"{_EXAMPLE} (entry {number})")
+        found.append(GivenRole(role=AccessRole(role), who=who.strip(), namespace=namespace if at else None))
+    return tuple(found)
