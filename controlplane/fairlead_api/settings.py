@@ -172,12 +172,14 @@ class Settings:
     heartbeat_seconds: float = 2.0
     share_seconds: float = 0.5
 
+    def __post_init__(self) -> None:
+        """Raises InvalidInput for settings that do not fit together."""
+        self.oidc.check(self.auth_mode)
+
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
     """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
-    found = read(Settings, environment)
-    found.oidc.check(found.auth_mode)
-    return found
+    return read(Settings, environment)
 
 
 def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:

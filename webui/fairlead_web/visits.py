@@ -18,7 +18,6 @@ from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, ClientError
 from fairlead_client.resources.access import Identity
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import Here

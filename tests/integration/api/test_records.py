@@ -359,7 +359,7 @@ async def test_a_rare_cause_shows_its_newest_requests_among_many_refusals_of_oth
     found = {group.reason: group for group in (await hosts.viewer.rejections({})).groups}
     assert [one.request for one in found[RejectionReason.PREDICTED_TTFT].samples] == [f"rare-{age}" for age in (5, 10, 20, 30, 40)]
     assert [round(now - one.at.timestamp()) for one in found[RejectionReason.QUEUE_FULL].samples] == [0, 1, 2, 3, 4]
-    earlier = await hosts.viewer.rejections({"to": datetime.fromtimestamp(now - 25, UTC)})
+    earlier = await hosts.viewer.rejections({"to": datetime.fromtimestamp(now - 25, UTC).isoformat()})
     shown = next(group for group in earlier.groups if group.reason is RejectionReason.PREDICTED_TTFT)
     assert [one.request for one in shown.samples] == ["rare-30", "rare-40", "rare-50", "rare-55"]
 

@@ -21,7 +21,7 @@ from fairlead_router.settings import read_settings as read_router_settings
 from fairlead_sandbox.kubelet.expansion import expand
 from fairlead_testing.running.chart import Render
 from fairlead_testing.running.helm import Document, Release
-from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, merged
+from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, OIDC, merged
 
 SECRET = "a-secret-of-at-least-16-characters"
 URL = "postgresql://app:p%40ss@db-rw.data:5432/app"
@@ -129,6 +129,18 @@ def test_without_keys_required_the_router_asks_for_none(render: Render, tmp_path
     release = render(merged(EXTERNAL, {"gatewayKeys": {"required": False}}))
     settings = settings_of(release, "router", tmp_path)
     assert (settings.gateway_keys_required, settings.gateway_keys) == (False, ())
+
+
+def test_the_api_asks_the_identity_provider_with_the_clients_secret_and_needs_no_right_to_review_tokens(
+    render: Render, tmp_path: Path
+) -> None:
+    release = render(merged(EXTERNAL, OIDC))
+    settings = settings_of(release, "api", tmp_path).api
+    assert (settings.auth_mode, settings.oidc.issuer, settings.oidc.client_secret) == ("oidc", "https://id.example.com", SECRET)
+    assert settings.oidc.given.of("ann", ["ml-team"])[1] == {"team-a": "operator"}
+    assert [one for one in release.every() if one["metadata"]["name"].endswith("-logins")] == []
+    public = render(merged(EXTERNAL, OIDC, {"api": {"oidcClientSecret": {"name": ""}}}))
+    assert settings_of(public, "api", tmp_path).api.oidc.client_secret is None
 
 
 def test_the_api_knows_the_tokens_of_the_others_and_leaves_migrations_to_the_job(external: Release, tmp_path: Path) -> None:

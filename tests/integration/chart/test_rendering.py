@@ -150,6 +150,8 @@ def test_limited_to_namespaces_it_has_no_right_in_the_cluster(render: Render) ->
 WRONG: dict[str, tuple[Document, str]] = {
     "no database": ({}, "name a Secret that holds the URL of a Postgres"),
     "two databases": (merged(BUNDLED, EXTERNAL), "choose one of"),
+    "an identity provider without its address": (merged(BUNDLED, {"api": {"login": "oidc"}}), "api.login: oidc needs"),
+    "a client's secret among the settings": (merged(BUNDLED, {"api": {"settings": {"FAIRLEAD_OIDC_CLIENT_SECRET": "x"}}}), "FAIRLEAD_OIDC_CLIENT_SECRET"),
     "an unknown value": (BUNDLED | {"replicas": 3}, "replicas"),
     "an unknown setting": (merged(BUNDLED, {"router": {"settings": {"FAIRLEAD_MAX_RETRYS": 3}}}), "FAIRLEAD_MAX_RETRYS"),
     "a setting that the chart makes": (merged(BUNDLED, {"router": {"settings": {"FAIRLEAD_API_URL": "http://x"}}}), "FAIRLEAD_API_URL"),

@@ -10,7 +10,7 @@ import yaml
 
 from fairlead_testing.running.chart import Render
 from fairlead_testing.running.helm import CHART, Document, Release
-from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, merged
+from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, OIDC, merged
 
 SCHEMA: Document = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS: Document = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
@@ -31,6 +31,8 @@ OTHER: dict[str, Any] = {
     "database.existingSecret.key": "url",
     "operator.watchNamespaces": ["rendering"],
     "operator.engineImage": "engine:1",
+    "api.oidcClientSecret.name": "another",
+    "api.oidcClientSecret.key": "secret",
     "api.publicUrl": "https://elsewhere.example.com",
     "monitoring.serviceMonitors.interval": "5s",
     "router.ingress.host": "elsewhere.example.com",
@@ -116,10 +118,12 @@ BASES: dict[str, list[Document]] = {}
 
 @pytest.mark.parametrize("path", LEAVES)
 def test_every_value_changes_what_is_rendered(path: str, render: Render) -> None:
-    name = "crds" if path.startswith("crds.") else "bundled" if path.startswith("database.bundled") else "everything"
+    special = {"crds.": "crds", "database.bundled": "bundled", "api.oidc": "oidc"}
+    name = next((base for beginning, base in special.items() if path.startswith(beginning)), "everything")
     base = {
         "crds": EVERYTHING,
         "bundled": merged(BUNDLED, WITHOUT_CRDS),
+        "oidc": merged(BUNDLED, OIDC, WITHOUT_CRDS),
         "everything": merged(EVERYTHING, WITHOUT_CRDS),
     }[name]
     if path == "database.bundled.enabled":

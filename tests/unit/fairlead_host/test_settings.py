@@ -18,3 +18,8 @@ def test_the_web_ui_is_served_unless_told_otherwise_and_logs_are_as_the_api_is_t
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{name}: '{value}' cannot be used"):
         read_settings({**GOOD, name: value})
+
+
+def test_settings_of_the_api_that_do_not_fit_together_are_refused_here_too() -> None:
+    with pytest.raises(InvalidInput, match=r"^FAIRLEAD_AUTH_MODE: 'bootstrap' cannot be used; write oidc"):
+        read_settings({**GOOD, "FAIRLEAD_OIDC_ISSUER": "https://id.example.com"})

@@ -50,7 +50,9 @@ def test_templates_fit_a_screen(source: Path) -> None:
 
 def test_indentation_stays_in_the_templates_and_the_space_between_words_in_the_page() -> None:
     renderer = Renderer(load_assets(), "", lambda: datetime.now(UTC))
-    page = access.LoginPage(title="t", preferences=Preferences(), token="", next="/", problem=None, ended=True, modes=(), audience=None)
+    page = access.LoginPage(
+        title="t", preferences=Preferences(), token="", next="/", problem=None, ended=True, modes=(), audience=None, provider=None
+    )
     lines = renderer.render(page).splitlines()
     assert max(len(line) - len(line.lstrip()) for line in lines) <= 1
 
@@ -88,7 +90,9 @@ def test_an_undefined_name_is_an_error_and_not_an_empty_string() -> None:
 
 def test_a_block_that_does_not_exist_is_named() -> None:
     renderer = Renderer(load_assets(), "", lambda: datetime.now(UTC))
-    page = access.LoginPage(title="t", preferences=Preferences(), token="", next="/", problem=None, ended=False, modes=(), audience=None)
+    page = access.LoginPage(
+        title="t", preferences=Preferences(), token="", next="/", problem=None, ended=False, modes=(), audience=None, provider=None
+    )
     with pytest.raises(LookupError, match="results"):
         renderer.render(page, "results")
 

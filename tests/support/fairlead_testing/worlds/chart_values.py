@@ -31,6 +31,19 @@ BUNDLED: dict[str, Any] = {"database": {"bundled": {"enabled": True}}}
 
 EXTERNAL: dict[str, Any] = {"database": {"existingSecret": {"name": "pg-app"}}}
 
+OIDC: dict[str, Any] = {
+    "api": {
+        "login": "oidc",
+        "oidcClientSecret": {"name": "oidc-client"},
+        "settings": {
+            "FAIRLEAD_OIDC_ISSUER": "https://id.example.com",
+            "FAIRLEAD_OIDC_CLIENT_ID": "fairlead",
+            "FAIRLEAD_OIDC_GROUPS": "admin:platform,operator@team-a:ml-team",
+        },
+    }
+}
+"""People sign in at an identity provider."""
+
 _DOORS = {
     "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tlsSecret": "cert"},
     "httpRoute": {"enabled": True, "annotations": {"a": "b"}, "parentRefs": [{"name": "gateway", "namespace": "infra"}]},
