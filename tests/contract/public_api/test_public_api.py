@@ -178,9 +178,11 @@ async def test_a_ring_tells_shares_and_what_a_change_would_move(door: Door) -> N
 
 
 async def test_no_json_path_of_the_api_is_left_without_an_answer(door: Door) -> None:
-    """Paths without names in them: new ones are looked at as soon as the API has them."""
+    """Paths without names in them: new ones are looked at as soon as the API has them. An identity provider's is met in
+    tests/e2e/web/test_identity_provider.py; without one it is a 404.
+    """
     for path, kind in public_paths().items():
-        if "{" in path or not is_dataclass(get_origin(kind) or kind):
+        if "{" in path or path == "/v1/login/oidc" or not is_dataclass(get_origin(kind) or kind):
             continue
         answered = await _get(door, path)
         assert differences(answered, kind) == [], path

@@ -135,7 +135,7 @@ class Logins:
 
     def _asked(self) -> IdentityProvider:
         if self._provider is None:
-            raise NotFound("login mode", LoginMode.OIDC)
+            raise NotFound("login mode", LoginMode.OIDC.value)
         return self._provider
 
     async def logout(self, caller: Caller, now: datetime) -> None:
