@@ -17,7 +17,7 @@ from fairlead.rollout_specs import RolloutSpec
 from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER, RatioSpec, ScalingSpec
 from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec, overridden
 from fairlead.schemas.reading import read
-from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, verbatim, whole
+from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, texts, verbatim, whole
 from fairlead.schemas.writing import written
 from fairlead.selectors import SelectorSpec
 from fairlead.tables import (
@@ -45,6 +45,7 @@ MAX_NAME = 52
 """Longest pool name: pod names and label values (at most 63 characters) are built from it."""
 
 MAX_REPLICAS = 4096
+MAX_ADAPTERS = 256
 NEEDS_PREFILL_ROLE = (
     "earlyRejection.mode AfterPrefill needs the roles prefill and decode; declare them in roles, or write Load or Predicted"
 )
@@ -250,6 +251,7 @@ class TableFacts:
     slo: SloFacts
     early_rejection: EarlyRejectionFacts
     anchors_per_instance: int
+    adapters: tuple[str, ...] = ()
     holding: HoldingFacts = HoldingFacts()
     priority_classes: tuple[PriorityClass, ...] = ()
 
@@ -347,6 +349,12 @@ class PoolSpec:
             fault=lambda spec: next(_scheduled_ratios(spec)),
             message="scaling.schedules[].ratio needs the roles prefill and decode; remove it, or declare them in roles",
         ),
+        Rule(
+            cel="!has(self.adapters) || self.adapters.size() == 0 || self.engine.type == 'vllm'",
+            holds=lambda spec: not spec.adapters or spec.engine.type == "vllm",
+            field="adapters",
+            message="adapters are only for engine.type vllm; remove adapters",
+        ),
         *adoption_specs.OF_POOLS,
         ONE_INSTANCE_A_REQUEST,
     )
@@ -356,6 +364,13 @@ class PoolSpec:
         pattern=r"^\S+$",
         max_length=256,
         rules=(Rule(cel="self == oldSelf", message="model cannot be changed; make a new pool instead"),),
+    )
+    adapters: tuple[str, ...] = texts(
+        "LoRA adapters that every engine serves beside the model (--lora-modules of vLLM), as clients name them in requests. Only for engine.type vllm.",
+        pattern=r"^\S+$",
+        max_length=256,
+        max_items=MAX_ADAPTERS,
+        convert=str,
     )
     replicas: int = whole("Number of instances wanted of the role both.", 1, maximum=MAX_REPLICAS)
     roles: tuple[RoleSpec, ...] = listing(
@@ -423,6 +438,7 @@ class PoolSpec:
             slo=self.slo,
             early_rejection=self.early_rejection,
             anchors_per_instance=self.routing.anchors_per_instance,
+            adapters=self.adapters,
             holding=_part(HoldingFacts, self.scaling.zero),
             priority_classes=self.priority_classes,
         )

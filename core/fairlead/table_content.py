@@ -67,6 +67,7 @@ def table_of(
         version=0,
         generation=generation,
         model=facts.model,
+        adapters=facts.adapters,
         engine=facts.engine,
         routing=facts.routing,
         session=facts.session,

@@ -321,6 +321,8 @@ class RoutingTable:
     version: int
     generation: int
     model: str
+    adapters: tuple[str, ...] = ()
+    """LoRA adapters, which engines serve under their own names beside the model."""
     engine: EngineFacts
     routing: RoutingFacts
     session: SessionFacts

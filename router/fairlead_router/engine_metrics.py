@@ -95,9 +95,14 @@ class EngineScraper:
         except (UpstreamFailure, PageUnreadable):
             return
         found, model = pool.troubles[instance], pool.table.model
+        missing = [adapter for adapter in pool.table.adapters if adapter not in models]
+        named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
+        found.pop(EngineTrouble.ADAPTER_NOT_SERVED, None)
         found.pop(EngineTrouble.MODEL_NOT_SERVED, None)
+        if missing:
+            lacks = ", ".join(adapter[:100] for adapter in missing[:MOST_NAMED])
+            found[EngineTrouble.ADAPTER_NOT_SERVED] = f"it serves {named}, not {lacks}; correct spec.adapters or --lora-modules"
         if model not in models:
-            named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
             found[EngineTrouble.MODEL_NOT_SERVED] = f"it serves {named}, not {model}; correct spec.model or --served-model-name"
 
 

@@ -122,12 +122,13 @@ class Gateway:
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         request = self._routed.request(pool, endpoint, parsed, headers, session_value, key, arrived, body_bytes=len(body))
         divisible = request.divisible
-        if parsed.model != pool.table.model:
-            body = parsed.renamed(pool.table.model)
+        name = pool.engine_name(parsed.model)
+        if parsed.model != name:
+            body = parsed.renamed(name)
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         if pool.divides and divisible:
-            call.document = parsed.document if parsed.model == pool.table.model else {**parsed.document, "model": pool.table.model}
+            call.document = parsed.document if parsed.model == name else {**parsed.document, "model": name}
         client.watch(call.client_gone)
         if key is None:
             refusal = await self._proxy.relay(call, request, pool, client)
@@ -157,8 +158,9 @@ class Gateway:
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
         pool = self._routed.pool_for(parsed.model, scope["headers"], key)
-        if parsed.model != pool.table.model:
-            body = parsed.renamed(pool.table.model)
+        name = pool.engine_name(parsed.model)
+        if parsed.model != name:
+            body = parsed.renamed(name)
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body))
         return await self._direct.relay(call, pool, client)
 
@@ -178,7 +180,7 @@ class Gateway:
         if not form.model:
             raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
         pool = self._routed.pool_for(form.model, headers, key)
-        body = form.taken(pool.table.model)
+        body = form.taken(pool.engine_name(form.model))
         if length is not None:
             length += len(body) - form.size
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=length)

@@ -87,13 +87,15 @@ class Informing:
         await send_json(send, 200 if ready else 503, document)
 
     def _models(self, opens: Opens) -> list[dict[str, object]]:
-        models: list[dict[str, object]] = [
-            {"id": model, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} for model in self._pools.models(opens)
-        ]
+        models: list[dict[str, object]] = []
+        for name in self._pools.models(opens):
+            base = self._pools.base_of(name)
+            adapted = {} if base is None else {"parent": base}
+            models.append({"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": name, **adapted})
         models.extend(
             {"id": str(pool.key), "object": "model", "created": 0, "owned_by": "fairlead", "root": pool.table.model}
             for pool in self._pools.all()
-            if opens(pool)
+            if opens(pool, pool.table.model)
         )
         return models
 

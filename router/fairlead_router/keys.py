@@ -45,9 +45,12 @@ class GatewayKey:
         """Whether it is of the gateway's own settings."""
         return not self.facts.id
 
-    def opens(self, pool: Pool) -> bool:
-        """Whether the key opens the pool."""
-        return self.facts.opens(pool.key, pool.table.model)
+    def opens(self, pool: Pool, name: str | None = None, /) -> bool:
+        """Whether the key opens the pool, or with a name that model or adapter of it. A key for models opens an adapter
+        only if it names it.
+        """
+        names = (pool.table.model, *pool.table.adapters) if name is None else (name,)
+        return any(self.facts.opens(pool.key, one) for one in names)
 
     def has_expired(self, now: float) -> bool:
         """Whether the key's time is over."""

@@ -458,6 +458,16 @@ class Pool:
         self.waiting_room.open()
         self.deliver(self.scheduler.shut_down(now), now)
 
+    # ── names ──
+
+    def adapter(self, asked: str) -> str | None:
+        """The LoRA adapter that a client asked for by this name, None if it asked for the model or the pool."""
+        return asked if asked in self.table.adapters and asked != str(self.key) else None
+
+    def engine_name(self, asked: str) -> str:
+        """The name by which engines know what a client asked for."""
+        return self.adapter(asked) or self.table.model
+
     # ── engines ──
 
     def least_loaded(self, excluded: Collection[str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from fairlead.errors import FairleadError
 from fairlead.reports.batches import Acknowledgement
@@ -15,11 +16,14 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest
 
-Opens = Callable[[Pool], bool]
-"""Whether a client may use a pool."""
+
+class Opens(Protocol):
+    """Whether a client may use a pool; with a name, that model or adapter of the pool."""
+
+    def __call__(self, pool: Pool, name: str | None = None, /) -> bool: ...
 
 
-def every(_: Pool) -> bool:
+def every(_: Pool, __: str | None = None, /) -> bool:
     """Open to this client: every pool."""
     return True
 
@@ -109,7 +113,8 @@ class Pools:
     def _index(self) -> None:
         self._by_model = {}
         for pool in self.all():
-            self._by_model.setdefault(pool.table.model, []).append(pool)
+            for name in dict.fromkeys((pool.table.model, *pool.table.adapters)):
+                self._by_model.setdefault(name, []).append(pool)
 
     def know_routers(self, count: int) -> None:
         """Tell schedulers how many live routers there are, as the API told last. While it is away that number holds."""
@@ -145,14 +150,14 @@ class Pools:
     def resolve(self, model: str, wanted: str | None, opens: Opens = every) -> Pool:
         """The pool for a request.
 
-        `model` as `namespace/name` wins, then the header's choice among that model's pools, then the first of them by
-        name. A pool that does not open is as if it were not there. Raises BadRequest 404 that names the pools and
-        models there are.
+        `model` as `namespace/name` wins and means its model; then the header's choice among the pools of that model or
+        adapter, then the first of them by name. A pool that does not open is as if it were not there. Raises BadRequest
+        404 that names the pools and models there are.
         """
         pool = self._by_key.get(model)
-        if pool is not None and opens(pool):
+        if pool is not None and opens(pool, pool.table.model):
             return pool
-        pools = [pool for pool in self._by_model.get(model, ()) if opens(pool)]
+        pools = [pool for pool in self._by_model.get(model, ()) if opens(pool, model)]
         if not pools:
             known = ", ".join(self.models(opens)) or "none yet"
             raise BadRequest(404, "model_not_found", f"model: {model[:200]!r} is not served here; known: {known}", "model")
@@ -167,12 +172,16 @@ class Pools:
         )
 
     def serves(self, model: str) -> bool:
-        """Whether the name is that of a pool or of a model, open to the client or not."""
+        """Whether the name is that of a pool, a model or an adapter, open to the client or not."""
         return model in self._by_key or model in self._by_model
 
     def models(self, opens: Opens = every) -> tuple[str, ...]:
-        """Models served, sorted."""
-        return tuple(sorted(model for model, pools in self._by_model.items() if any(map(opens, pools))))
+        """Models and adapters served, sorted."""
+        return tuple(sorted(name for name, pools in self._by_model.items() if any(opens(pool, name) for pool in pools)))
+
+    def base_of(self, adapter: str) -> str | None:
+        """The model that an adapter belongs to; None for a model's own name."""
+        return next((pool.table.model for pool in self._by_model.get(adapter, ()) if pool.adapter(adapter) is not None), None)
 
     def tick(self) -> None:
         """Called every few tens of milliseconds."""

@@ -73,15 +73,17 @@ class PromptTokens:
         self._upstream = upstream
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
-    def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int) -> RoutedPrompt:
-        """What is known of a request's prompt now. Asks an engine for the rest, and does not wait for it."""
+    def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
+        """What is known now of the prompt of a request for the model or an `adapter`. Asks an engine for the rest, and
+        does not wait for it.
+        """
         caches = pool.scheduler.caches
         if not caches.heard or not caches.block_tokens:
             return RoutedPrompt(prompt_tokens=estimated_tokens)
         ids = token_ids(path, document)
         if ids is not None:
-            return self._of_ids(pool, ids, document.get("cache_salt"), estimated_tokens)
-        prompt = prompt_text(path, document)
+            return self._of_ids(pool, ids, document.get("cache_salt"), estimated_tokens, adapter)
+        prompt = prompt_text(path, document, adapter)
         if prompt is None:
             pool.counters.known_prompts["unaskable"] += 1
             return RoutedPrompt(prompt_tokens=estimated_tokens)
@@ -92,10 +94,10 @@ class PromptTokens:
         pool.counters.known_prompts["whole" if found.whole else "partly" if found.blocks else "unknown"] += 1
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens)
 
-    def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int) -> RoutedPrompt:
+    def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:
         block_tokens = pool.scheduler.caches.block_tokens
         try:
-            keys = block_keys(ids, block_tokens, cache_salt=salt if isinstance(salt, str) else None)
+            keys = block_keys(ids, block_tokens, lora_name=adapter, cache_salt=salt if isinstance(salt, str) else None)
         except (OverflowError, TypeError):
             return RoutedPrompt(prompt_tokens=estimated_tokens)  # the engine will refuse it
         pool.counters.known_prompts["whole"] += 1
@@ -114,7 +116,7 @@ class PromptTokens:
         if len(asking.tasks) >= AT_ONCE:
             pool.counters.tokenizing["crowded-out"] += 1
             return
-        body = question(path, document, pool.table.model)
+        body = question(path, document, prompt.adapter or pool.table.model)
         task = asyncio.get_running_loop().create_task(self._learn(pool, asking.known, prompt, pool.addresses[instance], body))
         asking.tasks[prompt] = task
         task.add_done_callback(lambda _: asking.tasks.pop(prompt, None))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
+from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
 from fairlead_router.bodies import header_value
 from fairlead_router.calls import Calls
 from fairlead_router.claims import priority_class, tenant
@@ -74,15 +74,17 @@ class RoutedRequests:
         """What routing is told. The session is that of the header, else the document's end user."""
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
-        blocks = block_hashes(prompt, pool.block_bytes)
-        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, pool.token_sizes.tokens(len(prompt)))
+        adapter = pool.adapter(parsed.model)
+        root = prompt_root(adapter)
+        blocks = block_hashes(prompt, pool.block_bytes, root)
+        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, pool.token_sizes.tokens(len(prompt)), adapter)
         return RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived_at,
             prompt_tokens=known.prompt_tokens,
             prompt_bytes=len(prompt),
             blocks=blocks,
-            first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks),
+            first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks, root),
             session=session_name(session) if session else None,
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,

@@ -11,6 +11,8 @@ class EngineTrouble(StrEnum):
 
     MODEL_NOT_SERVED = "ModelNotServed"
     """Its list of models lacks `spec.model`: every request for it will fail."""
+    ADAPTER_NOT_SERVED = "AdapterNotServed"
+    """Its list of models lacks one of `spec.adapters`: every request for that one will fail."""
     KV_USAGE_MISSING = "KvUsageMissing"
     """Its metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"

@@ -32,6 +32,7 @@ class PromptText:
     heads: tuple[bytes, ...]
     texts: tuple[bytes, ...]
     cache_salt: str | None = None
+    adapter: str | None = None
 
     @property
     def size(self) -> int:
@@ -97,7 +98,7 @@ class KnownPrompts:
 
         Raises OverflowError or TypeError for a token id that is none.
         """
-        keys = block_keys(token_ids, self.block_tokens, cache_salt=prompt.cache_salt)
+        keys = block_keys(token_ids, self.block_tokens, lora_name=prompt.adapter, cache_salt=prompt.cache_salt)
         found = aligned(prompt.texts, token_strings) if len(token_strings) == len(token_ids) else None
         begins, ends = found or ((), ())
         known = 0

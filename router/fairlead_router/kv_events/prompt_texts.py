@@ -33,18 +33,19 @@ def token_ids(path: str, document: Mapping[str, Any]) -> Sequence[int] | None:
     return prompt if isinstance(prompt, list) and prompt and all(type(item) is int for item in prompt) else None
 
 
-def prompt_text(path: str, document: Mapping[str, Any]) -> PromptText | None:
-    """What the prompt's tokens depend on; None if an engine cannot be asked for them."""
+def prompt_text(path: str, document: Mapping[str, Any], adapter: str | None = None) -> PromptText | None:
+    """What the prompt's tokens, and the blocks of an adapter, depend on; None if an engine cannot be asked for them."""
     if any(document.get(field) is not None for field in _UNASKABLE):
         return None
     salt = document.get("cache_salt")
     if salt is not None and not isinstance(salt, str):
         return None
+    root = _root(path, document, salt, adapter)
     if path == COMPLETIONS:
         prompt = document.get("prompt")
         if not isinstance(prompt, str):
             return None
-        return PromptText(root=_root(path, document, salt), heads=(b"",), texts=(_encoded(prompt),), cache_salt=salt)
+        return PromptText(root=root, heads=(b"",), texts=(_encoded(prompt),), cache_salt=salt, adapter=adapter)
     messages = document.get("messages") if path == CHAT else None
     if not isinstance(messages, list) or not messages:
         return None
@@ -60,7 +61,7 @@ def prompt_text(path: str, document: Mapping[str, Any]) -> PromptText | None:
         shape = "text" if isinstance(message.get("content"), str) else "parts"
         heads.append(shape.encode() + orjson.dumps({key: value for key, value in message.items() if key != "content"}))
         texts.append(_encoded(text))
-    return PromptText(root=_root(path, document, salt), heads=tuple(heads), texts=tuple(texts), cache_salt=salt)
+    return PromptText(root=root, heads=tuple(heads), texts=tuple(texts), cache_salt=salt, adapter=adapter)
 
 
 def question(path: str, document: Mapping[str, Any], model: str) -> bytes:
@@ -75,8 +76,8 @@ def detokenizing(tokens: Sequence[int], model: str) -> bytes:
     return orjson.dumps({"model": model, "tokens": [[token] for token in tokens], "skip_special_tokens": False})
 
 
-def _root(path: str, document: Mapping[str, Any], salt: str | None) -> bytes:
-    return orjson.dumps([path, salt, {field: document[field] for field in _ASKED if document.get(field) is not None}])
+def _root(path: str, document: Mapping[str, Any], salt: str | None, adapter: str | None) -> bytes:
+    return orjson.dumps([path, salt, adapter, {field: document[field] for field in _ASKED if document.get(field) is not None}])
 
 
 def _text(content: object) -> str | None:

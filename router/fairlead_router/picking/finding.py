@@ -54,8 +54,8 @@ def opening(key: GatewayKey | None, only: str | None) -> Opens:
     if only is None:
         return opens
 
-    def opens_it(pool: Pool) -> bool:
-        return str(pool.key) == only and opens(pool)
+    def opens_it(pool: Pool, name: str | None = None, /) -> bool:
+        return str(pool.key) == only and opens(pool, name)
 
     return opens_it
 

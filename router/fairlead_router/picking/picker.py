@@ -187,11 +187,13 @@ class Picker:
             if not form.model:
                 raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
             pool = self._routed.pool_for(form.model, asked.headers, key, opens)
-            return pool, None if form.model == pool.table.model else form.taken(pool.table.model)
+            name = pool.engine_name(form.model)
+            return pool, None if form.model == name else form.taken(name)
         self._limit(body)
         parsed = parse_request(body, endpoint)
         pool = self._routed.pool_for(parsed.model, asked.headers, key, opens)
-        return pool, None if parsed.model == pool.table.model else parsed.renamed(pool.table.model)
+        name = pool.engine_name(parsed.model)
+        return pool, None if parsed.model == name else parsed.renamed(name)
 
     def _limit(self, body: bytes) -> None:
         most = self._settings.max_body_bytes
@@ -230,7 +232,8 @@ class Picker:
         session = session_of(headers, pool.session_header)
         within = None if subset is None else members(pool, subset)
         request = self._routed.request(pool, endpoint, parsed, headers, session, key, asked.arrived_at, body_bytes=len(body), within=within)
-        changed = None if parsed.model == pool.table.model else parsed.renamed(pool.table.model)
+        name = pool.engine_name(parsed.model)
+        changed = None if parsed.model == name else parsed.renamed(name)
 
         def settled(usage: Usage | None, now: float) -> None:
             if key is not None:

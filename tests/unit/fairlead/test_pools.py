@@ -88,7 +88,7 @@ WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejecti
         ({"model": 7}, "spec.model", "write text"),
         ({"model": "two words"}, "spec.model", "matches"),
         ({"model": "m\n"}, "spec.model", "matches"),
-        ({"model": "m", "replica": 3}, "spec.replica", "remove it; the fields of spec are model, replicas"),
+        ({"model": "m", "replica": 3}, "spec.replica", "remove it; the fields of spec are model, adapters, replicas"),
         ({"model": "m", "replicas": "3"}, "spec.replicas", "whole number"),
         ({"model": "m", "replicas": True}, "spec.replicas", "whole number"),
         ({"model": "m", "replicas": 2.5}, "spec.replicas", "whole number"),

@@ -218,6 +218,19 @@ async def test_an_engine_that_serves_another_model_is_told_until_it_serves_the_p
     assert stage.found() == [] and stage.engines.asked.count("/v1/models") == 2
 
 
+async def test_an_engine_without_an_adapter_of_the_pool_is_told_until_it_has_loaded_it() -> None:
+    table = replace(routing_table(["127.0.0.1:1"], engine_type="vllm"), adapters=("sql", "fr"))
+    stage = Scraped(VLLM_0_32, b'{"data": [{"id": "mock"}, {"id": "fr"}]}', table=table)
+    await stage.scraper.scrape()
+    words = "it serves mock, fr, not sql; correct spec.adapters or --lora-modules"
+    assert stage.pool.troubled_engines() == (
+        TroubledEngine(pool=CHAT, instance="i0", trouble=EngineTrouble.ADAPTER_NOT_SERVED, words=words),
+    )
+    stage.engines.models, stage.now = b'{"data": [{"id": "mock"}, {"id": "fr"}, {"id": "sql"}]}', 31.0
+    await stage.scraper.scrape()
+    assert stage.found() == []
+
+
 async def test_an_engine_that_does_not_list_its_models_is_believed() -> None:
     stage = Scraped(VLLM_0_32)
     await stage.scraper.scrape()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -66,6 +67,32 @@ async def test_sglang_is_asked_for_the_text_of_each_token_and_longer_prompts_are
     assert outcome == {"learnt": 1}
     assert engine.asked[1] == ("/detokenize", {"model": "mock", "tokens": [[token] for token in TOKENS], "skip_special_tokens": False})
     assert 0 < len(blocks) < len(TOKENS) // BLOCK and blocks == block_keys(TOKENS, BLOCK)[: len(blocks)]
+
+
+async def test_an_adapters_prompt_has_the_keys_of_its_own_blocks_and_its_own_tokenizer_is_asked() -> None:
+    engine = Engine(["abcd"] * 200)
+    pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), RouterMetrics(), lambda: 0.0)
+    pools.apply(replace(routing_table(["127.0.0.1:1"], engine_type="vllm"), adapters=("sql",)))
+    pool = pools.get(CHAT)
+    assert pool is not None
+    assert pool.scheduler.caches.takes_size(BLOCK)
+    pool.scheduler.caches.hear("i0", [Source(instance="i0")], complete=True)
+    prompts = PromptTokens(engine)
+    ids = {"prompt": TOKENS}
+    of_model, of_adapter = (prompts.of(pool, "/v1/completions", ids, 1, name).engine_blocks for name in (None, "sql"))
+    assert (
+        of_model == block_keys(TOKENS, BLOCK)[: len(of_model)] and of_adapter == block_keys(TOKENS, BLOCK, lora_name="sql")[: len(of_model)]
+    )
+    assert not set(of_model) & set(of_adapter)
+    for name, model in ((None, "mock"), ("sql", "sql")):
+        before = sum(pool.counters.tokenizing.values())
+        prompts.of(pool, "/v1/completions", {"prompt": TEXT}, 1, name)
+        async with asyncio.timeout(60):
+            while sum(pool.counters.tokenizing.values()) == before:
+                await asyncio.sleep(0)
+        assert isinstance(engine.asked[-1][1], dict) and engine.asked[-1][1]["model"] == model
+        blocks = prompts.of(pool, "/v1/completions", {"prompt": TEXT}, 1, name).engine_blocks
+        assert blocks == block_keys(TOKENS, BLOCK, lora_name=name)[: len(blocks)] and blocks
 
 
 @pytest.mark.parametrize("texts", [None, ["bcd"] * 200, ["abcd"]])

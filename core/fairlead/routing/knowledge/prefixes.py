@@ -12,15 +12,20 @@ from xxhash import xxh3_64_intdigest
 from fairlead.slot_masks import FEW
 
 
-def block_hashes(text: bytes, block_bytes: int) -> tuple[int, ...]:
+def prompt_root(adapter: str | None) -> int:
+    """What the hashes of a prompt's blocks begin with: engines share no block between a model and its adapters."""
+    return 0 if adapter is None else int(xxh3_64_intdigest(adapter.encode()))
+
+
+def block_hashes(text: bytes, block_bytes: int, root: int = 0) -> tuple[int, ...]:
     """Chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has none.
 
-    Each hash is seeded with its parent's, so equal hashes at a depth mean equal prefixes. Raises
-    ValueError for block_bytes < 1.
+    Each hash is seeded with its parent's and the first with `root` (`prompt_root`), so equal hashes at a depth mean
+    equal prefixes. Raises ValueError for block_bytes < 1.
     """
     if block_bytes < 1:
         raise ValueError(f"block_bytes must be at least 1, not {block_bytes}")
-    parent = 0
+    parent = root
     hashes: list[int] = []
     append, digest = hashes.append, xxh3_64_intdigest
     view = memoryview(text)
@@ -30,12 +35,12 @@ def block_hashes(text: bytes, block_bytes: int) -> tuple[int, ...]:
     return tuple(hashes)
 
 
-def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = ()) -> int:
+def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), root: int = 0) -> int:
     """Hash of the first block of `text`, or of all of it when it is shorter: `RoutingRequest.first_bytes_hash`.
 
     Of the text's `block_hashes`, where the caller has them, it is the first.
     """
-    return blocks[0] if blocks else int(xxh3_64_intdigest(text[:block_bytes]))
+    return blocks[0] if blocks else int(xxh3_64_intdigest(text[:block_bytes], root))
 
 
 class PrefixIndex:

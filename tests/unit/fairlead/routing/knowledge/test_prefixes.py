@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.routing.knowledge.prefixes import PrefixIndex, block_hashes, first_bytes_hash
+from fairlead.routing.knowledge.prefixes import PrefixIndex, block_hashes, first_bytes_hash, prompt_root
 
 
 def chain(*labels: int) -> tuple[int, ...]:
@@ -27,6 +27,15 @@ def test_a_block_size_below_one_is_refused() -> None:
 def test_hashes_are_the_same_in_every_process() -> None:
     assert block_hashes(b"abcdefgh", 4) == (7248448420886124688, 13461383040836807586)
     assert first_bytes_hash(b"abcdefgh", 4) == first_bytes_hash(b"abcdXXXX", 4) == 7248448420886124688
+
+
+def test_an_adapters_prompt_shares_no_block_with_the_models_nor_with_anothers() -> None:
+    text = b"abcdefgh"
+    roots = [prompt_root(name) for name in (None, "sql", "fr")]
+    found = [hashed for root in roots for hashed in block_hashes(text, 4, root)]
+    assert len(set(found)) == len(found) == 6
+    assert block_hashes(text, 4, roots[0]) == block_hashes(text, 4)
+    assert len({first_bytes_hash(b"ab", 4, (), root) for root in roots}) == 3
 
 
 def test_an_equal_block_after_another_prefix_has_another_hash() -> None:
