@@ -16,4 +16,4 @@ if ! cmp -s "$wanted" "$here/installed.txt"; then
   "$here/bin/python" scripts/settle_vllm.py
   cp "$wanted" "$here/installed.txt"
 fi
-[ -f "$model/config.json" ] || "$here/bin/python" scripts/make_tiny_model.py "$model"
+[ -f "$model/adapters/fr/adapter_config.json" ] || "$here/bin/python" scripts/make_tiny_model.py "$model"

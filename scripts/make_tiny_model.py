@@ -2,17 +2,21 @@
 
     .venv-tools/vllm/bin/python scripts/make_tiny_model.py FOLDER
 
-The weights are of one seed, and the tokenizer is trained on this repository's docs.
+The weights are of one seed, and the tokenizer is trained on this repository's docs. In FOLDER/adapters are two LoRA
+adapters of it, `sql` and `fr`.
 """
 
+import json
 import sys
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 VOCABULARY = 2_000
+HIDDEN, LAYERS, RANK = 128, 2, 8
 CONTEXT_TOKENS = 4_096
 BEGIN, END = "<|im_start|>", "<|im_end|>"
 TEMPLATE = (
@@ -33,9 +37,9 @@ tokenizer.save_pretrained(folder)
 torch.manual_seed(0)
 config = Qwen2Config(
     vocab_size=VOCABULARY,
-    hidden_size=128,
+    hidden_size=HIDDEN,
     intermediate_size=256,
-    num_hidden_layers=2,
+    num_hidden_layers=LAYERS,
     num_attention_heads=2,
     num_key_value_heads=2,
     max_position_embeddings=CONTEXT_TOKENS,
@@ -44,3 +48,25 @@ config = Qwen2Config(
     torch_dtype="bfloat16",
 )
 Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+
+for name in ("sql", "fr"):
+    adapter = folder / "adapters" / name
+    adapter.mkdir(parents=True, exist_ok=True)
+    weights = {
+        f"base_model.model.model.layers.{layer}.self_attn.{module}.lora_{half}.weight": torch.randn(shape, dtype=torch.bfloat16)
+        for layer in range(LAYERS)
+        for module in ("q_proj", "v_proj")
+        for half, shape in (("A", (RANK, HIDDEN)), ("B", (HIDDEN, RANK)))
+    }
+    save_file(weights, adapter / "adapter_model.safetensors")
+    described = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(folder),
+        "r": RANK,
+        "lora_alpha": 2 * RANK,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    (adapter / "adapter_config.json").write_text(json.dumps(described), encoding="utf-8")
