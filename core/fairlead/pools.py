@@ -50,6 +50,18 @@ NEEDS_PREFILL_ROLE = (
     "earlyRejection.mode AfterPrefill needs the roles prefill and decode; declare them in roles, or write Load or Predicted"
 )
 
+
+def adapter_names() -> Any:
+    """The field `adapters` of a pool and of a file that serves one."""
+    return texts(
+        "LoRA adapters that every engine serves beside the model (--lora-modules of vLLM), as clients name them in requests. Only for engine.type vllm.",
+        pattern=r"^\S+$",
+        max_length=256,
+        max_items=MAX_ADAPTERS,
+        convert=str,
+    )
+
+
 POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
@@ -365,13 +377,7 @@ class PoolSpec:
         max_length=256,
         rules=(Rule(cel="self == oldSelf", message="model cannot be changed; make a new pool instead"),),
     )
-    adapters: tuple[str, ...] = texts(
-        "LoRA adapters that every engine serves beside the model (--lora-modules of vLLM), as clients name them in requests. Only for engine.type vllm.",
-        pattern=r"^\S+$",
-        max_length=256,
-        max_items=MAX_ADAPTERS,
-        convert=str,
-    )
+    adapters: tuple[str, ...] = adapter_names()
     replicas: int = whole("Number of instances wanted of the role both.", 1, maximum=MAX_REPLICAS)
     roles: tuple[RoleSpec, ...] = listing(
         RoleSpec,

@@ -14,7 +14,7 @@ import yaml
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT
-from fairlead.pools import MAX_NAME, DrainSpec, MetricsSpec, RoutingSpec, parse_spec
+from fairlead.pools import MAX_NAME, DrainSpec, MetricsSpec, RoutingSpec, adapter_names, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import REQUIRED, Rule, listing, nested, number, text, truth
@@ -31,7 +31,7 @@ FILE = "file"
 NOT_OF_FILES = ("scaling", "ratio", "rollout", "gateway")
 """Sections of an InferencePool's spec that are about making instances, or of objects in a cluster."""
 REAL_ENGINES = ("vllm", "sglang")
-SECTIONS = frozenset({"routing", "slo", "earlyRejection", "priorityClasses", "drain"})
+SECTIONS = frozenset({"adapters", "routing", "slo", "earlyRejection", "priorityClasses", "drain"})
 """Sections that a file and an InferencePool's spec have in common, `engine` aside."""
 
 
@@ -79,6 +79,12 @@ class ServedPool:
             fault=lambda pool: _twice([engine.id for engine in pool.engines]),
             message="give every engine another name",
         ),
+        Rule(
+            cel="",
+            holds=lambda pool: not pool.adapters or pool.engine.type == "vllm",
+            field="adapters",
+            message="adapters need engine.type vllm; write it, or remove adapters",
+        ),
     )
 
     engines: tuple[EngineEntry, ...] = listing(EngineEntry, "The engines, at least one.", REQUIRED, key="url", max_items=MOST_ENGINES)
@@ -86,6 +92,7 @@ class ServedPool:
     model: str | None = text(
         "Model served, as clients name it; by default the first that an engine names.", None, pattern=r"^\S+$", max_length=256
     )
+    adapters: tuple[str, ...] = adapter_names()
     engine: ServedEngineSpec = nested(ServedEngineSpec, "Figures about the engines that routing needs.")
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their engine.")
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")

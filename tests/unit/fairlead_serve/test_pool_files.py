@@ -30,6 +30,11 @@ def test_the_spec_is_that_of_an_inference_pool_for_which_nothing_is_made() -> No
     assert not {"scaling", "ratio", "rollout"} & document.keys()
 
 
+def test_adapters_of_the_engines_are_those_of_the_pool() -> None:
+    file = parse_pool_file(f"{TWO}adapters: [sql, org/fr]\nengine: {{type: vllm}}\n", installed_policies())
+    assert parse_spec(file.spec("m", "vllm")).facts().adapters == ("sql", "org/fr")
+
+
 @pytest.mark.parametrize(
     ("content", "field", "words"),
     [
@@ -45,6 +50,8 @@ def test_the_spec_is_that_of_an_inference_pool_for_which_nothing_is_made() -> No
         (f"{TWO}roles: [{{name: prefill}}]", "roles", "remove it; the fields of the file are engines"),
         (f"{TWO}scaling: {{mode: SLO}}", "scaling", "remove it"),
         (f"{TWO}engine: {{port: 8000}}", "engine.port", "remove it"),
+        (f"{TWO}adapters: [sql]", "adapters", "adapters need engine.type vllm"),
+        (f"{TWO}adapters: ['a b']\nengine: {{type: vllm}}", "adapters[0]", "matches"),
         (f"{TWO}slo: {{ttft: soon}}", "slo.ttft", "duration"),
         (f"{TWO}routing: {{policy: dualmpa}}", "routing.policy", "choose one of"),
         (f"{TWO}routing: {{policy: dualmap, parameters: {{slo_fraction: x}}}}", "routing.parameters.slo_fraction", "number"),
