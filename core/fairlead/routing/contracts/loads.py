@@ -25,7 +25,9 @@ class InstanceLoad:
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
     lasting_pace: float = 1.0
-    """The same over many more prefills: it tells the speed of the instance rather than of the moment."""
+    """The same over many more prefills, each by its length: it tells the speed of the instance, not of the moment."""
+    usual_prefill_seconds: float = 1.0
+    """How long prefills here are predicted to take, over as many."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
     """Kept only while early rejection or the queues learn how long decode steps take."""
     waiting: int = 0

@@ -342,6 +342,22 @@ def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> No
     assert load.prefill_pace == load.lasting_pace == 1.0
 
 
+def test_many_short_prefills_do_not_make_an_instance_a_fast_one() -> None:
+    """Of a short prefill most of what is expected is the step that it waits for, and often it need not wait."""
+    scheduler = pool()
+    load = scheduler.load("i00")
+    assert load is not None
+    at = 0.0
+    for number in range(400):
+        seconds = 2.0 if number % 10 == 0 else 0.02
+        scheduler.submit(request(f"r{number}", round(seconds * SECOND)), at)
+        scheduler.first_token(f"r{number}", at + seconds)
+        scheduler.complete(f"r{number}", at + seconds + 0.1, 5, None)
+        at += 10.0
+    assert load.prefill_pace < 0.5, "that of the moment counts each prefill alike"
+    assert load.lasting_pace == pytest.approx(2.18 / 2.68, abs=0.05), "of ten: what they took, and were expected to take"
+
+
 def test_what_other_routers_send_there_makes_no_instance_slow() -> None:
     """Every second prefill takes twice as long as computed, as another router's comes first."""
     lasting, offered = [], []
