@@ -24,10 +24,12 @@ class InstanceLoad:
     """Of the predicted time, what belongs to queued requests that can no longer meet their TTFT target."""
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
+    recent_prefill_seconds: float = 1.0
+    """How long they are expected to take, over as many."""
     lasting_pace: float = 1.0
-    """The same over many more prefills, each by its length: it tells the speed of the instance, not of the moment."""
+    """The pace over many more prefills: it tells the speed of the instance rather than of the moment."""
     usual_prefill_seconds: float = 1.0
-    """How long prefills here are predicted to take, over as many."""
+    """How long those are expected to take."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
     """Kept only while early rejection or the queues learn how long decode steps take."""
     waiting: int = 0

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import Overtaken
+from fairlead.routing.contracts.rests import resting
 
 IntVector = npt.NDArray[np.int64]
 FloatVector = npt.NDArray[np.float64]
@@ -127,7 +128,7 @@ class PoolVectors:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
         pending, pending_microseconds, decode_tokens, requests, queued, queue, sessions = self.counts
-        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, resting, rested_since = self.measures
+        wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, rests, rested_since = self.measures
         waiting, prefilling = load.waiting, load.prefilling
         queue[index] = waiting
         sessions[index] = load.sessions
@@ -138,7 +139,7 @@ class PoolVectors:
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
         under_way_since[index], under_way_seconds[index] = load.under_way
         decode_share[index] = share = self.share_of(load)
-        resting[index] = share / (1 - share)
+        rests[index] = resting(share)
         rested_since[index] = -inf if load.last_first_token_at is None else load.last_first_token_at
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding

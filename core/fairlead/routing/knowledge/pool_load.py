@@ -56,13 +56,3 @@ def decode_share(step_seconds: float, tpot_seconds: float) -> float:
     leaving time for it.
     """
     return min(MOST_DECODE_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0
-
-
-def rest_seconds(prefill_seconds: float, share: float) -> float:
-    """How long an instance should decode before a prefill, where decodes need that `share` of its time.
-
-    So long that a request whose first token came at the beginning of the rest has its tokens within the target even if
-    its answer ends with that prefill. For example, a prefill of 1 s where steps take 30 ms of 100 ms: 0.43 s, in which
-    come 14 tokens; 15 tokens in 1.43 s are one in 95 ms.
-    """
-    return prefill_seconds * share / (1 - share)

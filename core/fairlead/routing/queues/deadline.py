@@ -18,10 +18,10 @@ leaving out the longest prefill whenever one would be late). For example, with a
 its deadline. When late ones may go, `late_requests` says.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
-(`pool_load.rest_seconds`). While the pool has time for all prefills and decodes, nobody becomes late for that: a rest
-leaves a quarter of the target, for what comes after it. For example, with a target of 2 s a prefill of 0.8 s goes 0.6 s
-after its request came at the latest. Beyond, rests are kept, as a prefill in place of one costs more answers their TPOT
-than it brings in time.
+(`contracts.rests`); what goes together with one in flight is short, and needs none. While the pool has time for
+all prefills and decodes, nobody becomes late for that: a rest leaves a quarter of the target, for what comes after it.
+For example, with a target of 2 s a prefill of 0.8 s goes 0.6 s after its request came at the latest. Beyond, rests are
+kept, as a prefill in place of one costs more answers their TPOT than it brings in time.
 
 Where tenants share the pool fairly (`turns`), those that are behind are planned first: of the time until the last
 deadline each may have what brings all equally far, and what is planned of that stays planned when the rest is planned
@@ -41,7 +41,7 @@ from operator import attrgetter, itemgetter
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
-from fairlead.routing.knowledge.pool_load import rest_seconds
+from fairlead.routing.contracts.rests import rest_seconds
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.late_by_length import LateByLength, shortness
 from fairlead.routing.queues.plans import Planned, left_out, shortest_harmless, slack, within
@@ -175,10 +175,10 @@ class DeadlineQueue:
         return self._taken(late) if now >= self._rested_at(self._seconds(late)) or self._rules.has_time() else None
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`, but only one that can still be in time."""
+        """As `take`, but only one that can still be in time, and may go right behind what is in flight."""
         self.find_late(now)
         planned, _ = self._plan(now)
-        return self._take_planned(planned, now) if planned else None
+        return self._take_planned(planned, now, beside=True) if planned else None
 
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came: the planned by deadline,
@@ -208,15 +208,17 @@ class DeadlineQueue:
     def _is_owed(self, late: TrackedRequest) -> bool:
         return self._turns is not None and self._turns.are_shared and bool(self._able) and self._turns.is_owed(late)
 
-    def _take_planned(self, planned: list[Planned], now: float) -> TrackedRequest | None:
+    def _take_planned(self, planned: list[Planned], now: float, *, beside: bool = False) -> TrackedRequest | None:
         chosen = shortest_harmless(planned, now + self._ahead_seconds(now))
-        if not self._load.prefilling:
-            rested_at = self._rested_at(chosen.seconds)
-            if now < rested_at and (self._rules.has_time() or self._is_behind(chosen.tracked)):
-                rested_at = min(rested_at, now + slack(planned, now) - RESERVE * self._target - NEXT_LOOK_SECONDS)
-            if now < rested_at:
+        rested_at = self._rested_at(chosen.seconds)
+        if self._load.prefilling:  # as many may be in flight, or only what needs hardly any rest besides
+            rested_at = self._rested_after_those_in_flight(chosen.seconds, now) if beside else -inf
+        if now < rested_at and (self._rules.has_time() or self._is_behind(chosen.tracked)):
+            rested_at = min(rested_at, now + slack(planned, now) - RESERVE * self._target - NEXT_LOOK_SECONDS)
+        if now < rested_at:
+            if not beside:  # what is in flight may be over sooner
                 self._nothing_until = rested_at
-                return None
+            return None
         if self._late:
             self._earned += self._rules.late_share * chosen.seconds
         return self._taken(chosen.tracked)
@@ -224,7 +226,15 @@ class DeadlineQueue:
     def _rested_at(self, seconds: float) -> float:
         """When a prefill of so long leaves those that decode now within their target."""
         last = self._load.last_first_token_at
-        return -inf if last is None else last + rest_seconds(seconds, self._rules.decode_share(self._load))
+        return -inf if last is None else last + self._rest_seconds(seconds)
+
+    def _rested_after_those_in_flight(self, seconds: float, now: float) -> float:
+        """The same where prefills are in flight, for what would go with them: at once where the rest is a step's."""
+        rest = self._rest_seconds(seconds)
+        return -inf if rest <= STEP_SECONDS else now + self._ahead_seconds(now) + rest
+
+    def _rest_seconds(self, seconds: float) -> float:
+        return rest_seconds(seconds, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
         """The largest set of requests that can all be in time, in order of deadline, and those left out. Where tenants
@@ -276,17 +286,25 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""What one prefill counts for in the pace of now, and in that of the instance."""
+"""What a prefill of the usual length counts for in the pace of now, and in that of the instance."""
 RISING_AMONG_OTHERS = 0.125
 """What a prefill that took longer counts for against one that took less, where several routers send to the instance."""
 
 
-def next_pace(pace: float, seconds: float, predicted_seconds: float, weight: float = PACE_WEIGHT, rising: float = 1.0) -> float:
-    """The smoothed pace after a prefill that took `seconds`; one observation has this weight, `rising` times that when
-    it is longer than the pace, and is 4 at most.
+def next_pace(
+    pace: float, usual_seconds: float, seconds: float, predicted_seconds: float, weight: float = PACE_WEIGHT, rising: float = 1.0
+) -> tuple[float, float]:
+    """The smoothed pace and the usual length of a prefill (s), after one that took `seconds`.
+
+    One counts by its length, as the pace is what prefills took over what they were expected to: of a short one a large
+    part is the wait for the engine's step, and often it need not wait. One of the usual length has this weight, and
+    `rising` times that when it is longer than the pace; it is taken to be at most four times as long as expected.
     """
-    observed = min(4.0, max(0.25, seconds / (predicted_seconds + STEP_SECONDS)))
-    return pace + weight * (rising if observed > pace else 1.0) * (observed - pace)
+    expected = predicted_seconds + STEP_SECONDS
+    usual_seconds += weight * (expected - usual_seconds)
+    observed = min(4.0, max(0.25, seconds / expected))
+    weight *= expected / usual_seconds * (rising if observed > pace else 1.0)
+    return pace + weight * (observed - pace), usual_seconds
 
 
 def _seconds(tracked: TrackedRequest, pace: float) -> float:

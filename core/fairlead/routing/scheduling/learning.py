@@ -2,7 +2,7 @@
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, STEP_SECONDS, next_pace
+from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
 
 TELLING_TOKENS = 16
@@ -15,9 +15,9 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     Every prefill tells the pace of its instance; the pool's times are not learnt from prefills with fetched prefixes.
     First tokens nobody sees say nothing. Of several routers none sees when the others' prefills came in between, which
     lengthens what it measures and never shortens it. So the lasting pace, which tells slow instances from fast ones,
-    goes by the shorter prefills then; else an instance that others send much to would be taken for a slow one. A
-    prefill counts for it by its length: of short ones a part is no computing, and where they are many, as on the
-    instance that holds what most prompts begin with, it would be taken for a fast one.
+    goes by the shorter prefills then; else an instance that others send much to would be taken for a slow one. Each
+    prefill counts by its length; else the instance that holds what most prompts begin with, whose prefills are short,
+    would be taken for a fast one.
     """
     if tracked.dispatched_at is None or not (tracked.request.streamed or tracked.decode):
         return
@@ -28,12 +28,11 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     predicted = tracked.prefill_microseconds / 1e6
     load.history.prefill_seconds += predicted
-    load.prefill_pace = next_pace(load.prefill_pace, seconds, predicted)
+    load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
-    expected = predicted + STEP_SECONDS
-    load.usual_prefill_seconds += LASTING_PACE_WEIGHT * (expected - load.usual_prefill_seconds)
-    weight = LASTING_PACE_WEIGHT * expected / load.usual_prefill_seconds
-    load.lasting_pace = next_pace(load.lasting_pace, seconds, predicted, weight, rising)
+    load.lasting_pace, load.usual_prefill_seconds = next_pace(
+        load.lasting_pace, load.usual_prefill_seconds, seconds, predicted, LASTING_PACE_WEIGHT, rising
+    )
     if not tracked.transfer_tokens:
         state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.routing.knowledge.pool_load import MOST_DECODE_SHARE, OfferedPrefills, decode_share, rest_seconds
+from fairlead.routing.contracts.rests import REST, rest_seconds
+from fairlead.routing.knowledge.pool_load import MOST_DECODE_SHARE, OfferedPrefills, decode_share
 
 
 def test_a_steady_stream_is_told_at_its_rate_from_the_first_minute_on() -> None:
@@ -29,11 +30,11 @@ def test_decodes_need_the_share_of_a_step_in_its_target_unless_that_cannot_be_me
 
 
 @given(st.floats(0.001, 0.07), st.lists(st.floats(0.01, 20.0), min_size=1, max_size=6), st.integers(1, 400))
-def test_with_rests_every_answer_keeps_its_tpot_however_long_it_is(step: float, prefills: list[float], answer: int) -> None:
+def test_with_whole_rests_every_answer_keeps_its_tpot_however_long_it_is(step: float, prefills: list[float], answer: int) -> None:
     """An answer begins when a prefill ends; then rests and prefills alternate, until it has all its tokens."""
     target, at, tokens = 0.1, 0.0, 0.0
     for prefill in prefills:
-        rest = rest_seconds(prefill, decode_share(step, target))
+        rest = rest_seconds(prefill, decode_share(step, target)) / REST
         if tokens + rest / step >= answer:
             break
         tokens += rest / step

@@ -132,24 +132,46 @@ def test_prefills_are_expected_to_take_as_long_as_the_instances_pace_says() -> N
 
 
 def test_the_pace_follows_what_prefills_take_and_one_prefill_moves_it_little() -> None:
-    pace = next_pace(1.0, 100.0, 1.0)
-    assert 1.0 < pace <= 1.3
+    pace, usual = next_pace(1.0, 1.0, 100.0, 1.0)
+    assert 1.0 < pace < 1.35
     for _ in range(60):
-        pace = next_pace(pace, 2.1, 1.0)
+        pace, usual = next_pace(pace, usual, 2.1, 1.0)
     assert abs(pace - 2.0) < 0.02
+    assert usual == pytest.approx(1.05, abs=0.01)
+
+
+def test_a_prefill_counts_for_the_pace_by_its_length() -> None:
+    """Nine of ten are over before the step that they were expected to wait for; of ten the time is the tenth's."""
+    pace = usual = 1.0
+    for number in range(2000):
+        seconds = 2.05 if number % 10 == 0 else 0.02
+        pace, usual = next_pace(pace, usual, seconds, 2.0 if number % 10 == 0 else 0.02, weight=0.002)
+    assert pace == pytest.approx((2.05 + 9 * 0.02) / (2.05 + 9 * 0.07), abs=0.01)
+    assert usual == pytest.approx((2.05 + 9 * 0.07) / 10, abs=0.02)
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 100.0), st.floats(0.0, 100.0)), max_size=50), st.sampled_from([0.02, 0.1]))
+def test_a_pace_stays_between_the_fastest_and_the_slowest_prefill_whatever_their_lengths(
+    prefills: list[tuple[float, float]], weight: float
+) -> None:
+    pace = usual = 1.0
+    for seconds, predicted in prefills:
+        pace, usual = next_pace(pace, usual, seconds, predicted, weight)
+        assert 0.25 - 1e-9 <= pace <= 4.0 + 1e-9
+        assert usual > 0
 
 
 def test_among_other_routers_the_pace_is_that_of_the_shorter_prefills() -> None:
     """Half of them wait for another router's prefill of the same length; the instance is no slower for that."""
-    alone = among_others = 1.0
+    alone = among_others = usual = 1.0
     for number in range(400):
         seconds = 2.1 if number % 2 else 1.05
-        alone = next_pace(alone, seconds, 1.0)
-        among_others = next_pace(among_others, seconds, 1.0, rising=RISING_AMONG_OTHERS)
+        alone, _ = next_pace(alone, usual, seconds, 1.0)
+        among_others, usual = next_pace(among_others, usual, seconds, 1.0, rising=RISING_AMONG_OTHERS)
     assert alone == pytest.approx(1.5, abs=0.06)
     assert among_others == pytest.approx(1.1, abs=0.06)
     for _ in range(400):
-        among_others = next_pace(among_others, 2.1, 1.0, rising=RISING_AMONG_OTHERS)
+        among_others, usual = next_pace(among_others, usual, 2.1, 1.0, rising=RISING_AMONG_OTHERS)
     assert among_others == pytest.approx(2.0, abs=0.06), "an instance that is slow for all prefills is still found out"
 
 
@@ -171,10 +193,10 @@ def resting(calm: bool, *prefills: tuple[str, float]) -> Line:
 
 @pytest.mark.parametrize("calm", [False, True])
 def test_decodes_get_their_time_before_the_next_prefill(calm: bool) -> None:
-    """A prefill of 1 s where decodes need 0.3 of the time comes after 0.3 / 0.7 s."""
+    """A prefill of 1 s where decodes need 0.3 of the time comes after 0.85 of 0.3 / 0.7 s."""
     waiting = resting(calm, ("next", 1.0))
-    assert [waiting.take(at) for at in (1.0, 1.42)] == [None, None]
-    assert waiting.take(1.43) == "next"
+    assert [waiting.take(at) for at in (1.0, 1.36)] == [None, None]
+    assert waiting.take(1.37) == "next"
 
 
 def test_a_shorter_prefill_that_comes_during_a_rest_goes_first_and_sooner() -> None:
@@ -184,8 +206,29 @@ def test_a_shorter_prefill_that_comes_during_a_rest_goes_first_and_sooner() -> N
     assert waiting.take(1.2) == "short"
 
 
+def test_only_what_needs_no_rest_goes_together_with_what_is_in_flight() -> None:
+    load = load_of("i0", dispatched_prefill_tokens=round(6250 * 0.05), prefilling=1)
+    waiting = Line(load=load, decode_share=0.5)
+    waiting.add("long", 2.0)
+    assert waiting.queue.take_in_time(0.0) is None, "2 s of prefill need as long a rest, which begins when that is over"
+    waiting.add("short", STEP_SECONDS)
+    found = waiting.queue.take_in_time(0.0)
+    assert found is not None
+    assert found.request.id == "short"
+    waiting.decode_share = 0.0
+    assert waiting.queue.take_in_time(0.0) is not None, "nothing decodes"
+
+
+def test_a_long_one_goes_together_with_what_is_in_flight_before_a_rest_would_make_it_late() -> None:
+    load = load_of("i0", dispatched_prefill_tokens=round(6250 * 0.05), prefilling=1)
+    waiting = Line(load=load, decode_share=0.5, calm=True)
+    waiting.add("long", 3.0)
+    assert waiting.queue.take_in_time(0.0) is None
+    assert waiting.queue.take_in_time(1.0) is not None, "due at 4.9, and a quarter of the target is kept for who comes next"
+
+
 def test_while_the_pool_has_time_nobody_becomes_late_for_a_rest_and_beyond_it_rests_are_kept() -> None:
-    """Due at 5.9, and 3.4 s long: it would rest until 2.46, and a quarter of the target, 1.22 s, is left to 1.28."""
+    """Due at 5.9, and 3.4 s long: it would rest until 2.24, and a quarter of the target, 1.22 s, is left to 1.28."""
     for calm, sent in ((True, "urgent"), (False, None)):
         waiting = resting(calm, ("urgent", 3.4))
         assert waiting.take(1.22) is None
@@ -198,7 +241,7 @@ def test_a_rest_ends_early_when_those_in_line_would_be_in_time_only_just() -> No
     target.
     """
     waiting = resting(True, ("first", 2.2))
-    assert waiting.take(1.45) is None, "alone it rests until 1.94"
+    assert waiting.take(1.45) is None, "alone it rests until 1.80"
     waiting.add("second", 2.2, at=1.45)
     assert waiting.take(1.45) == "first"
 
