@@ -1,7 +1,6 @@
 """What policies share: scoring a candidate, what is recorded of a choice, and orders of preference among the rest."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
@@ -19,17 +18,28 @@ FEW = 32
 """Up to so many instances, ties among fallbacks are worth breaking by load."""
 
 
-def score(request: RoutingRequest, load: InstanceLoad, hit_tokens: int, speed: float, total: float | None = None) -> CandidateScore:
-    """What is common to all policies. `speed` is prefill tokens per second; `total` what the policy compares."""
+def score(
+    request: RoutingRequest,
+    load: InstanceLoad,
+    hit_tokens: int,
+    speed: float,
+    total: float | None = None,
+    *,
+    ttft_seconds: float | None = None,
+    terms: dict[str, float] | None = None,
+) -> CandidateScore:
+    """What is common to all policies. `speed` is prefill tokens per second; `total` what the policy compares;
+    `ttft_seconds` its own prediction, if it made one.
+    """
     miss = max(1, request.prompt_tokens - hit_tokens)
-    virtual = load.pending_prefill_tokens + miss
     return CandidateScore(
         instance=load.entry.id,
         hit_tokens=hit_tokens,
         miss_tokens=miss,
         pending_tokens=load.pending_prefill_tokens,
-        predicted_ttft_seconds=virtual / speed,
+        predicted_ttft_seconds=(load.pending_prefill_tokens + miss) / speed if ttft_seconds is None else ttft_seconds,
         total=total,
+        terms=terms or {},
     )
 
 
@@ -52,15 +62,9 @@ def weighed(
         for instance in dict.fromkeys(instances):
             load = view.load(instance)
             if load is not None:
-                plain = score(request, load, view.hit_tokens(request, instance), speed)
-                scores.append(
-                    replace(
-                        plain,
-                        predicted_ttft_seconds=view.predicted_ttft_seconds(request, instance),
-                        total=total(load),
-                        terms=terms(load) if terms is not None else {},
-                    )
-                )
+                hit, ttft = view.hit_tokens(request, instance), view.predicted_ttft_seconds(request, instance)
+                named = terms(load) if terms is not None else None
+                scores.append(score(request, load, hit, speed, total(load), ttft_seconds=ttft, terms=named))
         return weighing(view, rule, scores, limits, passed_over)
 
     return weigh
@@ -157,12 +161,14 @@ def ordered_decision(
         if passed_over is not None and passed_over not in compared:
             compared.append(passed_over)
         scores = [
-            replace(
-                score(request, candidates[index], int(hits[index]), speed, float(totals[index])),
-                predicted_ttft_seconds=(
-                    view.predicted_ttft_seconds(request, candidates[index].entry.id) if ttfts is None else ttfts(index)
-                ),
-                terms={} if terms is None else terms(index),
+            score(
+                request,
+                candidates[index],
+                int(hits[index]),
+                speed,
+                float(totals[index]),
+                ttft_seconds=view.predicted_ttft_seconds(request, candidates[index].entry.id) if ttfts is None else ttfts(index),
+                terms=None if terms is None else terms(index),
             )
             for index in compared
         ]

@@ -7,6 +7,7 @@ them to equal decisions, to the last bit.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import neg
 from typing import NamedTuple
 
 import numpy as np
@@ -123,8 +124,11 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
     rows = zip(alone, slownesses, overtaken, wait_seconds, begun, under_way_seconds, restings, rested, kv_usages, strict=True)
     for seconds, slowness, passed, waiting, since, under_way, resting, rested_since, kv_usage in rows:
         prefill = seconds * slowness
-        done = now - since
-        ahead = waiting - (0.0 if done <= 0.0 else done if done < under_way else under_way) - passed
+        ahead = waiting
+        if under_way and now > since:
+            done = now - since
+            ahead -= done if done < under_way else under_way
+        ahead -= passed
         wait = (ahead * resting + ahead) * slowness
         rest = prefill * resting if ahead > 0 else prefill * resting - (now - rested_since)
         if rest < 0.0:
@@ -155,8 +159,9 @@ def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float) -> t
 
 def in_time_first_of_few(costs: CostsOfFew, vectors: PoolVectors, limit_seconds: float) -> tuple[Sequence[int], int]:
     """The same for a few instances."""
-    loads, total = vectors.loads, costs.total
-    order = sorted(range(len(total)), key=lambda index: (total[index], loads[index].decode_tokens, -loads[index].sessions))
+    total = costs.total
+    _, _, decode_tokens, _, _, _, sessions = vectors.counts
+    order = [index for _, _, _, index in sorted(zip(total, decode_tokens, map(neg, sessions), range(len(total)), strict=True))]
     cheapest = order[0]
     if costs.ttft[cheapest] > limit_seconds:
         order.sort(key=lambda index: costs.ttft[index] > limit_seconds)

@@ -83,7 +83,7 @@ def prefills_one_by_one(
     most = max(hits)
     known = hits if home is None else with_home(request, home, loads, hits, most)
     by_hit = {hit: view.prefill_seconds(request, hit) for hit in set(known)}
-    seconds = [by_hit[hit] for hit in known]
+    seconds = list(map(by_hit.__getitem__, known))
     return Prefills(hits=hits, known=known, most=most, alone=seconds, seconds=seconds, holder=hits.index(most))
 
 

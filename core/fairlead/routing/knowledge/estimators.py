@@ -23,6 +23,7 @@ and s all prompt tokens.
 
 MEMORY_OBSERVATIONS = 200
 """In means of what was observed, an observation weighs 1/e after so many further ones."""
+KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
 """A fitted prediction is at most this many times the table's, and at least its inverse."""
@@ -79,9 +80,8 @@ class _Mean:
         return self._sum / self._weight if self._weight else None
 
     def observe(self, value: float, weight: float = 1.0) -> None:
-        kept = 1 - 1 / MEMORY_OBSERVATIONS
-        self._sum = self._sum * kept + value * weight
-        self._weight = self._weight * kept + weight
+        self._sum = self._sum * KEPT + value * weight
+        self._weight = self._weight * KEPT + weight
 
 
 class _Observed:
@@ -163,7 +163,9 @@ class PrefillTimes:
     def seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
         """Predicted seconds to compute what is not cached of a prompt."""
         configured = max(1, prompt_tokens - hit_tokens) / self._speed
-        return self._bounded(prompt_tokens, hit_tokens, configured) if self.fitted else configured
+        if self.form == "configured" or not self.fitted:  # asked several times a request: most pools have nothing to look up
+            return configured
+        return self._bounded(prompt_tokens, hit_tokens, configured)
 
     def seconds_vector(self, prompt_tokens: int, hits: IntVector) -> FloatVector:
         """As `seconds`, for each of the hits."""

@@ -13,6 +13,7 @@ from fairlead.tables import EngineFacts
 
 MEMORY_PROMPTS = 200
 """An observation weighs 1/e after so many further ones."""
+KEPT = 1 - 1 / MEMORY_PROMPTS
 
 FIRST_PROMPTS = 20
 """Prompts before the first step."""
@@ -67,9 +68,8 @@ class TokenSizes:
         self._errors.append(
             (abs(self.tokens(prompt_bytes) / prompt_tokens - 1), abs(ceil(prompt_bytes / self.declared) / prompt_tokens - 1))
         )
-        kept = 1 - 1 / MEMORY_PROMPTS
-        self._bytes = self._bytes * kept + prompt_bytes
-        self._tokens = self._tokens * kept + prompt_tokens
+        self._bytes = self._bytes * KEPT + prompt_bytes
+        self._tokens = self._tokens * KEPT + prompt_tokens
         self.samples += 1
         if self.samples < self._next_step_at:
             return False

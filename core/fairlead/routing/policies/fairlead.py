@@ -41,7 +41,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.vectors import FloatVector, IntVector
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.routing.knowledge.pool_load import FULL, affinity
 from fairlead.schemas.shapes import number, text, truth
@@ -120,13 +120,19 @@ class Fairlead:
             prefills = prefills_one_by_one(request, home, view, vectors.loads)
             costs = costs_one_by_one(prefills.seconds, vectors, circumstances)
             order, cheapest = in_time_first_of_few(costs, vectors, limit)
-            return self._decision(request, view, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit)
-        return self._choose_over_vectors(request, view, now, home, circumstances, limit)
+            return self._decision(request, view, vectors, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit)
+        return self._choose_over_vectors(request, view, vectors, now, home, circumstances, limit)
 
     def _choose_over_vectors(
-        self, request: RoutingRequest, view: PoolView, now: float, home: Binding | None, given: Circumstances, limit: float
+        self,
+        request: RoutingRequest,
+        view: PoolView,
+        vectors: PoolVectors,
+        now: float,
+        home: Binding | None,
+        given: Circumstances,
+        limit: float,
     ) -> Decision:
-        vectors = view.vectors()
         prefills = prefills_of(request, home, view, vectors, fetch=self._parameters.fetch)
         costs = costs_over_vectors(prefills.seconds, vectors, given)
         formula = costs.ttft
@@ -138,7 +144,9 @@ class Fairlead:
             total = costs.total + (ttft - (costs.wait + costs.rest + costs.prefill))
             costs = costs._replace(total=total, ttft=ttft)
         order, cheapest = in_time_first(costs, vectors, limit)
-        decision = self._decision(request, view, now, home, prefills, costs, order, cheapest, expected, worth=given.worth, limit=limit)
+        decision = self._decision(
+            request, view, vectors, now, home, prefills, costs, order, cheapest, expected, worth=given.worth, limit=limit
+        )
         if self._model is None or expected is None:
             return decision
         self._model.chose(expected.distrust)
@@ -152,6 +160,7 @@ class Fairlead:
         self,
         request: RoutingRequest,
         view: PoolView,
+        vectors: PoolVectors,
         now: float,
         home: Binding | None,
         prefills: Prefills[IntVector, FloatVector] | Prefills[list[int], list[float]],
@@ -163,7 +172,7 @@ class Fairlead:
         worth: float,
         limit: float,
     ) -> Decision:
-        given, vectors = self._parameters, view.vectors()
+        given = self._parameters
         obeyed = None if expected is None else expected.obeyed
         total, ttft = costs.total, costs.ttft
         best = order[0]

@@ -47,12 +47,8 @@ def build_queue(
     """An empty queue for the instance of `load`; the rules are for the `deadline` discipline. With `tenants`, those of
     a class take turns.
     """
-
-    def turns(rank: int) -> Turns | None:
-        return None if tenants is None else tenants.turns(load.entry.id, rank)
-
     if not classes.are_declared:
-        return _of_discipline(parameters, table, load, rules, turns(0))
+        return _of_discipline(parameters, table, load, rules, _turns(tenants, load, 0))
 
     def build(rank: int, lower_waits: Callable[[], bool], found_late: Callable[[TrackedRequest], None]) -> Queue:
         def count_late(tracked: TrackedRequest) -> None:
@@ -60,9 +56,13 @@ def build_queue(
             rules.found_late(tracked)
 
         within = replace(rules, late_may_go=lambda: lower_waits() or rules.late_may_go(), found_late=count_late)
-        return _of_discipline(parameters, table, load, within, turns(rank))
+        return _of_discipline(parameters, table, load, within, _turns(tenants, load, rank))
 
     return ClassQueues(classes, build)
+
+
+def _turns(tenants: Tenants | None, load: InstanceLoad, rank: int) -> Turns | None:
+    return None if tenants is None else tenants.turns(load.entry.id, rank)
 
 
 def _of_discipline(

@@ -209,10 +209,13 @@ class DeadlineQueue:
         return self._turns is not None and self._turns.are_shared and bool(self._able) and self._turns.is_owed(late)
 
     def _take_planned(self, planned: list[Planned], now: float, *, beside: bool = False) -> TrackedRequest | None:
-        chosen = shortest_harmless(planned, now + self._ahead_seconds(now))
-        rested_at = self._rested_at(chosen.seconds)
-        if self._load.prefilling:  # as many may be in flight, or only what needs hardly any rest besides
-            rested_at = self._rested_after_those_in_flight(chosen.seconds, now) if beside else -inf
+        chosen = planned[0] if len(planned) == 1 else shortest_harmless(planned, now + self._ahead_seconds(now))
+        if not self._load.prefilling:
+            rested_at = self._rested_at(chosen.seconds)
+        elif beside:
+            rested_at = self._rested_after_those_in_flight(chosen.seconds, now)
+        else:
+            rested_at = -inf  # as many may be in flight
         if now < rested_at and (self._rules.has_time() or self._is_behind(chosen.tracked)):
             rested_at = min(rested_at, now + slack(planned, now) - RESERVE * self._target - NEXT_LOOK_SECONDS)
         if now < rested_at:

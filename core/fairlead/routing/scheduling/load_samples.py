@@ -60,13 +60,6 @@ class SecondOfLoad:
     ttft: Reservoir = field(default_factory=Reservoir)
     tpot: Reservoir = field(default_factory=Reservoir)
 
-    def read_gauges(self, load: InstanceLoad) -> None:
-        """Take the counts of this instant."""
-        self.running = load.prefilling + load.decoding
-        self.waiting = load.waiting
-        self.pending_prefill_tokens = load.pending_prefill_tokens
-        self.kv_usage = load.kv_usage
-
 
 class LoadSeconds:
     """Collects seconds per instance.
@@ -140,11 +133,14 @@ class LoadSeconds:
         prompt_tokens: int,
         hit_tokens: int,
         output_tokens: int,
+        more_tokens: int,
         ttft_seconds: float | None,
         tpot_seconds: float | None,
         slo: SloFacts,
     ) -> None:
-        """A request ended well. Its latencies are None when nobody saw its first token."""
+        """A request ended well; of its output tokens, so many `more` came than were told by `generated`. Its latencies
+        are None when nobody saw its first token.
+        """
         if not self._kept:
             return
         second = self._current(prefilled_on, now)
@@ -154,6 +150,7 @@ class LoadSeconds:
             second = self._current(decoded_on, now)
         second.completed += 1
         second.output_tokens += output_tokens
+        second.generated_tokens += more_tokens
         if tpot_seconds is not None:
             second.tpot.add(tpot_seconds)
             second.tpot_within_slo += tpot_seconds < slo.tpot_seconds
@@ -185,7 +182,10 @@ class LoadSeconds:
 
     def _look(self, second: SecondOfLoad, load: InstanceLoad, now: float) -> None:
         """Take the counts of this instant, and the time since the last look if the instance prefilled in it."""
-        second.read_gauges(load)
+        second.running = load.prefilling + load.decoding
+        second.waiting = load.waiting
+        second.pending_prefill_tokens = load.pending_prefill_tokens
+        second.kv_usage = load.kv_usage
         since = self._prefilling_since.pop(load.entry.id, None)
         if since is not None:
             second.prefilling_seconds += max(0.0, now - since)

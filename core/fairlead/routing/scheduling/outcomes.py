@@ -30,11 +30,13 @@ class Outcomes:
         """
         state = self._state
         outcomes: list[Outcome] = []
-        self._send_touched(outcomes, now)
+        if state.touched:
+            self._send_touched(outcomes, now)
         for instance in instances:
             if instance in state.queues:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
-        self._send_touched(outcomes, now)  # requests may have gone back to their sessions' homes
+        if state.touched:  # requests may have gone back to their sessions' homes
+            self._send_touched(outcomes, now)
         while state.late.to_refuse:
             tracked = state.late.to_refuse.pop()
             if tracked.late:

@@ -4,7 +4,6 @@ of them.
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.moves import MoveOutcome
-from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
@@ -78,7 +77,9 @@ class Progress:
         """So many tokens of its answer have come so far; what was counted already is not counted again."""
         tracked = self._state.requests.get(request_id)
         if tracked is not None and tracked.stage is Stage.DECODING:
-            self._count_generated(tracked, self._state.loads[tracked.decodes_on], now, output_tokens)
+            more = _more_tokens(tracked, output_tokens)
+            if more:
+                self._state.recorder.loads.generated(self._state.loads[tracked.decodes_on], now, more)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
@@ -95,7 +96,7 @@ class Progress:
             self._moving.touch_session(tracked.session, now)
             state.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
         decoded_on = state.loads[tracked.decodes_on]
-        self._count_generated(tracked, decoded_on, now, output_tokens)
+        more = _more_tokens(tracked, output_tokens)
         self._outcomes.end(tracked, MoveOutcome.COMPLETED, now)
         learn_decode(state, tracked, decoded_on, now, output_tokens)
         if state.tenants is not None:
@@ -111,17 +112,12 @@ class Progress:
             prompt_tokens=tracked.request.prompt_tokens,
             hit_tokens=tracked.hit_tokens if cached_tokens is None else cached_tokens,
             output_tokens=output_tokens,
+            more_tokens=more,
             ttft_seconds=ttft,
             tpot_seconds=tpot,
             slo=state.table.slo,
         )
         return self._outcomes.take((instance,), now)
-
-    def _count_generated(self, tracked: TrackedRequest, load: InstanceLoad, now: float, output_tokens: int) -> None:
-        more = output_tokens - tracked.generated_tokens
-        if more > 0:
-            tracked.generated_tokens = output_tokens
-            self._state.recorder.loads.generated(load, now, more)
 
     def abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
         """The request ends without having been served: failed, cancelled, or refused by the engine."""
@@ -143,6 +139,13 @@ class Progress:
             elif outcome is MoveOutcome.CANCELLED:
                 state.recorder.loads.cancelled(load, now)
         return self._outcomes.take((instance,), now)
+
+
+def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
+    """How many of its output tokens were not known before; from now on they are."""
+    more = max(0, output_tokens - tracked.generated_tokens)
+    tracked.generated_tokens += more
+    return more
 
 
 def _tpot_seconds(tracked: TrackedRequest, now: float, output_tokens: int) -> float | None:
