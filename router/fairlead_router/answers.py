@@ -170,6 +170,8 @@ class StreamReader:
         return Usage(max(0, self.events - 1 if ended else self.events))
 
     def _told(self) -> Usage | None:
+        if b'"usage"' not in self._tail:
+            return None
         for line in reversed(self._tail.split(b"\n")):
             if b'"usage"' in line and line.startswith(b"data:"):
                 told = read_usage(line[5:].strip())

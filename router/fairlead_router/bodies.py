@@ -20,9 +20,10 @@ class BodyReader:
 
     async def whole(self, headers: Headers, client: ClientRequest) -> bytes:
         """The whole body. Raises BadRequest 413 as soon as it is known to be too large, 408, or ClientGone."""
-        length = _length(headers)
-        if length is not None and length > self._body_limit:
-            raise _too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES")
+        if not client.complete:  # else it is as large as it is
+            length = _length(headers)
+            if length is not None and length > self._body_limit:
+                raise _too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES")
         try:
             return await client.body(self._body_limit, self._seconds)
         except BodyTooLarge:

@@ -95,6 +95,7 @@ class Calls:
         self._timeouts = timeouts
         self._now = now
         self._prefix = prefix
+        self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._calls: set[Call] = set()
         self._idle = asyncio.Event()
@@ -107,7 +108,7 @@ class Calls:
     def new(self, call_id: str, arrived_at: float, head: bytes, body: bytes, *, stream: bool, dialect: Dialect) -> Call:
         """A call whose total time runs from its arrival."""
         call = Call(call_id, arrived_at, head, body, stream=stream, dialect=dialect, deadline=arrived_at + self._timeouts.total)
-        call.task = asyncio.current_task()
+        call.task = asyncio.current_task(self._loop)
         return call
 
     def enter(self, call: Call) -> None:

@@ -147,13 +147,17 @@ class ClientConnection(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         if self._passing_over_head:
             return
-        self._count(len(url))
-        super().on_url(url)
+        self._head_bytes += len(url)
+        if self._head_bytes > self.limits.header_bytes:
+            self._overflow()
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._passing_over_head:
             return
-        self._count(len(name) + len(value) + 4)
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > self.limits.header_bytes:
+            self._overflow()
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -231,11 +235,10 @@ class ClientConnection(HttpToolsProtocol):
         for request in tuple(self._open):
             request.caught_up()
 
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self.limits.header_bytes:
-            self._too_large = True
-            raise _HeadersTooLarge
+    def _overflow(self) -> None:
+        """More header bytes than allowed came: stop the parser. `send_400_response` answers."""
+        self._too_large = True
+        raise _HeadersTooLarge
 
     def send_400_response(self, msg: str) -> None:
         if self._too_large:

@@ -240,6 +240,11 @@ class ClientRequest:
         cycle.on_response()
 
     @property
+    def complete(self) -> bool:
+        """Whether all of the body has come."""
+        return self._complete
+
+    @property
     def unread(self) -> bool:
         """Whether the rest of a body that is passed on as it arrives is still to come."""
         return self._streaming and not self._complete

@@ -83,6 +83,6 @@ def passed_headers(connection: UpstreamConnection) -> list[bytes]:
                 named += [token.strip().lower() for token in value.split(b",")]
         elif not name.startswith(b"x-fairlead-"):
             lines.append(b"%s: %s\r\n" % (name, value))
-    if any(token not in (b"keep-alive", b"close") for token in named):
+    if named and any(token not in (b"keep-alive", b"close") for token in named):
         lines = [line for line in lines if line.partition(b":")[0] not in named]
     return lines
