@@ -69,6 +69,8 @@ class Outcome:
     hit_rate: float
     on_fast: float
     """Share of the computed prompt tokens that the instances of full speed computed."""
+    refused: float = 0.0
+    """Share of the measured requests that were not served."""
     learnt: float = 0.0
     """Share of all choices made by the model."""
     out_of_distribution: float = 0.0
@@ -150,7 +152,8 @@ def _run(quick: bool, setting: Setting, contender: Contender, seed: int) -> Outc
     plan = ArrivalPlan(rate=rate, warmup=unmeasured, seed=seed)
     cell = Cell(label=contender.label, spec=spec, plan=plan, targets=Targets(ttft_seconds=engine.slo_ttft_seconds))
     figures, result = simulate_cell(loaded, ideal, cell)
-    served = [job for job in result.jobs if job.index >= unmeasured and job.phase is Phase.FINISHED]
+    measured = [job for job in result.jobs if job.index >= unmeasured]
+    served = [job for job in measured if job.phase is Phase.FINISHED]
     ttfts = sorted(job.first_token_at - job.arrives_at for job in served)
     computed = [(spec.speed_of(job.instance) >= 1.0, job.input_tokens - job.hit_tokens) for job in served]
     report = result.learning
@@ -160,6 +163,7 @@ def _run(quick: bool, setting: Setting, contender: Contender, seed: int) -> Outc
         p50=percentile(ttfts, 50),
         p99=percentile(ttfts, 99),
         hit_rate=figures.figures.hit_rate,
+        refused=1 - len(served) / len(measured),
         on_fast=sum(tokens for fast, tokens in computed if fast) / sum(tokens for _, tokens in computed),
         learnt=0.0 if report is None else report.learned_choices / choices,
         out_of_distribution=0.0 if report is None else report.heuristic_choices.get(HeuristicReason.OUT_OF_DISTRIBUTION, 0) / choices,
