@@ -21,6 +21,8 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as router and simulator do, before a test of the core loads numpy
+
 gc.set_threshold(10_000, 20, 10)  # a test makes much and keeps little: looking for cycles as often as usual is an eighth of its time
 
 QUICK = ("contract", "simulation", "unit")
