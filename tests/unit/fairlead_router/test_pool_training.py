@@ -8,6 +8,7 @@ import pytest
 from fairlead.predictors.model_bytes import to_bytes
 from fairlead.predictors.reports import HeuristicReason
 from fairlead.reports.predictors import SharedModel, TrainedModel
+from fairlead.routing.choosing.experience import JUDGED_AFTER
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import PoolKey, RoutingFacts, RoutingTable
@@ -66,9 +67,10 @@ class Store:
 
 
 class World:
-    """A pool of two instances under `lodestar`, and its router's training."""
+    """A pool of two instances under `lodestar`, or another policy that learns, and its router's training."""
 
-    def __init__(self, **parameters: object) -> None:
+    def __init__(self, policy: str = "lodestar", **parameters: object) -> None:
+        self.policy = policy
         self.metrics = RouterMetrics()
         self.pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), self.metrics, lambda: 0.0)
         self.table = self.with_parameters(parameters)
@@ -84,7 +86,7 @@ class World:
 
     def with_parameters(self, parameters: dict[str, object], version: int = 1) -> RoutingTable:
         plain = routing_table(["127.0.0.1:1", "127.0.0.1:2"])
-        return replace(plain, version=version, routing=RoutingFacts(policy="lodestar", parameters=parameters, prefills_in_flight=0))
+        return replace(plain, version=version, routing=RoutingFacts(policy=self.policy, parameters=parameters, prefills_in_flight=0))
 
     def serve(self, requests: int = LESSON_SAMPLES) -> None:
         """So many requests, each with a first token a second after it came."""
@@ -177,6 +179,22 @@ async def test_in_shadow_mode_the_heuristic_places_and_errors_are_told() -> None
     assert (world.choices("model"), world.choices("shadow")) == (0, LESSON_SAMPLES + 20)
     assert world.figure('fairlead_router_learning_error_seconds{of="prediction"') == pytest.approx(0.5)
     assert world.figure('fairlead_router_learning_error_seconds{of="mean-ttft"') == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("seconds_per", "by"), [(0.01, "model"), (0.03, "losing")])
+async def test_under_fairlead_a_model_chooses_once_it_was_seen_to_err_less_than_the_formula(seconds_per: float, by: str) -> None:
+    world = World("fairlead", learned_ttft=True)
+    world.trainer.answers = [to_bytes(sum_of("prompt_tokens", seconds_per=seconds_per))]
+    world.serve()
+    await world.training.train()
+    world.serve(JUDGED_AFTER)
+    assert (world.choices("model"), world.choices("unproven")) == (0, JUDGED_AFTER)
+    world.serve(10)
+    assert world.choices(by) == 10
+    error, formula = (world.figure(f'fairlead_router_learning_error_seconds{{of="{of}"') for of in ("prediction", "formula"))
+    assert error == pytest.approx(abs(1.0 - 100 * seconds_per))
+    assert (error < formula) is (by == "model")
+    assert world.store.kept[0].figures.heuristic_choices == {"cold-start": LESSON_SAMPLES}
 
 
 async def test_a_pool_without_a_model_begins_with_the_newest_that_any_router_trained() -> None:

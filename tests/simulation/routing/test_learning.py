@@ -1,4 +1,4 @@
-"""Lodestar learns in virtual time, and what happens to its models changes nothing but who chooses."""
+"""Policies learn in virtual time, and what happens to their models changes nothing but who chooses."""
 
 from functools import cache
 from itertools import islice
@@ -86,3 +86,20 @@ def test_without_a_trainer_everything_happens_as_by_the_heuristic() -> None:
     silent, heuristic = run("lodestar", first_samples=1_000_000), run("prefix-cache-load")
     assert [job.first_token_at for job in silent.jobs] == [job.first_token_at for job in heuristic.jobs]
     assert silent.rounds == []
+
+
+def test_fairlead_obeys_what_it_learnt_only_once_that_is_proven_to_err_less_than_its_formula() -> None:
+    learnt, plain = run("fairlead", learned_ttft=True), run("fairlead")
+    proven_at = learnt.rounds[0].at
+    assert [job.instance for job in learnt.jobs if job.arrives_at < proven_at] == [
+        job.instance for job in plain.jobs if job.arrives_at < proven_at
+    ]
+    report = learnt.learning
+    assert report is not None
+    assert plain.learning is None
+    assert report.heuristic_choices[HeuristicReason.COLD_START] == sum(job.arrives_at < proven_at for job in learnt.jobs)
+    assert report.heuristic_choices[HeuristicReason.UNPROVEN] >= 100
+    assert report.learned_choices > 500
+    assert report.error_seconds is not None
+    assert report.formula_error_seconds is not None
+    assert report.error_seconds < report.formula_error_seconds
