@@ -1,4 +1,4 @@
-"""A pool that learns, live: its model places requests, and neither a killed trainer nor a damaged model costs one."""
+"""Pools that learn, live: models place requests, and neither a killed trainer nor a damaged model costs one."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -65,8 +66,29 @@ def test_a_pool_that_learns_loses_no_request_to_its_trainer_or_to_a_damaged_mode
     sandbox.delete_pool("learner")
 
 
+def test_a_pool_of_the_default_policy_obeys_a_model_that_errs_less_than_the_formula_and_says_so(sandbox: RunningSandbox) -> None:
+    key = PoolKey(namespace="default", name="doubter")
+    routing = {"policy": "fairlead", "parameters": {"learned_ttft": True}, "warming": {"duration": "250ms"}}
+    sandbox.apply_pool(pool(key.name, replicas=3, routing=routing)).raise_for_status()
+    sandbox.until_ready(key.name, 3)
+
+    def learnt_decisions() -> list[dict[str, Any]]:
+        decisions = sandbox.everything("/v1/decisions", pool=str(key))
+        return [one for one in decisions if one["rule"]["code"].startswith("learned-")]
+
+    with load(sandbox, key):
+        [decider] = until(
+            lambda: [one for one in (0, 1) if choices(sandbox, one, "model", key)], "choices of the router that decides by its model"
+        )
+        learnt = until(learnt_decisions, "a decision on record that a model made")
+    assert choices(sandbox, decider, "unproven", key) >= 100
+    limits = {one["name"]: one["value"] for one in learnt[0]["limits"]}
+    assert 0 < limits["learned_error_seconds"] <= limits["formula_error_seconds"]
+    sandbox.delete_pool(key.name)
+
+
 @contextmanager
-def load(sandbox: RunningSandbox) -> Iterator[None]:
+def load(sandbox: RunningSandbox, key: PoolKey = POOL) -> Iterator[None]:
     """Streamed requests by several clients, one by one each, while it is open; fails unless each is served."""
     ended = Event()
     outcomes: Counter[str] = Counter()
@@ -78,7 +100,7 @@ def load(sandbox: RunningSandbox) -> Iterator[None]:
             if ended.is_set() or time.monotonic() > deadline:
                 return
             prompt = f"conversation {number} " * 200 + f"turn {turn} " * (10 + 90 * (turn % 5))
-            outcomes[asked(router, {"model": str(POOL), "prompt": prompt, "max_tokens": 4, "stream": True})] += 1
+            outcomes[asked(router, {"model": str(key), "prompt": prompt, "max_tokens": 4, "stream": True})] += 1
 
     with ThreadPoolExecutor(CLIENTS) as clients:
         running = [clients.submit(client, number) for number in range(CLIENTS)]
@@ -101,8 +123,8 @@ def asked(router: str, body: dict[str, object]) -> str:
         return repr(error)
 
 
-def choices(sandbox: RunningSandbox, router: int, by: str) -> float:
-    return figure(sandbox, router, "choices", by=by)
+def choices(sandbox: RunningSandbox, router: int, by: str, key: PoolKey = POOL) -> float:
+    return figure(sandbox, router, "choices", by=by, pool=str(key))
 
 
 def figure(sandbox: RunningSandbox, router: int, what: str, **labels: str) -> float:
