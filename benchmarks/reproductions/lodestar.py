@@ -46,10 +46,11 @@ VARIANTS = (
     ("no tie-break, as the published rule acts", Contender(policy=LEARNT, parameters=(("near_errors", 0.0),))),
     ("whole pool to the heuristic, as published", Contender(policy=LEARNT, parameters=(("out_of_distribution", "pool"),))),
 )
+ON_TWO = ("filter_instances", 2.0)
 FILTERS = (
-    ("no filter", Contender(policy=LEARNT, parameters=(("filter_instances", 0.0),))),
-    ("above 0.8 of KV memory, as published", LODESTAR),
-    ("always", Contender(policy=LEARNT, parameters=(("filter_kv_usage", 0.0),))),
+    ("never (default)", LODESTAR),
+    ("above 0.8 of KV memory, as published", Contender(policy=LEARNT, parameters=(ON_TWO,))),
+    ("always", Contender(policy=LEARNT, parameters=(ON_TWO, ("filter_kv_usage", 0.0)))),
 )
 POOLS = tuple(
     (words, Contender(policy=LEARNT, parameters=(*SMALL_POOLS, ("selection", selection))))
