@@ -32,6 +32,7 @@ from fairlead_web import pages
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
 from fairlead_web.fragments import PICTURE_SECONDS, SECONDS, Fragments
+from fairlead_web.paces import Paces
 from fairlead_web.pages import access, errors, streams
 from fairlead_web.rendering import Renderer
 from fairlead_web.routes import Handler, Routes
@@ -68,6 +69,7 @@ def create_web_app(
         clock=clock,
         fragments=Fragments(),
         turns=Turns(),
+        paces=Paces(),
     )
 
     @asynccontextmanager
@@ -219,9 +221,7 @@ def shared_key(visit: Visit) -> tuple[object, ...]:
     `tick` is not part of it: it only keeps a browser from showing an old picture.
     """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
-    who = visit.identity
-    rights = (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
-    return visit.here.path, params, regions_of(visit.request), rights, visit.request.headers.get("if-none-match")
+    return visit.here.path, params, regions_of(visit.request), visit.rights, visit.request.headers.get("if-none-match")
 
 
 def _titles(status: int) -> str:

@@ -24,6 +24,7 @@ from fairlead_web.addresses import Here
 from fairlead_web.assets import Assets
 from fairlead_web.findings import Finding
 from fairlead_web.fragments import Fragments
+from fairlead_web.paces import Paces
 from fairlead_web.rendering import Context, Renderer
 from fairlead_web.security import csrf_token
 from fairlead_web.settings import WebSettings
@@ -45,7 +46,7 @@ REGIONS_MOST = 24
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """The objects that all requests share. `api` carries no token; `clock` gives the time in UTC; parts of open pages
-    are rendered in `turns`.
+    are rendered in `turns`, at their page's pace.
     """
 
     settings: WebSettings
@@ -55,6 +56,7 @@ class Site:
     clock: Callable[[], datetime]
     fragments: Fragments
     turns: Turns
+    paces: Paces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,12 @@ class Visit:
             return self
         here = replace(self.here, params={**self.here.params, "from": start, "to": "now"})
         return replace(self, here=here, range=parse_range(start, "now", self.now))
+
+    @property
+    def rights(self) -> tuple[object, ...]:
+        """What the person may see, as far as the API was asked: for two with the same, the same is rendered."""
+        who = self.identity
+        return (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
 
     @property
     def in_pool(self) -> bool:

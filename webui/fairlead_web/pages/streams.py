@@ -3,9 +3,7 @@ changed, each rendered once for all who look at the same.
 """
 
 import asyncio
-import hashlib
 import logging
-import re
 import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -15,6 +13,8 @@ from starlette.responses import Response, StreamingResponse
 
 from fairlead_client.problems import ApiProblem, ClientError
 from fairlead_web.live_events import EventCutter, Reads, reads_of, slimmed, value_of
+from fairlead_web.paces import ticks
+from fairlead_web.parts_sent import PartsSent
 from fairlead_web.visits import REGIONS_MOST, Visit
 
 log = logging.getLogger(__name__)
@@ -23,15 +23,8 @@ FIRST_EVENT_SECONDS = 0.25
 STATE = frozenset({"pools", "instances"})
 OF_STATE = frozenset({"state", "membership", "tick"})
 """What a change of pools or instances concerns: every part that shows the page's state, so that all change together."""
-TICK_SECONDS = 10.0
-"""What no event tells of (ages, a stale database, the time the page is of) is at most this old."""
-GAP_SECONDS, MOST_GAP_SECONDS = 0.9, 1.5
-"""Least time between two renderings for one page, and where they take long, as with many people looking."""
-RESTS = 3.0
-"""The time between two renderings is at least so many times what the former took, up to the most."""
 KNOWN_SECONDS = 30.0
 """Whose session ended is told apart after at most this long."""
-_AGES = re.compile(rb"<time.*?</time>", re.DOTALL)
 
 Render = Callable[[Visit, str, tuple[str, ...], str], Awaitable[bytes | None]]
 """Renders parts of the page at an address: visit, address, ids, and a stamp; who has the same stamp shares it."""
@@ -95,94 +88,104 @@ class PageStream:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._visit = visit
-        self._page = page
+        self._page = page or Watched(address="", parts={})
         self._render = render
         self._reads = reads
         self._monotonic = monotonic
         self._events = EventCutter()
+        self._pace = visit.site.paces.of((self._page.address, tuple(self._page.parts.items()), visit.rights))
+        self._ticks = ticks(self._page.address)
+        self._wanted = 0
         self._due: set[str] = set()
-        self._stamp = ""
-        self._sent: dict[tuple[str, ...], bytes] = {}
-        self._rendered_at = -GAP_SECONDS
-        self._gap = GAP_SECONDS
+        self._ticked = False
+        self._held = b""
+        self._sent = PartsSent()
         self._known_at = monotonic()
 
     async def events(self, first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The stream; when its source breaks it just ends, and the browser connects again after its backoff."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         pump = asyncio.create_task(_pump(first, chunks, queue))
-        tick_at = self._next_tick()
+        number, rest = self._tick()
+        tick_at = self._monotonic() + rest
         try:
             yield b": open\n\n"
             while True:
-                now = self._monotonic()
-                wake = min(tick_at, self._rendered_at + self._gap) if self._due else tick_at
                 try:
-                    chunk = await asyncio.wait_for(queue.get(), max(0.0, wake - now))
+                    chunk = await asyncio.wait_for(queue.get(), max(0.0, min(tick_at, self._due_at()) - self._monotonic()))
                 except TimeoutError:
                     chunk = b""
                 if chunk is None:
                     return
-                for event in self._events.feed(chunk):
-                    self._hear(event)
-                    yield slimmed(event, self._reads)
-                now = self._monotonic()
-                if now >= tick_at:
-                    tick_at = self._next_tick()
-                    self._stamp = f"tick {int(self._visit.site.clock().timestamp() / TICK_SECONDS)}"
-                    self._due |= self._page.concerned({"tick"}) if self._page else set()
-                if self._due and now - self._rendered_at >= self._gap:
-                    self._rendered_at = now
-                    message = await self._changed()
-                    self._gap = gap_after(self._monotonic() - now)
-                    if message:
-                        yield message
+                if told := b"".join([self._hear(event) for event in self._events.feed(chunk)]):
+                    yield told
+                if (now := self._monotonic()) >= tick_at:
+                    number, rest = self._tick()
+                    tick_at = now + rest
+                    self._ticked = True
+                    self._want(("tick", number), self._page.concerned({"tick"}))
+                if now >= self._due_at() and (message := self._released() + await self._changed()):
+                    yield message
         except ClientError as error:
             log.info("live stream ended", extra={"error": str(error)})
         finally:
             pump.cancel()
             first.cancel()
 
-    def _hear(self, event: bytes) -> None:
-        """Take in what the API says: which topic changed, and the id of its look."""
+    def _hear(self, event: bytes) -> bytes:
+        """What the tab is told of an event at once. One of which its page reads nothing but that it happened comes with
+        the parts that it changed, as each piece costs both sides some work.
+        """
         topic, stamp = value_of(event, b"event"), value_of(event, b"id")
-        if topic and self._page is not None:
-            self._due |= self._page.concerned({topic})
-        self._stamp = stamp or self._stamp
+        concerned = self._page.concerned({topic}) if topic else set()
+        slim = slimmed(event, self._reads)
+        if concerned:
+            self._want((topic, stamp or object()), concerned)
+            if self._reads is not None and not self._reads.get(topic):
+                self._held += slim
+                return b""
+        return self._released() + slim
 
-    async def _changed(self) -> bytes | None:
-        """A message with the parts that are due, rendered from one read; None if they are as they were sent last."""
-        assert self._page is not None
-        names = tuple(name for name in self._page.parts if name in self._due)
-        self._due.clear()
+    def _released(self) -> bytes:
+        held, self._held = self._held, b""
+        return held
+
+    def _want(self, event: tuple[object, ...], parts: set[str]) -> None:
+        if parts:
+            self._wanted = max(self._wanted, self._pace.hear(event, parts))
+            self._due |= parts
+
+    def _due_at(self) -> float:
+        """When parts are to be rendered for this tab."""
+        if not self._wanted:
+            return float("inf")
+        return self._pace.next_at if self._wanted > self._pace.round else 0.0
+
+    async def _changed(self) -> bytes:
+        """A message with the parts of the page's round that this tab does not have, empty if there are none."""
+        begun, leads, ticked = self._monotonic(), self._wanted > self._pace.round, self._ticked
+        if leads:
+            self._pace.begin(begun)
+        names = tuple(name for name in self._page.parts if name in self._pace.names or name in self._due)
+        self._wanted, self._due, self._ticked = 0, set(), False
         try:
-            if self._monotonic() - self._known_at >= KNOWN_SECONDS:
+            if begun - self._known_at >= KNOWN_SECONDS:
                 self._visit = replace(self._visit, identity=await self._visit.api.whoami())
-                self._known_at = self._monotonic()
-            html = await self._render(self._visit, self._page.address, names, self._stamp)
+                self._known_at = begun
+            html = await self._render(self._visit, self._page.address, names, f"round {self._pace.round}")
         except ApiProblem as error:
             if error.problem.status == 401:
                 raise
-            return None
+            return b""
         except ClientError:
-            return None  # the page says so by itself when nothing comes
-        if html is None:
-            return None
-        digest = hashlib.blake2b(_AGES.sub(b"", html), digest_size=16).digest()
-        ticked = self._stamp.startswith("tick")
-        if self._sent.get(names) == digest and not ticked:
-            return None
-        self._sent[names] = digest
-        return b"".join(b"data: %s\n" % line for line in html.splitlines()) + b"\n"
+            return b""  # the page says so by itself when nothing comes
+        finally:
+            if leads:
+                self._pace.took(self._monotonic() - begun)
+        return self._sent.message(html, whole=ticked) if html is not None else b""
 
-    def _next_tick(self) -> float:
-        """Ticks of all tabs come together, so that they share what is rendered."""
-        return self._monotonic() + TICK_SECONDS - self._visit.site.clock().timestamp() % TICK_SECONDS
-
-
-def gap_after(seconds: float) -> float:
-    """The least time from the begin of a rendering that took so long to the next, in seconds."""
-    return min(MOST_GAP_SECONDS, max(GAP_SECONDS, RESTS * seconds))
+    def _tick(self) -> tuple[int, float]:
+        return self._ticks(self._visit.site.clock().timestamp())
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes:
