@@ -16,14 +16,26 @@ App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[Non
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request: `receive` and `send` for the app, an async iterator of body chunks for the client."""
+    """One request: `receive` and `send` for the app, an async iterator of body chunks for the client.
+
+    A page makes ten requests and a stream lasts, so nothing here is a task or a queue but the app itself: each side
+    waits for a future that the other one sets.
+    """
 
     def __init__(self, body: bytes) -> None:
         self._body: bytes | None = body
         self._gone = asyncio.Event()
-        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+        self._chunk: bytes | None = None
+        self._ended = False
+        self._news: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
         self.started: asyncio.Future[tuple[int, list[tuple[bytes, bytes]]]] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
+
+    def run(self, app: Awaitable[None]) -> None:
+        """Begin to run the app's answer."""
+        self.task = asyncio.ensure_future(_awaited(app))
+        self.task.add_done_callback(self._finished)
 
     async def receive(self) -> Message:
         if self._body is not None:
@@ -41,42 +53,59 @@ class _Exchange(httpx.AsyncByteStream):
             if chunk := message.get("body", b""):
                 await self._offer(chunk)
             if not message.get("more_body", False):
-                await self._offer(None)
+                self._ended = True
+                _set(self._news)
 
-    async def _offer(self, chunk: bytes | None) -> None:
+    async def _offer(self, chunk: bytes) -> None:
         """Waits until the client took the chunk before, or went away."""
-        put = asyncio.ensure_future(self._chunks.put(chunk))
-        gone = asyncio.ensure_future(self._gone.wait())
-        try:
-            await asyncio.wait({put, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiter in (put, gone):
-                waiter.cancel()
+        while self._chunk is not None and not self._gone.is_set():
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+        self._chunk = chunk
+        _set(self._news)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert self.task is not None
         while True:
-            take = asyncio.ensure_future(self._chunks.get())
-            waited: set[asyncio.Future[Any]] = {take, self.task}
-            try:
-                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-                if not take.done() and self._chunks.empty():
-                    if self.task.exception() is not None:
-                        raise httpx.RemoteProtocolError(f"the app failed mid-answer: {self.task.exception()!r}")
-                    return
-                chunk = await take
-            finally:
-                take.cancel()
-            if chunk is None:
+            if self._chunk is not None:
+                chunk, self._chunk = self._chunk, None
+                _set(self._room)
+                yield chunk
+            elif self._ended:
                 return
-            yield chunk
+            elif self.task.done():
+                if self.task.cancelled() or self.task.exception() is not None:
+                    raise httpx.RemoteProtocolError(f"the app failed mid-answer: {_failure(self.task)}")
+                return
+            else:
+                self._news = asyncio.get_running_loop().create_future()
+                await self._news
 
     async def aclose(self) -> None:
         self._gone.set()
+        _set(self._room)
         if self.task is not None and not self.task.done():
             _, pending = await asyncio.wait({self.task}, timeout=1.0)
             for task in pending:
                 task.cancel()
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        if not self.started.done():
+            self.started.set_exception(httpx.RemoteProtocolError(f"the app ended without an answer: {_failure(task)}"))
+        _set(self._news)
+
+
+async def _awaited(app: Awaitable[None]) -> None:
+    await app
+
+
+def _set(waiting: "asyncio.Future[None] | None") -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
+
+
+def _failure(task: "asyncio.Task[None]") -> str:
+    return "cancelled" if task.cancelled() else repr(task.exception())
 
 
 class StreamingAsgiTransport(httpx.AsyncBaseTransport):
@@ -106,20 +135,13 @@ class StreamingAsgiTransport(httpx.AsyncBaseTransport):
             "root_path": "",
         }
 
-        async def run() -> None:
-            await self._app(scope, exchange.receive, exchange.send)
-
-        exchange.task = asyncio.create_task(run())
-        waited: set[asyncio.Future[Any]] = {exchange.started, exchange.task}
+        exchange.run(self._app(scope, exchange.receive, exchange.send))
         try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            status, headers = await exchange.started
         except asyncio.CancelledError:
-            exchange.task.cancel()
+            if exchange.task is not None:
+                exchange.task.cancel()
             raise
-        if not exchange.started.done():
-            exchange.started.cancel()
-            raise httpx.RemoteProtocolError(f"the app ended without an answer: {exchange.task.exception()!r}")
-        status, headers = exchange.started.result()
         return httpx.Response(status, headers=headers, stream=exchange, request=request)
 
 
