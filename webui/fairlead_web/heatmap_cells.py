@@ -5,10 +5,12 @@ Pure; shared by PNG, canvas, table and CSV.
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import cast
 
-from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.heatmaps import Heatmap, HeatmapRow
 from fairlead_web import formats
 from fairlead_web.palette import LIMIT_LEVEL, change, change_level, cividis, encode_png, levels_of, limited
 
@@ -96,7 +98,12 @@ def colours_of(heatmap: Heatmap) -> bytes:
 def levels(heatmap: Heatmap) -> bytes:
     """One palette index per cell, row-major."""
     top = top_of(heatmap)
-    return b"".join(levels_of(row.values, top, heatmap.limit) for row in heatmap.rows)
+    return levels_of([value for row in heatmap.rows for value in row.values], top, heatmap.limit)
+
+
+def known_of(row: HeatmapRow) -> Sequence[float]:
+    """The values that were measured. Most rows have them all and are not copied: a page goes through them often."""
+    return [value for value in row.values if value is not None] if None in row.values else cast(list[float], row.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,17 +228,13 @@ def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, da
 
 def summary(heatmap: Heatmap) -> str:
     """One sentence that describes the picture, for people who cannot see it."""
-    peak: tuple[float, str, int] | None = None
-    breaches = 0
-    for row in heatmap.rows:
-        breaches += len(row.breaches)
-        for column, value in enumerate(row.values):
-            if value is not None and (peak is None or value > peak[0]):
-                peak = (value, row.instance, column)
-    if peak is None:
+    highest = max((max(known) for row in heatmap.rows if (known := known_of(row))), default=None)
+    if highest is None:
         return "No load was recorded in this range."
-    at = heatmap.start + timedelta(seconds=peak[2] * heatmap.step_seconds)
-    text = f"Highest: {text_of(peak[0], heatmap.unit)} on {peak[1]} at {formats.clock(at)} UTC."
+    row = next(row for row in heatmap.rows if highest in row.values)
+    at = heatmap.start + timedelta(seconds=row.values.index(highest) * heatmap.step_seconds)
+    text = f"Highest: {text_of(highest, heatmap.unit)} on {row.instance} at {formats.clock(at)} UTC."
     if heatmap.limit is not None:
+        breaches = sum(len(row.breaches) for row in heatmap.rows)
         text += f" {breaches:,} of {sum(len(row.values) for row in heatmap.rows):,} cells over the limit of {text_of(heatmap.limit, heatmap.unit)}."
     return text

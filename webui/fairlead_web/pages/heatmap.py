@@ -17,7 +17,7 @@ from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapRow
 from fairlead_web import exports
 from fairlead_web.addresses import instance_path, with_query
 from fairlead_web.charts import Tick, time_ticks
-from fairlead_web.heatmap_cells import METRIC_WORDS, CellSize, bare_of, cell_at, cell_size, packed, picture, summary, text_of
+from fairlead_web.heatmap_cells import METRIC_WORDS, CellSize, bare_of, cell_at, cell_size, known_of, packed, picture, summary, text_of
 from fairlead_web.heatmap_layers import COMPARED, MOST_LAYERS, Asked, Layer, asked_of, layer, layers, whole
 from fairlead_web.heatmap_scales import Legend, legend_of
 from fairlead_web.palette import LEVELS, change, cividis, encode_png, limited
@@ -171,7 +171,7 @@ def _worst(visit: Visit, heatmap: Heatmap) -> str | None:
     if heatmap.group != "instance":
         return None
     best = min if heatmap.metric == "hit_rate" else max
-    peaks = [best(known) for row in heatmap.rows if (known := [value for value in row.values if value is not None])]
+    peaks = [best(known) for row in heatmap.rows if (known := known_of(row))]
     if not peaks:
         return None
     peak = best(peaks)
@@ -231,11 +231,7 @@ def _alone(visit: Visit) -> Asked:
 
 def ranked(heatmap: Heatmap) -> list[tuple[HeatmapRow, str, float]]:
     """Hottest instances: row, peak as text, bar length 0-100."""
-    peaks = []
-    for row in heatmap.rows:
-        known = [value for value in row.values if value is not None]
-        if known:
-            peaks.append((max(known), row))
+    peaks = [(max(known), row) for row in heatmap.rows if (known := known_of(row))]
     peaks.sort(key=lambda item: (-item[0], item[1].instance))
     top = peaks[0][0] if peaks and peaks[0][0] > 0 else 1.0
     return [(row, text_of(peak, heatmap.unit), round(peak / top * 100, 1)) for peak, row in peaks[:RANKED]]

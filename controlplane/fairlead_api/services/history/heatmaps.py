@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
@@ -266,8 +266,9 @@ def _both(one: Slice, other: Slice) -> Slice:
     return Slice(column=one.column, instances=one.instances, values=sums, seconds=seconds)
 
 
-def _present(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
+def _present(values: list[float | None]) -> list[float]:
+    """The values that are known: the same list if all are, as in most rows of a large map."""
+    return [value for value in values if value is not None] if None in values else cast(list[float], values)
 
 
 def _row(name: str, places: Sequence[Place], values: list[float | None], limit: float | None) -> HeatmapRow:
