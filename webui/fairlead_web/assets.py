@@ -1,6 +1,6 @@
 """Serves static files under one content-hashed address: `/static/<hash>/js/main.js`.
 
-Browsers may cache them for ever, and modules can import each other by relative paths.
+Browsers may cache them for ever, and scripts can load others by relative paths.
 
 `vendor/CHECKSUMS` lists third-party files with version, licence and SHA-256; `verify_vendor` compares.
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fairlead_web.joined_scripts import ENTRY, joined
+
 STATIC = Path(__file__).parent / "static"
 HTMX_PARTS = ("vendor/htmx.min.js", "vendor/hx-sse.min.js")
 HTMX = "vendor/htmx-with-sse.js"
@@ -23,6 +25,8 @@ is still loading.
 CSS_PARTS = tuple(f"css/{name}.css" for name in ("base", "layout", "parts", "tables", "forms", "pictures", "print"))
 CSS = "css/fairlead.css"
 """What every page needs, in one file; the other style sheets are for the pages that name them in their head block."""
+SCRIPTS = "js/"
+"""Our own scripts are joined (`joined_scripts`), and only what that makes of them is served."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -71,6 +75,7 @@ class Assets:
 def load_assets(folder: Path = STATIC) -> Assets:
     """Read every file of a known type below `folder`."""
     files: dict[str, Asset] = {}
+    scripts: dict[str, str] = {}
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.suffix not in _TYPES:
@@ -78,8 +83,13 @@ def load_assets(folder: Path = STATIC) -> Assets:
         body = path.read_bytes()
         name = path.relative_to(folder).as_posix()
         digest.update(name.encode() + b"\0" + body)
-        ours = path.suffix in {".css", ".js"} and not name.startswith("vendor/")
+        if name.startswith(SCRIPTS):
+            scripts[path.name] = body.decode()
+            continue
+        ours = path.suffix == ".css" and not name.startswith("vendor/")
         files[name] = _asset(_shortened(body) if ours else body, path.suffix)
+    if ENTRY in scripts:
+        files |= {SCRIPTS + name: _asset(_shortened(script.encode()), ".js") for name, script in joined(scripts).items()}
     if all(name in files for name in HTMX_PARTS):
         files[HTMX] = _asset(b";\n".join(files[name].body for name in HTMX_PARTS), ".js")
     if all(name in files for name in CSS_PARTS):

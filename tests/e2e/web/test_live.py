@@ -218,20 +218,22 @@ def test_times_have_one_shape_and_name_their_zone(chromium: Browser, site: Runni
 
 def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/")
-    address = page.evaluate("document.querySelector('script[type=module]').src.replace('main.js', 'formats.js')")
+    address = page.evaluate("document.querySelector('script[type=module]').src")
     values = [None, 0, 0.0421, 0.4999, 0.83149, 0.9994, 0.99951, 1.005, 3.14159, 9.994, 9.996, 42.05, 99.94, 99.96, 1234.5, 987654.3]
+    written = "values.map(v => [f.count(v), f.share(v), f.seconds(v), f.rate(v)])"
     shown = page.evaluate(
-        "async ([address, values]) => { const f = await import(address); return values.map(v => [f.count(v), f.share(v), f.seconds(v), f.rate(v)]); }",
-        [address, values],
+        f"async ([address, values]) => {{ const f = (await import(address)).$formats; return {written}; }}", [address, values]
     )
     assert shown == [[formats.count(v), formats.share(v), formats.seconds(v), formats.rate(v)] for v in values]
     units = ("tokens", "share", "seconds", "requests", "requests/s")
     steps = page.evaluate(
-        "async ([address, units]) => { const f = await import(address); return units.map(u => f.exact(12345, u)); }", [address, list(units)]
+        "async ([address, units]) => { const f = (await import(address)).$formats; return units.map(u => f.exact(12345, u)); }",
+        [address, list(units)],
     )
     edges = [0, 999, 1000, 1005, 9994, 9995, 12250, 63547, 120049]
     exact = page.evaluate(
-        "async ([address, edges]) => { const f = await import(address); return edges.map(e => f.exact(e, 'seconds')); }", [address, edges]
+        "async ([address, edges]) => { const f = (await import(address)).$formats; return edges.map(e => f.exact(e, 'seconds')); }",
+        [address, edges],
     )
     assert exact == [text_of(edge / 1000, "seconds") for edge in edges]
     assert steps == [text_of(12345 * {"tokens": 1, "share": 0.001, "seconds": 0.001, "requests": 0.1}.get(u, 0.01), u) for u in units]
