@@ -18,10 +18,10 @@ leaving out the longest prefill whenever one would be late). For example, with a
 its deadline. When late ones may go, `late_requests` says.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
-(`contracts.rests`); what goes together with one in flight is short, and needs none. While the pool has time for
-all prefills and decodes, nobody becomes late for that: a rest leaves a quarter of the target, for what comes after it.
-For example, with a target of 2 s a prefill of 0.8 s goes 0.6 s after its request came at the latest. Beyond, rests are
-kept, as a prefill in place of one costs more answers their TPOT than it brings in time.
+(`contracts.rests`); what is short goes together with others without one. While the pool has time for all prefills and
+decodes, nobody becomes late for that: a rest leaves a quarter of the target, for what comes after it. For example, with
+a target of 2 s a prefill of 0.8 s goes 0.6 s after its request came at the latest. Beyond, rests are kept, as a prefill
+in place of one costs more answers their TPOT than it brings in time.
 
 Where tenants share the pool fairly (`turns`), those that are behind are planned first: of the time until the last
 deadline each may have what brings all equally far, and what is planned of that stays planned when the rest is planned
@@ -50,6 +50,9 @@ from fairlead.routing.queues.turns import Turns
 
 STEP_SECONDS = 0.05
 """Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
+SHORT_SECONDS = 0.15
+"""Prefills of up to so long, that step included, go together without a rest: one by one, rests would be most of the
+time of an engine whose prefills are short."""
 MARGIN = 0.02
 """Share of the target kept as a margin."""
 
@@ -232,9 +235,9 @@ class DeadlineQueue:
         return -inf if last is None else last + self._rest_seconds(seconds)
 
     def _rested_after_those_in_flight(self, seconds: float, now: float) -> float:
-        """The same where prefills are in flight, for what would go with them: at once where the rest is a step's."""
-        rest = self._rest_seconds(seconds)
-        return -inf if rest <= STEP_SECONDS else now + self._ahead_seconds(now) + rest
+        """The same where prefills are in flight, for what would go with them: at once if it is short."""
+        rest = 0.0 if seconds <= SHORT_SECONDS else self._rest_seconds(seconds)
+        return now + self._ahead_seconds(now) + rest if rest > 0 else -inf
 
     def _rest_seconds(self, seconds: float) -> float:
         return rest_seconds(seconds, self._rules.decode_share(self._load))

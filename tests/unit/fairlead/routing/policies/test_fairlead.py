@@ -121,7 +121,7 @@ def test_on_a_full_pool_it_is_worth_eight_seconds_of_waiting() -> None:
 
 
 def test_what_decodes_on_an_instance_makes_waits_there_longer() -> None:
-    """Beside a second of what is ahead decodes that need half of i0's time get 0.85 s, and as much beside the prefill."""
+    """Decodes that need half of i0's time get 0.85 s for each second of what is ahead, and of the prefill itself."""
     vectors = PoolVectors.of([busy("i0", 1.0), busy("i1", 1.0)], 1000, lambda load: 0.5 if load.entry.id == "i0" else 0.0)
     wait, rest = waits(np.array([1.28, 1.28]), vectors.ahead_seconds(0.0), None, vectors, 0.0)
     assert (wait.tolist(), rest.tolist()) == ([1.85, 1.0], [1.28 * 0.85, 0.0])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import RISING_AMONG_OTHERS, STEP_SECONDS, DeadlineQueue, DeadlineRules, next_pace
+from fairlead.routing.queues.deadline import RISING_AMONG_OTHERS, SHORT_SECONDS, STEP_SECONDS, DeadlineQueue, DeadlineRules, next_pace
 from fairlead_testing.builders.routing import load_of, request
 
 TARGET = 5.0
@@ -206,12 +206,12 @@ def test_a_shorter_prefill_that_comes_during_a_rest_goes_first_and_sooner() -> N
     assert waiting.take(1.2) == "short"
 
 
-def test_only_what_needs_no_rest_goes_together_with_what_is_in_flight() -> None:
+def test_only_what_is_short_goes_without_a_rest_together_with_what_is_in_flight() -> None:
     load = load_of("i0", dispatched_prefill_tokens=round(6250 * 0.05), prefilling=1)
     waiting = Line(load=load, decode_share=0.5)
     waiting.add("long", 2.0)
     assert waiting.queue.take_in_time(0.0) is None, "2 s of prefill need as long a rest, which begins when that is over"
-    waiting.add("short", STEP_SECONDS)
+    waiting.add("short", SHORT_SECONDS - 0.01)
     found = waiting.queue.take_in_time(0.0)
     assert found is not None
     assert found.request.id == "short"
