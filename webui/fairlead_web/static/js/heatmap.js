@@ -9,6 +9,7 @@ import { explain } from "./heatmap_explain.js";
 import { follow } from "./heatmap_live.js";
 import { Tip, limitWords } from "./heatmap_tip.js";
 import { shown } from "./times.js";
+import { turn } from "./turns.js";
 
 const ANNOUNCE_MS = 300;
 const FRAME = 64; // axis and legend below the cells
@@ -16,13 +17,18 @@ const FRAME = 64; // axis and legend below the cells
 export async function start(figures) {
   const panel = document.querySelector("#explanation[data-worst]");
   const maps = await Promise.allSettled([...figures].map((figure) => data.load(figure.dataset.src)));
-  [...figures].forEach((figure, index) => {
+  for (const [index, figure] of [...figures].entries()) {
     const map = maps[index].value;
-    if (!map) return; // the picture stays
+    if (!map) continue; // the picture stays
     const heat = new Heatmap(figure, map, figures.length);
+    await turn();
+    heat.paint();
+    await turn();
     heat.mount();
+    await turn();
+    heat.open();
     if (figure.dataset.live === "yes") follow(heat, figure.dataset.src);
-  });
+  }
   if (panel?.dataset.worst) explain(panel, panel.dataset.worst);
 }
 
@@ -38,6 +44,16 @@ class Heatmap {
     this.readout = figure.querySelector("[data-readout]");
   }
 
+  // The cells, before they are on the page.
+  paint() {
+    this.canvas = document.createElement("canvas");
+    this.canvas.dataset.cells = "";
+    this.marks = document.createElement("canvas");
+    this.marks.className = "overlay";
+    this.drawCells();
+  }
+
+  // Puts them in the place of the picture.
   mount() {
     const surface = document.createElement("div");
     surface.className = "heatmap-surface";
@@ -46,22 +62,24 @@ class Heatmap {
     surface.setAttribute("role", "application");
     surface.setAttribute("aria-label", `Heatmap of ${this.figure.dataset.words}. Arrow keys move between cells, Enter opens the instance, p pins, e explains.`);
     surface.setAttribute("aria-describedby", this.figure.dataset.summary);
-    this.canvas = document.createElement("canvas");
-    this.canvas.dataset.cells = "";
-    this.marks = document.createElement("canvas");
-    this.marks.className = "overlay";
     surface.append(this.canvas, this.marks);
     this.figure.querySelector(".heatmap-base").replaceWith(surface);
     this.surface = surface;
     this.resize();
-    new ResizeObserver(() => this.resize()).observe(this.box);
-    window.addEventListener("resize", () => this.resize());
     this.box.scrollLeft = this.box.scrollWidth; // the newest is at the right end
     this.listen();
+  }
+
+  // From now on it follows the window and answers.
+  open() {
+    this.axis();
+    new ResizeObserver(() => this.fit()).observe(this.box);
+    window.addEventListener("resize", () => this.fit());
     this.figure.heat = this;
     this.figure.dataset.ready = "yes";
   }
 
+  // Whether its size changed; marks and axis are in pixels of the window, the cells are not.
   resize() {
     const labels = this.figure.querySelector(".heatmap-labels");
     const height = rowHeight(this.box.getBoundingClientRect().top + window.scrollY, this.map.rows.length, this.count, FRAME);
@@ -69,21 +87,24 @@ class Heatmap {
     const room = this.box.clientWidth - labels.offsetWidth - 4;
     const least = window.innerWidth < 720 ? 6 : 2; // on a phone a finger needs a wider column, and the box scrolls
     const size = { width: Math.max(this.map.columns * least, room), height: this.map.rows.length * height };
-    if (this.size?.width === size.width && this.size?.height === size.height) return;
+    if (this.size?.width === size.width && this.size?.height === size.height) return false;
     this.size = size;
     this.canvas.style.width = `${size.width}px`;
     this.canvas.style.height = `${size.height}px`;
     this.surface.style.width = `${size.width + 2}px`;
-    this.drawAll();
-    this.axis();
+    this.drawMarks();
+    return true;
+  }
+
+  fit() {
+    if (this.resize()) this.axis();
   }
 
   adopt(map) {
-    const columns = this.map.columns;
+    if (map.columns !== this.map.columns) this.size = null;
     this.map = map;
-    if (map.columns !== columns) this.size = null;
-    this.resize();
-    this.drawAll();
+    this.drawCells();
+    if (!this.resize()) this.drawMarks();
     this.axis();
   }
 
@@ -92,7 +113,17 @@ class Heatmap {
   }
 
   drawAll() {
+    this.drawCells();
+    this.drawMarks();
+  }
+
+  drawCells() {
     draw.cells(this.canvas, this.map);
+  }
+
+  // The running column, and what is marked in it.
+  drawNewest() {
+    draw.oneColumn(this.canvas, this.map, this.map.columns - 1);
     this.drawMarks();
   }
 

@@ -3,12 +3,27 @@
 export function cells(canvas, map) {
   canvas.width = map.columns;
   canvas.height = map.rows.length;
+  put(canvas, map, 0, map.columns);
+}
+
+export function oneColumn(canvas, map, at) {
+  put(canvas, map, at, 1);
+}
+
+function put(canvas, map, from, columns) {
   const context = canvas.getContext("2d");
-  const image = context.createImageData(map.columns, map.rows.length);
+  const image = context.createImageData(columns, map.rows.length);
   const pixels = new Uint32Array(image.data.buffer);
   const colours = coloursOf(map.lut);
-  for (let index = 0; index < pixels.length; index += 1) pixels[index] = colours[map.levels[index]];
-  context.putImageData(image, 0, 0);
+  let index = 0;
+  for (let row = 0; row < map.rows.length; row += 1) {
+    const first = row * map.columns + from;
+    for (let at = first; at < first + columns; at += 1) {
+      pixels[index] = colours[map.levels[at]];
+      index += 1;
+    }
+  }
+  context.putImageData(image, from, 0);
 }
 
 // By level a whole pixel, as bytes red, green, blue, opaque; 255, no data, stays transparent.

@@ -77,7 +77,7 @@ export function follow(heat, address) {
       data.put(map, row, map.columns - 1, map.aggregate === "mean" ? sum.total / sum.count : sum.top);
       changed = true;
     }
-    if (changed) heat.drawAll();
+    if (changed) heat.drawNewest();
   };
 
   document.addEventListener("fairlead:live", (event) => {

@@ -4,14 +4,22 @@ import * as forms from "./forms.js";
 import * as live from "./live.js";
 import * as shortcuts from "./shortcuts.js";
 import * as times from "./times.js";
+import { turn } from "./turns.js";
 
-document.documentElement.classList.add("scripted");
-for (const part of [times, forms, live, shortcuts]) part.start();
-
-for (const current of document.querySelectorAll(".tabs [aria-current]")) {
-  const row = current.parentElement;
-  if (row.scrollWidth > row.clientWidth) row.scrollLeft = current.offsetLeft - row.clientWidth / 2 + current.offsetWidth / 2;
+function showCurrentTab() {
+  for (const current of document.querySelectorAll(".tabs [aria-current]")) {
+    const row = current.parentElement;
+    if (row.scrollWidth > row.clientWidth) row.scrollLeft = current.offsetLeft - row.clientWidth / 2 + current.offsetWidth / 2;
+  }
 }
+
+// One after the other, each as a task of its own, so that a key or a click never waits for all. Times come before what is live, which compares
+// rows as they are shown.
+for (const start of [forms.start, shortcuts.start, times.start, live.start, showCurrentTab]) {
+  start();
+  await turn();
+}
+document.documentElement.classList.add("scripted");
 
 const figures = document.querySelectorAll("[data-heatmap]");
 if (figures.length) import("./heatmap.js").then((heatmap) => heatmap.start(figures));

@@ -3,7 +3,7 @@
 import { span } from "./formats.js";
 
 const root = document.documentElement;
-const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
+let zone = null; // made when the first local time is shown: it takes some milliseconds
 
 export function utc(date) {
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
@@ -11,6 +11,7 @@ export function utc(date) {
 
 // The same shape in the reader's zone, which it names.
 function local(date) {
+  zone ??= new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
   const name = zone.formatToParts(date).find((part) => part.type === "timeZoneName")?.value ?? "local";
   const moved = new Date(date.getTime() - date.getTimezoneOffset() * 60000);
   return `${moved.toISOString().slice(0, 19).replace("T", " ")} ${name}`;
