@@ -285,6 +285,16 @@ def test_keys_go_to_pages_and_can_be_switched_off(page: Page, site: RunningSite)
     assert page.evaluate("document.documentElement.dataset.theme") == "auto"
 
 
+def test_keys_are_heard_as_soon_as_a_page_has_loaded(page: Page, site: RunningSite) -> None:
+    page.add_init_script("if (globalThis.scheduler) scheduler.yield = () => new Promise(() => {})")
+    page.goto(f"{site.url}/")
+    page.keyboard.press("g")
+    page.keyboard.press("m")
+    page.wait_for_url("**/migrations")
+    page.keyboard.press("Control+k")
+    page.get_by_role("dialog", name="Search").wait_for()
+
+
 def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Browser, site: RunningSite) -> None:
     context = signed_in(chromium, site, java_script_enabled=False)
     page = context.new_page()

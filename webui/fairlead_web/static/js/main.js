@@ -13,11 +13,14 @@ function showCurrentTab() {
   }
 }
 
-// One after the other, each as a task of its own, so that a key or a click never waits for all. Times come before what is live, which compares
-// rows as they are shown.
-for (const start of [forms.start, shortcuts.start, times.start, live.start, showCurrentTab]) {
-  start();
+// Whoever can see a page can press its keys: all listeners are there before the page counts as loaded.
+forms.start();
+shortcuts.start();
+// The rest comes one after the other, each as a task of its own, so that a key or a click never waits for all. Times come before what is live,
+// which compares rows as they are shown.
+for (const start of [times.start, live.start, showCurrentTab]) {
   await turn();
+  start();
 }
 document.documentElement.classList.add("scripted");
 
