@@ -1,18 +1,19 @@
 """Measures the router's CPU time per request on one core, against mock engines that answer at once.
 
     python benchmarks/gateway.py [--policies fairlead,round-robin] [--instances 8] [--seconds 4]
-        [--cases short-json,short-stream,long-json,paced-stream]
+        [--cases short-json,short-stream,long-json,paced-stream,few-streams]
     python benchmarks/gateway.py --against 'sglang={command with {port} and {workers}}'
     python benchmarks/gateway.py --against-file peers.txt
 
-The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. One that does not answer within two
+The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. One that does not answer within four
 minutes is left out, and said so.
 
 One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
 Figures are CPU microseconds of the router's process group per request (1e6 / that = requests per second and core),
 requests per second, and client latencies under that load. Compare figures of one run only: they depend on the machine,
-and on this Python, which is named first. One without profile-guided optimization, as pyenv builds by default,
-is slower than a distribution's or the images'.
+and on this Python, which is named first. A Python without profile-guided optimization, as pyenv builds by default, is
+slower than a distribution's or the images'. `few-streams` leaves the core idle most of the time: its latencies, less
+those of an engine that is asked directly, are what a router adds.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ from fairlead.tables import (
 from fairlead_client.lines import HeartbeatLine, SyncedLine, TableLine, encode_line
 
 CHUNKS = 16
-SLOW_START_SECONDS = 120.0
-"""The slowest of the other routers imports for a minute on a busy machine."""
+SLOW_START_SECONDS = 240.0
+"""The slowest of the other routers imports for minutes on a slow machine."""
 _CHUNK = (
     b'data: {"id":"cmpl-0","object":"chat.completion.chunk","created":1700000000,"model":"mock","choices":'
     b'[{"index":0,"delta":{"content":"tok "},"finish_reason":null}]}\n\n'
@@ -185,6 +186,7 @@ CASES = {
         Case(name="long-json", prompt_bytes=65536, stream=False, pace=None, connections=16),
         Case(name="long-stream", prompt_bytes=65536, stream=True, pace=None, connections=16),
         Case(name="paced-stream", prompt_bytes=64, stream=True, pace=(20, 5), connections=256),
+        Case(name="few-streams", prompt_bytes=64, stream=True, pace=(20, 5), connections=8),
     )
 }
 
@@ -356,12 +358,12 @@ def measure(name: str, router: subprocess.Popen[bytes], port: int, cases: list[C
 
 
 @contextmanager
-def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Iterator[None]:
+def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Iterator[subprocess.Popen[bytes]]:
     """Engines on these ports, and a control API whose table asks for the policy."""
     table = msgspec.json.encode(routing_table(policy, engines)).decode()
-    with process([sys.executable, __file__, "mocks", str(api_port), str(engines[0]), str(len(engines)), table], core):
+    with process([sys.executable, __file__, "mocks", str(api_port), str(engines[0]), str(len(engines)), table], core) as mocks:
         wait_until(engines[-1], 60)
-        yield
+        yield mocks
 
 
 def others(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -392,7 +394,8 @@ def run(options: argparse.Namespace) -> None:
             with process([*options.wrap, *command], 0, environment) as router:
                 wait_until(router_port, 20, "/readyz")
                 rows += measure(f"fairlead {policy}", router, router_port, cases, options.seconds, load_core)
-    with mock_engines("round-robin", engines, api_port, load_core):
+    with mock_engines("round-robin", engines, api_port, load_core) as mocks:
+        rows += measure("an engine directly", mocks, engines[0], [case for case in cases if case.pace], options.seconds, load_core)
         for name, line in others(options):
             workers = [f"http://127.0.0.1:{port}" for port in engines]
             line = line.format(port=router_port, workers=" ".join(workers), workers_commas=",".join(workers))
@@ -418,7 +421,7 @@ def main() -> None:
         parser.add_argument("--policies", default="fairlead,round-robin", help="Fairlead is measured with each of them")
         parser.add_argument("--instances", type=int, default=8)
         parser.add_argument("--seconds", type=float, default=4.0)
-        parser.add_argument("--cases", default="short-json,short-stream,long-json,long-stream,paced-stream")
+        parser.add_argument("--cases", default="short-json,short-stream,long-json,long-stream,paced-stream,few-streams")
         parser.add_argument("--first-port", type=int, default=29010)
         parser.add_argument(
             "--against", action="append", default=[], help="NAME=COMMAND of another router; {port}, {workers}, {workers_commas}"
