@@ -30,7 +30,8 @@ from typing import Any
 import grpc
 import msgspec
 import uvloop
-from benchmarks.gateway import process, routing_table, session_cpu_seconds, wait_until
+from benchmarks.gateway import process, session_cpu_seconds, wait_until
+from benchmarks.mock_engines import routing_table
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest
 
 from fairlead_router.picking import http2, wire
@@ -308,7 +309,7 @@ def router(policy: str, first: int, core: int) -> Iterator[tuple[Any, int]]:
             "FAIRLEAD_API_URL": f"http://127.0.0.1:{api}", "FAIRLEAD_API_TOKEN": "t", "FAIRLEAD_ROUTER_ID": "bench",
             "FAIRLEAD_SPOOL_DIR": folder, "FAIRLEAD_PICKER_PORT": str(picker), "FAIRLEAD_LOG_LEVEL": "WARNING",
         }  # fmt: skip
-        mocks = [sys.executable, "-m", "benchmarks.gateway", "mocks", str(api), str(first), str(INSTANCES), table]
+        mocks = [sys.executable, "-m", "benchmarks.mock_engines", str(api), str(first), str(INSTANCES), table]
         command = [sys.executable, "-m", "fairlead_router.main", "--port", str(gateway), "--admin-port", "0"]
         with process(mocks, core), process(command, 0, environment) as running:
             wait_until(gateway, 30, "/readyz")
