@@ -39,13 +39,18 @@ SPEC: dict[str, Any] = {"model": "tiny", "replicas": 2, "engine": {"type": "simu
 
 
 class MovingClock:
-    """Wall time plus the time that a test skipped."""
+    """Wall time plus the time that a test skipped; from `stop` on, only what is skipped passes."""
 
     def __init__(self) -> None:
         self.skipped = timedelta()
+        self._stopped_at: datetime | None = None
 
     def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.skipped
+        return (self._stopped_at or datetime.now(UTC)) + self.skipped
+
+    def stop(self) -> None:
+        """For what must not depend on how fast the machine is."""
+        self._stopped_at = datetime.now(UTC)
 
     def skip(self, seconds: float) -> None:
         self.skipped += timedelta(seconds=seconds)
