@@ -15,6 +15,8 @@ from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFai
 
 STALLED_CLIENT_SECONDS = 5.0
 """Seconds after the total time that a client has for reading the end; then its connection is dropped."""
+JUST_SENT_SECONDS = 1.0
+"""An engine that closed a connection while it was idle tells so within this time after something is sent on it."""
 
 
 class Client(Protocol):
@@ -49,8 +51,8 @@ class Call:
     """
 
     __slots__ = (
-        "arrived_at", "body", "connection", "deadline", "dialect", "document", "first_byte_due", "gone", "head", "id", "quiet_since", "received", "stream",
-        "task", "usage",
+        "arrived_at", "body", "connection", "deadline", "dialect", "document", "first_byte_due", "give_up", "gone", "head", "id", "quiet_since",
+        "received", "stream", "task", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +72,8 @@ class Call:
         """Time of the last piece of an answer that has begun; 0 = it has not begun."""
         self.received = 0
         self.connection: UpstreamConnection | None = None
+        self.give_up: Callable[[float], None] | None = None
+        """Ends the wait for an instance, so that the call is refused; None while it does not wait for one."""
         self.gone = False
         self.task: asyncio.Task[None] | None = None
         self.usage: Usage | None = None
@@ -129,6 +133,10 @@ class Calls:
         call.quiet_since = 0.0
         call.first_byte_due = self._now() + self._timeouts.first_byte
 
+    def just_sent(self, call: Call) -> bool:
+        """Whether the request was sent so shortly ago that its engine can hardly have begun to compute."""
+        return self._now() - (call.first_byte_due - self._timeouts.first_byte) < JUST_SENT_SECONDS
+
     def began(self, call: Call) -> None:
         """The answer has begun: from now on the time between its pieces is limited."""
         call.first_byte_due = 0.0
@@ -144,6 +152,8 @@ class Calls:
             elif call.deadline <= now:
                 if connection is not None:
                     connection.abort(UpstreamFailure("deadline", f"the request took longer than {self._timeouts.total:g} s"))
+                elif call.give_up is not None:
+                    call.give_up(now)
                 if call.deadline + STALLED_CLIENT_SECONDS <= now:
                     call.client_gone()  # it does not even read the error
             elif connection is not None and call.quiet_since > 0:

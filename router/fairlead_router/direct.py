@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fairlead.tables import Outlook
@@ -107,7 +108,9 @@ class DirectRelay:
         if tried:
             return None
         pool.used_at = self._now()
-        await pool.wait_for_instance(len(call.body))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(call.deadline - pool.used_at):
+                await pool.wait_for_instance(len(call.body))
         return pool.least_loaded(())
 
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:

@@ -384,6 +384,11 @@ class Pool:
             self._tell_generated(ticket, now)
             self.deliver(self.scheduler.cancel(ticket.request.id, now), now)
 
+    def give_up(self, ticket: Ticket, now: float) -> None:
+        """The request has waited for all the time that it may take: it is refused, if it still waits."""
+        if not ticket.ended:
+            self.deliver(self.scheduler.give_up(ticket.request.id, now), now)
+
     def _compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
         """Count how far what was believed of the instance's cache is from what its engine found there.
 

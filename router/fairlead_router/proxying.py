@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -95,7 +96,9 @@ class Proxy:
             ticket = pool.submit(request, self._now())
             verdict = ticket.verdict
             if verdict is None:
+                call.give_up = partial(pool.give_up, ticket)
                 verdict = await ticket.decided()
+                call.give_up = None
             while isinstance(verdict, Dispatch):
                 dispatch, instance = verdict, verdict.instance
                 try:

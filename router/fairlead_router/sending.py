@@ -27,7 +27,8 @@ class Sender:
     async def begin(self, call: Call, instance: str, address: str, *, credentials: bool, leg: Leg | None = None) -> UpstreamConnection:
         """Send a call, or a `leg` of it, and wait for the beginning of the answer.
 
-        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried.
+        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. It tells so
+        at once; what is lost later was computed for, and may have been what the engine died of.
         `credentials` says whether the client's credentials were passed to the engine. Raises UpstreamFailure, also for
         a status that blames the engine and not the request.
         """
@@ -37,14 +38,19 @@ class Sender:
         head, body = (call.head, call.body) if leg is None else leg
         head = b"%shost: %s\r\n\r\n" % (head, address.encode())
         self._calls.await_answer(call, connection)
+        received = connection.received
         connection.send(head, body)
         try:
             await connection.first()
         except UpstreamFailure as failure:
-            if failure.kind != "lost" or not connection.reused:
+            was_closed = connection.reused and connection.received == received and self._calls.just_sent(call)
+            if failure.kind != "lost" or not was_closed:
                 raise
             call.connection = None
-            call.connection = connection = await self._upstream.connect(address)
+            try:
+                call.connection = connection = await self._upstream.connect(address)
+            except UpstreamFailure:
+                raise failure from None  # the request did reach it, and counts among those that it was tried on
             connection.send(head, body)
             await connection.first()
         self._calls.began(call)

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
+from fairlead.tables import Outlook
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
@@ -164,6 +166,21 @@ async def test_a_request_that_takes_longer_than_allowed_ends_with_an_error_event
     await _settled(running)
 
 
+async def test_a_request_that_waits_for_longer_than_it_may_take_is_refused_and_recorded(world: World) -> None:
+    coming = replace(world.table(), outlook=Outlook.COMING)
+    world.api.state.set_table(coming)
+    running = await world.start_router(timeouts=Timeouts(total=1.5))
+    await until(lambda: running.router.informing.synced)
+    routed, direct = await asyncio.gather(running.ask(), running.client.post("/tokenize", json={"model": "mock", "prompt": "x"}))
+    assert (routed.status_code, routed.headers["x-fairlead-rejection"]) == (503, "rejected-no-endpoints")
+    assert "retry-after" in routed.headers
+    assert direct.status_code == 503
+    await _settled(running)
+    assert running.pool.counters.refused["rejected-no-endpoints"] == 1
+    assert running.pool.counters.cancelled == 0
+    await until(lambda: world.api.state.stored("rejections"))
+
+
 async def test_a_stream_whose_engine_dies_ends_with_an_error_event(world: World) -> None:
     running = await world.ready(count=2)
     answer = await running.ask(script="die-mid-stream", stream=True)
@@ -234,6 +251,18 @@ async def test_a_kept_alive_connection_closed_by_the_engine_is_no_failure(world:
             writer.transport.abort()
     await _settled(running)
     assert running.pool.counters.served == 5
+
+
+async def test_a_request_that_its_engines_die_of_ends_after_as_many_as_are_allowed(world: World) -> None:
+    running = await world.ready(count=6)
+    for _ in range(6):
+        assert (await running.ask()).status_code == 200, "each has an idle connection from now on"
+    answer = await running.ask(script="die")
+    assert (answer.status_code, answer.headers["x-fairlead-rejection"]) == (502, "rejected-upstream-failed")
+    died = [engine.name for engine in world.engines if len(engine.seen) > 1]
+    assert len(died) == world.settings().max_retries + 1
+    assert all(len(engine.seen) <= 2 for engine in world.engines), "none got it twice"
+    await _settled(running)
 
 
 async def test_a_client_slower_than_its_engine_pauses_it_and_loses_nothing(world: World) -> None:

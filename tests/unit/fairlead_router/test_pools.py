@@ -158,6 +158,9 @@ class CheckingScheduler:
     def know_routers(self, count: int) -> None:
         self.routers = count
 
+    def give_up(self, request_id: str, now: float) -> tuple[Refusal, ...]:
+        return tuple(self._refuse(request) for request in tuple(self.queue) if request.id == request_id)
+
     def shut_down(self, now: float) -> tuple[Refusal, ...]:
         return tuple(self._refuse(request) for request in tuple(self.queue))
 

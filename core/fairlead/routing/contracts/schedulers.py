@@ -190,6 +190,9 @@ class Scheduler(Protocol):
         sees of its own requests only, it takes to be that part of the whole.
         """
 
+    def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Refuse a request that still waits here, as it may not take any longer; one that was dispatched goes on."""
+
     def shut_down(self, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
 

@@ -6,7 +6,7 @@ soon as nobody can be.
 
 from fairlead.instances import Role
 from fairlead.reports.moves import MoveOutcome
-from fairlead.routing.admission.refusals import shutting_down
+from fairlead.routing.admission.refusals import shutting_down, waited_too_long
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import Abandoned, Asked, Decider, UnderWay, Word
@@ -92,6 +92,14 @@ class Asking:
     def forget(self, request_id: str) -> None:
         """The request ended here."""
         self._asked.pop(request_id, None)
+
+    def give_up(self, request_id: str, now: float) -> None:
+        """Refuse a request without a verdict, as it may not take any longer."""
+        tracked = self._asked.pop(request_id, None)
+        if tracked is not None:
+            waited = now - tracked.submitted_at
+            self._outcomes.refuse(tracked, waited_too_long(tracked.request, self._state.table.pool, waited, 0.0), now)
+            self.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
 
     def shut_down(self, now: float) -> None:
         """Refuse what was asked and not answered, for a router that stops."""

@@ -153,6 +153,13 @@ class PoolScheduler:
         """The engine refused it as its client made it: no failure, no cancelling, and nothing was computed."""
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now)
 
+    def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """Refuse a request that still waits here, as it may not take any longer; one that was dispatched goes on."""
+        tracked = self._state.requests.get(request_id)
+        if tracked is not None:
+            self._waiting.give_up(tracked, now)
+        return self._outcomes.take((), now)
+
     def shut_down(self, now: float) -> tuple[Outcome, ...]:
         """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
         for tracked in tuple(self._state.waiting.values()):

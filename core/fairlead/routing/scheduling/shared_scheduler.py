@@ -154,6 +154,11 @@ class SharedScheduler(PoolScheduler):
             self._asking.tell(InstanceWorked(instance=instance), now)
         super().instance_worked(instance, now)
 
+    def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """See `Scheduler`."""
+        self._asking.give_up(request_id, now)
+        return super().give_up(request_id, now)
+
     def shut_down(self, now: float) -> tuple[Outcome, ...]:
         """See `Scheduler`. Fronts keep their requests: they decide for themselves, or ask another."""
         for front in self._guests.fronts:

@@ -61,6 +61,17 @@ class Waiting:
             if tracked.stage is Stage.QUEUED and now - tracked.submitted_at - tracked.held_seconds >= limit:
                 expired.append(tracked)
         for tracked in expired:
-            queued = now - tracked.submitted_at - tracked.held_seconds
-            refusal = waited_too_long(tracked.request, state.table.pool, queued, state.drain_seconds(tracked.instance))
-            self._outcomes.refuse(tracked, refusal, now)
+            self._refuse_queued(tracked, now)
+
+    def give_up(self, tracked: TrackedRequest, now: float) -> None:
+        """Refuse a request that was not sent yet, whatever the limits of its wait."""
+        if tracked.stage is Stage.QUEUED:
+            self._refuse_queued(tracked, now)
+        elif tracked.stage is Stage.HELD:
+            self._outcomes.refuse(tracked, self._outcomes.nobody(tracked.request, now - tracked.submitted_at, now), now)
+
+    def _refuse_queued(self, tracked: TrackedRequest, now: float) -> None:
+        state = self._state
+        queued = now - tracked.submitted_at - tracked.held_seconds
+        refusal = waited_too_long(tracked.request, state.table.pool, queued, state.drain_seconds(tracked.instance))
+        self._outcomes.refuse(tracked, refusal, now)

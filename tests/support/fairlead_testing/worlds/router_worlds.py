@@ -20,6 +20,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_process.starting import bind
 from fairlead_router.admin import AdminApp
+from fairlead_router.calls import JUST_SENT_SECONDS
 from fairlead_router.main import Router, pool_scheduler_factory
 from fairlead_router.serving import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
@@ -161,6 +162,9 @@ class ScriptedEngine:
             self._write(writer, 400, b'{"error": "context too long"}')
         elif script == "hang-up":
             raise ConnectionResetError
+        elif script == "die":
+            await asyncio.sleep(JUST_SENT_SECONDS + 0.5)  # it computed for a while
+            await self.stop()
         elif script == "silent":
             await self._watch(reader)
         elif script == "raw":

@@ -71,6 +71,15 @@ def test_a_request_that_no_instance_comes_for_is_refused_after_the_hold() -> Non
     assert "waited 120.0 s" in refusal.message
 
 
+def test_a_held_request_given_up_is_refused_as_nobody_came_in_time() -> None:
+    scheduler = scheduler_of(COMING)
+    scheduler.submit(request("r1"), 0.0)
+    (refusal,) = refusals(scheduler.give_up("r1", 30.0))
+    assert (refusal.status, refusal.reason) == (503, RejectionReason.NO_INSTANCES)
+    assert "waited 30.0 s" in refusal.message
+    assert scheduler.held() == HeldDemand()
+
+
 def test_only_as_many_as_the_spec_says_are_held_and_a_client_that_leaves_makes_room() -> None:
     scheduler = scheduler_of(COMING)
     outcomes = [outcome for number in range(21) for outcome in scheduler.submit(request(f"r{number}"), 0.0)]

@@ -194,6 +194,19 @@ def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
     assert scheduler.in_flight()[0].in_flight == 1
 
 
+def test_a_request_given_up_is_refused_while_it_waits_and_goes_on_once_it_was_sent() -> None:
+    scheduler = make_scheduler(make_table(1))
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    scheduler.submit(make_request("r2"), 0.0)
+    assert scheduler.give_up("r1", 3.0) == ()
+    (refusal,) = scheduler.give_up("r2", 3.0)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.request.id, refusal.reason, refusal.status) == ("r2", RejectionReason.QUEUE_TIMEOUT, 429)
+    assert refusal.message.startswith("waited 3.0 s")
+    assert scheduler.give_up("r2", 3.1) == ()
+    assert len(scheduler.take_records(4.0, final=True).rejections) == 1
+
+
 def test_a_circuit_opens_after_three_failures_and_lets_one_probe_through() -> None:
     scheduler = make_scheduler(make_table(1))
     for _ in range(3):

@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import decider_of
@@ -248,6 +249,18 @@ def test_a_decider_that_stops_refuses_its_own_requests_only() -> None:
     assert wire.carry(0.2) == ()
     assert front.waiting() == 1
     assert sent(wire.part(0.3)) == [("a", "i0")]
+
+
+def test_a_request_given_up_by_its_front_is_forgotten_by_the_decider() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    decider.submit(asked("own"), 0.0)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.1)
+    (refusal,) = front.give_up("a", 9.0)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.message.startswith("waited 9.0 s")) == (RejectionReason.QUEUE_TIMEOUT, True)
+    wire.carry(9.0)
+    assert (front.waiting(), decider.waiting()) == (0, 0)
 
 
 def test_a_front_that_stops_refuses_what_it_asked_for_and_tells_so() -> None:
