@@ -60,7 +60,7 @@ class Pools:
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
-        """Pools in force and deleted ones that still have requests."""
+        """Pools in force, and deleted ones that still have requests, or records that nobody took."""
         return (*self._by_key.values(), *self._retiring)
 
     def get(self, key: PoolKey) -> Pool | None:
@@ -107,8 +107,7 @@ class Pools:
     def _retire(self, pool: Pool) -> None:
         pool.update(replace(pool.table, version=pool.table.version + 1, instances=(), outlook=Outlook.UNKNOWN), self._clock())
         self._metrics.tables.pop(str(pool.key), None)
-        if pool.tickets:
-            self._retiring.append(pool)
+        self._retiring.append(pool)
 
     def _index(self) -> None:
         self._by_model = {}
@@ -188,8 +187,16 @@ class Pools:
         now = self._clock()
         for pool in self.living():
             pool.tick(now)
-        if self._retiring:
-            self._retiring = [pool for pool in self._retiring if pool.tickets]
+
+    def has_ended(self, pool: Pool) -> bool:
+        """Whether it was deleted and has no request any more: what it recorded last is to be taken, and then it is to
+        be forgotten.
+        """
+        return pool in self._retiring and not pool.tickets and not pool.direct
+
+    def forget(self, pool: Pool) -> None:
+        """Keep nothing of a pool that has ended."""
+        self._retiring.remove(pool)
 
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
         """The table version each pool is routed by."""

@@ -57,12 +57,15 @@ class Collector:
         now = self._now()
         records: dict[str, list[Record]] = {"key_use": list(self._key_use.take(now, final=final))}
         for pool in self._pools.living():
-            taken = pool.scheduler.take_records(now, final=final)
+            ended = self._pools.has_ended(pool)
+            taken = pool.scheduler.take_records(now, final=final or ended)
             for name in OF_SCHEDULERS:
                 records.setdefault(name, []).extend(getattr(taken, name))
             traffic, lost = pool.traffic.take(pool.table)
             records.setdefault("traffic", []).extend(traffic)
             dropped += taken.dropped + lost
+            if ended:
+                self._pools.forget(pool)
         fresh = list(encode_batches(self._router, records, self._new_id))
         self._metrics.add(records=sum(batch.records for batch in fresh), unbatched=dropped)
         waiting = self._unspooled + fresh

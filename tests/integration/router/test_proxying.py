@@ -178,7 +178,7 @@ async def test_a_request_that_waits_for_longer_than_it_may_take_is_refused_and_r
     await _settled(running)
     assert running.pool.counters.refused["rejected-no-endpoints"] == 1
     assert running.pool.counters.cancelled == 0
-    await until(lambda: world.api.state.stored("rejections"))
+    await until(lambda: bool(world.api.state.stored("rejections")))
 
 
 async def test_a_stream_whose_engine_dies_ends_with_an_error_event(world: World) -> None:

@@ -361,6 +361,8 @@ def test_a_deleted_pool_refuses_what_waits_and_lets_the_rest_finish() -> None:
     for ticket in running:
         pool.complete(ticket, 2.0, Usage(1))
     pools.tick()
+    assert pools.has_ended(pool)
+    pools.forget(pool)
     assert list(pools.living()) == []
     with pytest.raises(BadRequest):
         pools.resolve("mock", None)
