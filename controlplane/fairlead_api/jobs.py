@@ -82,15 +82,22 @@ class Alone:
 
 
 def _guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
+    told = ""
+
     async def run() -> None:
+        nonlocal told
         try:
             await job(clock())
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             telemetry.jobs.labels(name, "unavailable").inc()
+            if str(error) != told:  # once, and not in each of an outage's seconds
+                told = str(error)
+                _log.warning("job must wait", extra={"job": name, "error": told})
         except SQLAlchemyError as error:
             telemetry.jobs.labels(name, "failed").inc()
             _log.error("job failed", exc_info=error, extra={"job": name})
         else:
+            told = ""
             telemetry.jobs.labels(name, "ok").inc()
 
     return run

@@ -153,13 +153,13 @@ def install(app: FastAPI) -> None:
         return problem_response(request, _problem(code, error.status_code, detail), headers)
 
     async def database_error(request: Request, error: Exception) -> Response:
-        """A value that Postgres cannot hold (too large a number, a NUL in text) is the sender's
-        error; the rest are ours.
+        """A value that Postgres cannot hold (too large a number, a NUL in text, more than an index takes) is the
+        sender's error; the rest are ours.
         """
         cause = error.orig if isinstance(error, DBAPIError) else error
-        if isinstance(cause, psycopg.DataError):
+        if isinstance(cause, psycopg.DataError | psycopg.errors.ProgramLimitExceeded):
             first = str(cause).strip().splitlines()[0]
-            remedy = "write a value that fits: no NUL characters, whole numbers of at most 64 bits"
+            remedy = "write a value that fits: no NUL characters, whole numbers of at most 64 bits, no names of thousands of characters"
             return problem_response(request, _problem("invalid-input", 422, f"a value cannot be stored: {first}", remedy=remedy))
         return await unexpected(request, error)
 

@@ -15,6 +15,9 @@ from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.schedules.windows import Window
 from fairlead.tables import EarlyRejectionFacts, Outlook, PoolKey, PriorityClass, SloFacts
 
+LONGEST_MESSAGE = 1024
+"""Bytes; an index of Postgres holds no more than 2,704."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
@@ -143,6 +146,9 @@ class HeldPools:
 class PoolEvent:
     """Something the operator did or refused, for history and audit: a scale step, a drain, a
     replacement, a policy change.
+
+    Of a longer message, such as what several admission webhooks say, the first `LONGEST_MESSAGE` bytes are kept, as in
+    a Kubernetes Event.
     """
 
     at: float
@@ -151,6 +157,10 @@ class PoolEvent:
     instance: str | None = None
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.message) > LONGEST_MESSAGE // 4:
+            object.__setattr__(self, "message", self.message.encode(errors="replace")[:LONGEST_MESSAGE].decode(errors="ignore"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

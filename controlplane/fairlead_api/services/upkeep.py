@@ -10,6 +10,8 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Protocol
 
+from fairlead_api.services.errors import StoreUnavailable
+
 AHEAD_DAYS = 2
 
 
@@ -63,15 +65,27 @@ class Upkeep:
         await self._store.alone("rollups", work)
 
     async def keep_days(self, now: datetime) -> None:
-        """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention."""
+        """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention.
+
+        A table that cannot be cleared, as somebody reads in it for long, keeps none of the others from it. Raises
+        StoreUnavailable for the first of them, when all were tried.
+        """
+        today = now.date()
+        steps: list[Callable[[], Awaitable[object]]] = [
+            partial(self._store.make_days, today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
+        ]
+        steps += [partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()]
+        steps += [partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()]
 
         async def work() -> None:
-            today = now.date()
-            await self._store.make_days(today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
-            for table, days in self._keep.partitioned.items():
-                await self._store.drop_days(table, today - timedelta(days=days))
-            for setting, days in self._keep.plain.items():
-                await self._store.delete_before(setting, now - timedelta(days=days))
+            problem: StoreUnavailable | None = None
+            for step in steps:
+                try:
+                    await step()
+                except StoreUnavailable as error:
+                    problem = problem or error
+            if problem is not None:
+                raise problem
 
         await self._store.alone("retention", work)
 

@@ -175,6 +175,8 @@ class Database:
             except DBAPIError as error:
                 if isinstance(error.orig, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure) and attempt < _RETRIES:
                     continue
+                if isinstance(error.orig, psycopg.errors.ProgramLimitExceeded):
+                    raise  # the driver calls it operational, but the row is too large for ever
                 if isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, NOT_NOW):
                     raise self._unavailable(error) from error
                 raise

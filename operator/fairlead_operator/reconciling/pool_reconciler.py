@@ -127,8 +127,8 @@ class PoolReconciler:
         self._retries.begin_round()
         if draining and await self._writer.apply(identity, draining, None):
             return self._dependencies.settings.pace.least
+        answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))  # routers must hear of the drain first
         await self._recorder.deliver()
-        answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
         drain_timeout = in_force.spec.drain.timeout_seconds if in_force.spec is not None else 0.0
         release = partial(self._release, identity, pods)
         return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock(), release)

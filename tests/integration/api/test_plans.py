@@ -346,6 +346,7 @@ async def test_what_was_begun_and_never_written_expires(api: ApiInstance, cluste
     assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).retryable
     api.clock.skip(601)
     await api.app.state.upkeep.close_plans(api.clock())
+    assert [(one.id, one.state) for one in (await api.viewer.plans()).items] == [(plan.id, "expired")], "read by nobody alone"
     assert (await api.viewer.plan(plan.id)).state == "expired"
 
 

@@ -1,6 +1,8 @@
 """The operator's exchange: mirror, table versions, drains, acknowledgements, deletion and re-creation."""
 
 import asyncio
+import random
+import string
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fairlead.instances import InstanceState
-from fairlead.pool_states import PoolEvent
+from fairlead.pool_states import LONGEST_MESSAGE, PoolEvent
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
@@ -221,6 +223,18 @@ async def test_missing_instances_are_gone_and_their_story_stays(api: ApiInstance
     assert [item.id for item in (await api.viewer.instances(CHAT)).items] == ["b"]
     story = await api.viewer.instance(CHAT, "a")
     assert [(change.before, change.after) for change in story.transitions] == [("Serving", "Gone"), (None, "Serving")]
+
+
+async def test_an_event_of_any_length_is_stored_and_holds_up_no_other(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state())
+    noise = "".join(random.Random(7).choices(string.ascii_letters + "é", k=8000))
+    long, short = (PoolEvent(at=api.clock().timestamp(), reason="ActionFailed", message=words) for words in (noise, "brief"))
+    await api.pool_operator.post_pool_events(CHAT, (long, short))
+    told = {item.message for item in (await api.viewer.events(CHAT)).items}
+    assert told >= {"brief", noise.encode()[:LONGEST_MESSAGE].decode(errors="ignore")}
+    with pytest.raises(NotTaken) as refused:
+        await api.pool_operator.post_pool_events(CHAT, (replace(short, reason=noise),))
+    assert (refused.value.status, refused.value.type) == (422, "invalid-input"), "no outage: it will never fit"
 
 
 async def test_spec_changes_and_events_are_audited_with_their_actor_once(api: ApiInstance) -> None:

@@ -115,10 +115,12 @@ class Plans:
         return await self._settled(stored, now)
 
     async def close_left_open(self, now: datetime) -> None:
-        """Closes the plans whose apply was made and never recorded, because its process ended between the two."""
+        """Closes the plans whose apply was made and never recorded, because its process ended between the two. One that
+        was never written, as the cluster refused it or was away, is over when its time is.
+        """
         for stored in await self._store.begun(now, SETTLING):
             with contextlib.suppress(ServiceError):
-                await self._applying.closed(stored, now)
+                await self._settled(await self._applying.closed(stored, now), now)
 
     async def apply(self, plan_id: str, request: ApplyRequest, caller: Caller, now: datetime) -> Plan:
         """Applies once, however often the same person sends it.

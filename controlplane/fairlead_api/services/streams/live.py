@@ -112,7 +112,7 @@ class Live:
 
     def check(self, topics: list[str], pool: str | None) -> None:
         """Raises InvalidInput."""
-        if pool is not None and pool.count("/") != 1:
+        if pool is not None and (pool.count("/") != 1 or not all(pool.split("/"))):
             raise InvalidInput("pool", pool, "write namespace/name")
         for topic in topics:
             if topic not in self._topics:
@@ -195,6 +195,8 @@ class Live:
                         self._hand_out(feed, event(name[0], now, msgspec.json.encode(fresh)))
             except Unavailable as error:
                 _log.debug("live topic waits", extra={"topic": name[0], "error": str(error)})
+            except Exception:  # noqa: BLE001  # logged; one bad row must not end what all its listeners hear
+                _log.exception("live topic failed", extra={"topic": name[0]})
             await asyncio.sleep(min(LEAST_SECONDS, topic.seconds))
             with suppress(TimeoutError):
                 await asyncio.wait_for(feed.changed.wait(), topic.seconds - LEAST_SECONDS)

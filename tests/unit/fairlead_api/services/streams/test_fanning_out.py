@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from fairlead.errors import InvalidInput
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
@@ -150,6 +151,28 @@ async def test_a_pool_that_changed_is_looked_at_at_once_by_those_who_show_it_and
     assert second - first >= LEAST_SECONDS * 0.99
     for stream in streams.values():
         await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
+
+
+@pytest.mark.parametrize("pool", ["a", "a/", "/b", "a/b/c"])
+def test_a_pool_that_cannot_be_is_refused_before_the_stream_begins(pool: str) -> None:
+    with pytest.raises(InvalidInput, match="write namespace/name"):
+        Live({}, lambda: datetime.now(UTC)).check([], pool)
+
+
+async def test_a_look_that_fails_is_not_the_last_one_of_those_who_listen() -> None:
+    looks = 0
+
+    async def read(_pool: str | None, _now: datetime) -> list[int]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise ValueError("a row that nobody expected")
+        return [looks]
+
+    live = Live({"pools": Snapshot(seconds=LEAST_SECONDS, read=read)}, lambda: datetime.now(UTC))
+    stream = live.stream(["pools"], None, b"", None)
+    assert b"[2]" in await asyncio.wait_for(anext(stream), PATIENCE_SECONDS)
+    await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
 
 
 async def test_concurrent_askers_share_one_computation_and_failures_are_not_kept() -> None:
