@@ -73,16 +73,18 @@ resources:
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
 {{- end }}
 
-{{- /* Variables that every process has, then those in its `settings`: list of root and these. */ -}}
+{{- /* Variables that every process has, then those in its `settings`, and others: list of root and these. */ -}}
 {{- define "fairlead.environment" -}}
 {{- $root := index . 0 -}}
 - name: FAIRLEAD_LOG_FORMAT
   value: {{ $root.Values.log.format }}
 - name: FAIRLEAD_LOG_LEVEL
   value: {{ $root.Values.log.level }}
-{{- range $name, $value := index . 1 }}
+{{- range $variables := rest . }}
+{{- range $name, $value := $variables }}
 - name: {{ $name }}
   value: {{ include "fairlead.text" $value | quote }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -197,6 +197,16 @@ def test_further_settings_reach_the_process_as_they_were_written(render: Render,
     assert api.public_url == "https://ops.example.com/fairlead"
 
 
+def test_variables_of_libraries_reach_the_api_beside_its_settings(render: Render, tmp_path: Path) -> None:
+    others = {"FORWARDED_ALLOW_IPS": "10.244.0.0/16,127.0.0.1", "WEB_CONCURRENCY": 1}
+    release = render(merged(EXTERNAL, {"api": {"settings": {"FAIRLEAD_SIMULATION_PROCESSES": 0}, "environment": others}}))
+    assert settings_of(release, "api", tmp_path).api.simulation_processes == 0
+    assert {*others.items()} - {("WEB_CONCURRENCY", 1)} <= environment(container(release, "api"), tmp_path).items()
+    assert environment(container(release, "api"), tmp_path)["WEB_CONCURRENCY"] == "1"
+    for process in ("router", "operator"):
+        assert environment(container(release, process), tmp_path).keys() & others.keys() == set()
+
+
 @pytest.mark.parametrize("process", ["router", "api", "operator"])
 def test_the_command_is_one_that_fairlead_has(process: str, external: Release) -> None:
     program, name, *options = container(external, process)["command"]

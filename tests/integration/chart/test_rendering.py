@@ -156,6 +156,9 @@ WRONG: dict[str, tuple[Document, str]] = {
     "an unknown setting": (merged(BUNDLED, {"router": {"settings": {"FAIRLEAD_MAX_RETRYS": 3}}}), "FAIRLEAD_MAX_RETRYS"),
     "a setting that the chart makes": (merged(BUNDLED, {"router": {"settings": {"FAIRLEAD_API_URL": "http://x"}}}), "FAIRLEAD_API_URL"),
     "a setting out of bounds": (merged(BUNDLED, {"api": {"settings": {"FAIRLEAD_KEEP_EVENTS_DAYS": 0}}}), "FAIRLEAD_KEEP_EVENTS_DAYS"),
+    "a setting among the other variables": (merged(BUNDLED, {"api": {"environment": {"FAIRLEAD_KEEP_EVENTS_DAYS": "9"}}}), "FAIRLEAD_KEEP_EVENTS_DAYS"),
+    "a variable that the chart makes": (merged(BUNDLED, {"api": {"environment": {"ADMIN_TOKEN": "x"}}}), "ADMIN_TOKEN"),
+    "no name of a variable": (merged(BUNDLED, {"api": {"environment": {"ssl-cert": "x"}}}), "ssl-cert"),
     "an Ingress without an address": (merged(BUNDLED, {"api": {"ingress": {"enabled": True}}}), "api.publicUrl"),
     "an Ingress of the routers without a host": (merged(BUNDLED, {"router": {"ingress": {"enabled": True}}}), "router.ingress.host"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -28,6 +29,18 @@ def test_the_charts_copies_are_what_their_homes_say() -> None:
 def test_the_chart_installs_the_version_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == project["version"]
+
+
+def test_other_variables_of_the_api_are_none_that_the_chart_makes() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]["api"]["properties"]["environment"]
+    allowed = jsonschema.Draft202012Validator(schema)
+    for name in ("FORWARDED_ALLOW_IPS", "SSL_CERT_FILE", "HTTPS_PROXY"):
+        assert allowed.is_valid({name: "value"}), name
+    templates = "".join((CHART / "templates" / name).read_text(encoding="utf-8") for name in ("_pods.tpl", "api/deployment.yaml"))
+    made = {*re.findall(r'- name: ([A-Z]\w+)|secretVariable" \(list "(\w+)"', templates)}
+    names = {"".join(pair) for pair in made} | {"KUBECONFIG", "FAIRLEAD_KEEP_EVENTS_DAYS", "lower_case"}
+    assert {"ADMIN_TOKEN", "POSTGRES_PASSWORD", "FAIRLEAD_WEB"} <= names
+    assert [name for name in sorted(names) if allowed.is_valid({name: "value"})] == []
 
 
 def series() -> dict[str, set[str]]:
