@@ -4,6 +4,7 @@
 nobody held before, on eight simulated engines with room to spare, routed by three policies.
 """
 
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import fsum
@@ -78,6 +79,7 @@ def figures(policy: str, delay_seconds: float, speculative_seconds: float, seed:
 
 def main() -> None:
     """Print the table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print(
         "| policy, events late by | hits, by events | hits, and expected | exact, by events | exact, and expected | TTFT P50 | and expected |"
     )

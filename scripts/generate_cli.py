@@ -16,8 +16,11 @@ INTRODUCTION = """
 `fairlead COMMAND --help` says the same as this page, which is written by `make generate` from the commands themselves. A wrong command line ends with
 exit code 2, a failure with 1; each with one line that says what to do. `FAIRLEAD_DEBUG=1` shows where a failure happened. `fairlead --version` prints
 the version.
+
+In a checkout `make .venv/ready && source .venv/bin/activate` installs every command with all that it needs. The package is not on PyPI yet. In an
+environment of your own a command needs the extra of the package that is named below its usage.
 """
-_INSTALLED_WITH = "It comes with `pip install 'fairlead[{extra}]'`."
+_INSTALLED_WITH = "It needs the extra `{extra}` of the package `fairlead`."
 
 
 def page() -> str:

@@ -4,6 +4,7 @@ variable of every process.
 """
 
 import sys
+from collections.abc import Iterator
 
 import click
 from generated_page import DOCS, settle
@@ -52,16 +53,27 @@ SECTIONS = (
 
 
 def options() -> list[CommandOption]:
-    """Options of subcommands that a variable can give, from the commands themselves."""
+    """Options of subcommands and of those below them that a variable can give, from the commands themselves."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for name, subcommand in SUBCOMMANDS.items():
-        for option in subcommand.load().params:
-            if isinstance(option, click.Option) and isinstance(option.envvar, str):
-                found.setdefault((option.envvar, option.opts[0], (option.help or "").partition(" [")[0]), []).append(name)
+        for option in options_of(subcommand.load()):
+            if isinstance(option.envvar, str):
+                text = (option.help or "").partition(" [")[0].rstrip(".") + "."
+                names = found.setdefault((option.envvar, option.opts[0], text), [])
+                if name not in names:
+                    names.append(name)
     return [
         CommandOption(variable=variable, option=option, help=text, commands=tuple(commands))
         for (variable, option, text), commands in sorted(found.items())
     ]
+
+
+def options_of(command: click.Command) -> Iterator[click.Option]:
+    """The command's options, then those of the commands below it."""
+    yield from (option for option in command.params if isinstance(option, click.Option))
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            yield from options_of(inner)
 
 
 def main() -> int:

@@ -154,7 +154,10 @@ class Settings:
     migrate: bool = field(
         default=True,
         metadata=variable(
-            "FAIRLEAD_MIGRATE", Switch(), "bring the database's schema up to date at the start", "0 leaves that to `alembic upgrade head`"
+            "FAIRLEAD_MIGRATE",
+            Switch(),
+            "bring the database's schema up to date at the start",
+            "0 leaves that to `python -m fairlead_api.migrating`",
         ),
     )
     simulation_processes: int = field(

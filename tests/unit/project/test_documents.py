@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(ROOT / name for name in subprocess.check_output(["git", "ls-files", "*.md"], cwd=ROOT, text=True).splitlines())
 GENERATED = {f"docs/{name}.md" for name in ("benchmarks", "cli", "inferencepool", "metrics", "settings")}
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)]+)\)")
+"""With a target that is broken over two lines, which is no link."""
 
 
 def name_of(document: Path) -> str:

@@ -36,6 +36,16 @@ def test_a_command_and_each_of_its_options_say_what_they_are_for(path: str, comm
     assert silent == []
 
 
+def test_the_page_of_settings_names_each_command_that_takes_a_variable() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = [{*line.split("`")} for line in page.splitlines() if line.startswith("| `FAIRLEAD_")]
+    taken = [
+        {one.envvar, one.opts[0], f"fairlead {path.split()[0]}"} for path, command in commands() for one in command.params if one.envvar
+    ]
+    assert {"FAIRLEAD_TOKEN", "--token", "fairlead keys"} in taken
+    assert [words for words in taken if not any(words <= row for row in rows)] == []
+
+
 def test_the_page_of_commands_names_each_of_them() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert [path for path, _ in commands() if f"\n## fairlead {path}\n" not in page] == []
