@@ -75,9 +75,11 @@ def won(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Per-second or per-hour rate: one decimal under 100, none above."""
+    """Per-second or per-hour rate: one decimal under 100, none above; two digits of one that would seem zero."""
     if value is None:
         return NONE
+    if 0 < abs(value) < 0.0995:
+        return f"{value:.2g}" if abs(value) >= 0.001 else "< 0.001"
     return f"{value:.1f}" if abs(value) < 99.95 else count(value)
 
 
@@ -112,8 +114,8 @@ def clock(moment: datetime) -> str:
 
 
 def weekday(moment: datetime) -> str:
-    """UTC day of the week and time to the minute, for instants within a week: `Mon 07:30`."""
-    return moment.astimezone(UTC).strftime("%a %H:%M")
+    """UTC day of the week, date and time to the minute: `Mon 23 Nov 07:30`."""
+    return moment.astimezone(UTC).strftime("%a %d %b %H:%M")
 
 
 def told(detail: str, remedy: str | None) -> str:

@@ -1,7 +1,8 @@
-"""Lists of the API that a page needs whole."""
+"""Lists of the API that a page needs whole, or of which it shows a part by an order or a filter of its own."""
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from fairlead_client.resources.pages import Page
 
@@ -9,16 +10,48 @@ Item = TypeVar("Item")
 
 MOST_PER_CALL = 100
 """What the API gives in one answer."""
+MOST_POOLS = 200
+"""Most pools that the frame of a page and a page about all pools take in: two calls at most, on every page."""
 
 
-async def all_of(listed: Callable[[str | None], Awaitable[Page[Item]]], most: int) -> list[Item]:
-    """The first `most` items of a list; `listed` asks for those from a cursor on. Raises ApiProblem."""
-    found: list[Item] = []
-    cursor: str | None = None
-    while len(found) < most:
-        page = await listed(cursor)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken(Generic[Item]):
+    """The first items of a list; `cut` says that there are more, `total` how many in all, None where nobody counted."""
+
+    items: list[Item]
+    cut: bool
+    total: int | None
+
+    def cut_words(self, noun: str) -> str:
+        """What of the list was taken in, as "the first 200 of 260 pools"; empty where it is whole."""
+        of = "" if self.total is None else f"of {self.total:,} "
+        return f"the first {len(self.items):,} {of}{noun}" if self.cut else ""
+
+
+async def first_of(listed: Callable[[str | None], Awaitable[Page[Item]]], most: int | None) -> Taken[Item]:
+    """The first `most` items of a list, None for all; `listed` asks for those from a cursor on. Raises ApiProblem."""
+    page = await listed(None)
+    found = list(page.items)
+    while page.next_cursor is not None and (most is None or len(found) < most):
+        page = await listed(page.next_cursor)
         found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return found[:most]
+    cut = page.next_cursor is not None or (most is not None and len(found) > most)
+    return Taken(items=found[:most], cut=cut, total=page.total)
+
+
+async def all_of(listed: Callable[[str | None], Awaitable[Page[Item]]], most: int | None) -> list[Item]:
+    """`first_of`, where it does not matter whether there are more. Raises ApiProblem."""
+    return (await first_of(listed, most)).items
+
+
+def place_of(cursor: str | None) -> int:
+    """The number of items before a page of `part_of`; 0 for another text, as a cursor of the API."""
+    return int(cursor) if cursor is not None and cursor.isdecimal() and len(cursor) < 10 else 0
+
+
+def part_of(items: Sequence[Item], cursor: str | None, most: int) -> Page[Item]:
+    """A page of a list that is known whole; the first one if the list has become shorter than the cursor says."""
+    place = place_of(cursor)
+    before = place if place < len(items) else 0
+    until = before + most
+    return Page(items=list(items[before:until]), next_cursor=str(until) if until < len(items) else None, total=len(items))

@@ -139,7 +139,7 @@ class Shell:
 
     @property
     def of_pool(self) -> PoolSummary | None:
-        """The page's pool, if it is among the listed."""
+        """The page's pool; None where it could not be read."""
         return next((one for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
 
     @property

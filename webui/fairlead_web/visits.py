@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from fairlead_web.assets import Assets
 from fairlead_web.findings import Finding
 from fairlead_web.fragments import Fragments
 from fairlead_web.paces import Paces
+from fairlead_web.paging import MOST_PER_CALL, MOST_POOLS, Taken, first_of
 from fairlead_web.rendering import Context, Renderer
 from fairlead_web.security import csrf_token
 from fairlead_web.settings import WebSettings
@@ -173,10 +174,11 @@ class Visit:
             title, tab, section, pool = f"{title} of {key}", section, "pools", key
             crumbs = crumbs_below(key, *crumbs)
         known = self.api.whoami() if self.identity is None else _known(self.identity)
-        identity, listed = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
+        identity, listed = await asyncio.gather(
+            known, _known(pools) if pools is not None else self._pools(pool if summary is None else None)
+        )
         if summary is not None:
-            others = [one for one in listed if (one.namespace, one.name) != (summary.namespace, summary.name)]
-            listed = [*others, summary]
+            listed = with_own(listed, summary)
         return replace(
             self.frame(title, section, identity, listed),
             crumbs=crumbs,
@@ -204,18 +206,40 @@ class Visit:
             as_of=self.now,
         )
 
-    async def _pools(self) -> list[PoolSummary]:
-        """The pools for the frame; none for somebody who may see none, of whose pages that is no missing part."""
+    async def first_pools(self, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:
+        """The first pools by namespace and name, None for all. Raises ApiProblem."""
+        return await first_of(lambda cursor: self.api.pools(cursor=cursor, limit=MOST_PER_CALL), most)
+
+    async def _pools(self, own: str | None) -> list[PoolSummary]:
+        """The pools for the frame; no pools for somebody who may see none, of whose pages that is no missing part.
+
+        `own` is the page's pool. It is among them even where it is beyond the first: what is offered depends on it.
+        """
 
         async def in_sight() -> list[PoolSummary]:
             try:
-                return (await self.api.pools(limit=PAGE_ROWS)).items
+                found = await self.first_pools()
             except ApiProblem as error:
                 if error.problem.status != 403:
                     raise
                 return []
+            if own is None or not found.cut or any(f"{one.namespace}/{one.name}" == own for one in found.items):
+                return found.items
+            beyond = await self.attempt("pool", self._pool_named(own))
+            return [*found.items, beyond] if beyond else found.items
 
         return await self.attempt("pools", in_sight()) or []
+
+    async def _pool_named(self, name: str) -> PoolSummary | None:
+        """The pool of this name, which may be made up in the address."""
+        try:
+            return (await self.api.pool(PoolKey.parse(name), instances=False)).pool
+        except ValueError:
+            return None
+        except ApiProblem as error:
+            if error.problem.status not in {403, 404}:
+                raise
+            return None
 
     def page(self, context: Context, status: int = 200) -> Response:
         """The page, or only the regions that the request names.
@@ -249,6 +273,12 @@ def regions_of(request: Request) -> tuple[str, ...]:
 
 async def _known(answer: Answer) -> Answer:
     return answer
+
+
+def with_own(pools: Sequence[PoolSummary], summary: PoolSummary) -> list[PoolSummary]:
+    """The pools, of the same name this one; at the end if it is none of them."""
+    place = next((at for at, one in enumerate(pools) if (one.namespace, one.name) == (summary.namespace, summary.name)), len(pools))
+    return [*pools[:place], summary, *pools[place + 1 :]]
 
 
 def problem_of(error: ClientError) -> Problem:

@@ -21,10 +21,12 @@ from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Shell
 from fairlead_web.undoing import undoable
-from fairlead_web.visits import PAGE_ROWS, Visit
+from fairlead_web.visits import Visit
 
 NEXT_STARTS = 4
 LAST_CHANGES = 6
+CARDS = 40
+"""Most pools with a card: each has nearly fifty elements, and a page at most 2,500."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,11 @@ class FleetPage(Context):
     template: ClassVar[str] = "pages/fleet.html"
     shell: Shell
     pools: list[PoolSummary]
+    """Those that the totals are of, what hurts most first."""
+    cut: str
+    """Which pools these are, where there are too many; else empty."""
+    cards: list[PoolSummary]
+    """The first of them, as many as fit."""
     totals: Totals
     levels: dict[str, str]
     """By pool: the worse of its health and its worst finding."""
@@ -81,7 +88,7 @@ class FleetPage(Context):
 
 async def show(visit: Visit) -> Response:
     pools, advice, schedules, migrations, changes, applied = await asyncio.gather(
-        visit.api.pools(limit=PAGE_ROWS),
+        visit.first_pools(),
         visit.attempt("advice", visit.api.advice()),
         visit.attempt("schedules", visit.api.schedules({"limit": 100}), ()),
         visit.attempt("migrations", visit.api.migrations({"limit": 8}), ["migrations"]),
@@ -93,6 +100,7 @@ async def show(visit: Visit) -> Response:
     trends = await visit.attempt("trends", visit.api.trends(start=asked["from"], end=asked["to"]), ["lines", "cards"])
     found = findings.of_advice(advice.items if advice else ())
     top = findings.first(found)
+    ranked = by_harm(pools.items, found)
     last = next(iter(applied.items if applied else ()), None)
     shell = await visit.shell(
         "Overview",
@@ -105,7 +113,9 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         FleetPage(
             shell=shell,
-            pools=by_harm(pools.items, found),
+            pools=ranked,
+            cut=pools.cut_words("pools"),
+            cards=ranked[:CARDS],
             totals=totals(pools.items),
             levels=levels(pools.items, found),
             worst=worst(found, top),

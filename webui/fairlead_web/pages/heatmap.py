@@ -91,6 +91,7 @@ class HeatmapFrame(Context):
 
 
 TABLE_ROWS, TABLE_COLUMNS = 40, 20
+DAY_SECONDS = 86400
 NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
@@ -243,8 +244,10 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
     left = min(first_column - 1, last) if first_column else last
     rows = heatmap.rows[max(0, first_row - 1) : max(0, first_row - 1) + TABLE_ROWS]
     right = min(heatmap.columns, left + TABLE_COLUMNS)
+    within_a_day = (right - left) * heatmap.step_seconds <= DAY_SECONDS
+    starts = [heatmap.start + timedelta(seconds=column * heatmap.step_seconds) for column in range(left, right)]
     return HeatmapTable(
-        columns=[f"{heatmap.start + timedelta(seconds=column * heatmap.step_seconds):%H:%M:%S}" for column in range(left, right)],
+        columns=[f"{start:%H:%M:%S}" if within_a_day else f"{start:%m-%d %H:%M}" for start in starts],
         rows=[
             (row, [(bare_of(row.values[column], heatmap.unit), column in row.breaches) for column in range(left, right)]) for row in rows
         ],

@@ -24,6 +24,7 @@ from fairlead_web.charts import Bar, even_ticks
 from fairlead_web.facets import Facet, facet
 from fairlead_web.learnt_figures import TIMES, Learnt, learnt_of
 from fairlead_web.load_figures import FigureRow, figure_rows
+from fairlead_web.paging import part_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
@@ -36,8 +37,11 @@ class InstancesPage(Context):
     template: ClassVar[str] = "pages/instances.html"
     shell: Shell
     pool: str
-    instances: list[InstanceSummary]
     listing: Listing[InstanceSummary]
+    """A page of those that match."""
+    total: int
+    """Instances of the pool, whether they match or not."""
+    several_roles: bool
     sort: str
     states: list[Facet]
     may_drain: bool
@@ -83,6 +87,8 @@ class InstancePage(Context):
     problem: str | None
 
 
+ROWS = 100
+"""Most rows of the list: each has few elements, and a pool's instances are compared with each other."""
 STATES = tuple(InstanceState)
 """In the order of an instance's life."""
 FOLLOWED = {"current", "incomplete"}
@@ -116,16 +122,16 @@ SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
 
 
 async def index(visit: Visit) -> Response:
+    """A page of the instances that match. The pool's answer has them all, so that search, states and order are never of
+    one page of the list alone.
+    """
     key = visit.pool_key()
-    listing, pool, advice = await asyncio.gather(
-        visit.api.instances(key, cursor=visit.param("cursor"), limit=100),
-        visit.api.pool(key),
-        visit.attempt("advice", visit.api.advice(key)),
-    )
+    pool, advice = await asyncio.gather(visit.api.pool(key), visit.attempt("advice", visit.api.advice(key)))
     sort, state = visit.param("sort") or "name", visit.param("state")
     sort = sort if sort in SORTS else "name"
     wanted = (visit.param("q") or "").lower()
-    shown = [one for one in listing.items if (state is None or one.state == state) and wanted in f"{one.id} {one.node or ''}".lower()]
+    found = [one for one in pool.instances if (state is None or one.state == state) and wanted in f"{one.id} {one.node or ''}".lower()]
+    listing = part_of(sorted(found, key=SORTS[sort]), visit.param("cursor"), ROWS)
     shell = await visit.shell(
         f"Instances of {key}",
         "pools",
@@ -136,17 +142,17 @@ async def index(visit: Visit) -> Response:
         findings=findings.first(findings.of_advice(advice.items if advice else ())),
         summary=pool.pool,
     )
-    states = facet(visit.here, "state", (one.state for one in listing.items))
     return visit.page(
         InstancesPage(
             shell=shell,
             pool=str(key),
-            instances=sorted(shown, key=SORTS[sort]),
             listing=listing,
+            total=len(pool.instances),
+            several_roles=len({one.role for one in pool.instances}) > 1,
             sort=sort,
-            states=states,
+            states=facet(visit.here, "state", (one.state for one in pool.instances)),
             may_drain=shell.may(NEEDED_ROLE[PlanKind.DRAIN]),
-            drains={one.id: drain_for(one.state, one.reason) for one in shown},
+            drains={one.id: drain_for(one.state, one.reason) for one in listing.items},
         )
     )
 

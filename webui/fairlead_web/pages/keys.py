@@ -30,7 +30,8 @@ class KeysPage(Context):
     problem: Problem | None
 
 
-FIELDS = ("name", "pools", "models", "days", "requests_per_minute", "tokens_per_minute", "priority_class")
+FIELDS = dict.fromkeys(("name", "pools", "models", "requests_per_minute", "tokens_per_minute", "priority_class"), "") | {"days": "90"}
+"""The form's fields, and what they begin with."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -94,7 +95,7 @@ async def _page(
 ) -> Response:
     shell = await visit.shell("Gateway keys", "keys", crumbs=(Crumb(words="Gateway keys"),))
     listing = await visit.api.gateway_keys(cursor=visit.param("cursor"), limit=PAGE_ROWS)
-    context = KeysPage(shell=shell, listing=listing, created=created, typed=dict.fromkeys(FIELDS, "") | (typed or {}), problem=problem)
+    context = KeysPage(shell=shell, listing=listing, created=created, typed=typed or FIELDS, problem=problem)
     return visit.page(context, status=problem.status if problem else 200)
 
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from fairlead.errors import FairleadError, InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import Quantity
+from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.moves import Migration
@@ -26,6 +27,9 @@ from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
 from fairlead_web.yaml_text import yaml_text
+
+MOST_REASONS = 6
+"""Reasons of decisions that are shown one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,7 @@ class PoolPage(Context):
     notes: tuple[str, ...]
     """What of the policy's parameters is taken and not needed here, a line each."""
     mix: list[tuple[str, float]] | None
+    mixed: int
     learnt: Learnt
     migrations: list[Migration] | None
     events: list[PoolEventItem] | None
@@ -125,7 +130,8 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             routing=routing_facts(detail),
             documents=[PolicyDocument(name=name, text=yaml_text(value)) for name, value in parameters(detail) if isinstance(value, dict)],
             notes=parameter_notes(detail),
-            mix=[(reason, amount / reasons.total()) for reason, amount in reasons.most_common(6)] if decisions else None,
+            mix=mix_of(reasons) if decisions else None,
+            mixed=reasons.total(),
             learnt=learnt_of(detail.learnt, tuple(Quantity)),
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
@@ -136,6 +142,13 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
         ),
         status=problem.status if problem else 200,
     )
+
+
+def mix_of(reasons: Counter[DecisionReason]) -> list[tuple[str, float]]:
+    """The commonest reasons with their shares, and last what all others have together."""
+    shares: list[tuple[str, float]] = [(reason, amount / reasons.total()) for reason, amount in reasons.most_common(MOST_REASONS)]
+    rest = len(reasons) - len(shares)
+    return [*shares, (f"{rest} other{'s' if rest > 1 else ''}", 1 - sum(share for _, share in shares))] if rest else shares
 
 
 def role_rows(detail: PoolDetail) -> list[RoleRow]:

@@ -13,18 +13,23 @@ from fairlead_web import findings
 from fairlead_web.addresses import Here
 from fairlead_web.facets import Facet, facet
 from fairlead_web.health import STARTING, out_of_slo, pain
+from fairlead_web.paging import part_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Export, Routes
 from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import Visit
+from fairlead_web.visits import PAGE_ROWS, Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolsPage(Context):
     template: ClassVar[str] = "pages/pools.html"
     shell: Shell
-    pools: list[PoolSummary]
     listing: Listing[PoolSummary]
+    """A page of those that match."""
+    total: int
+    """Pools, whether they match or not."""
+    cut: str
+    """Of which pools the page knows, where there are too many; else empty."""
     facets: dict[str, list[Facet]]
     sort: str
 
@@ -35,6 +40,8 @@ def _health(pool: PoolSummary) -> str:
     return "out of SLO" if out_of_slo(pool) else "well"
 
 
+MOST = 1_000
+"""Most pools that the list takes in: who looks for one has to find it here."""
 FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "namespace": lambda pool: pool.namespace,
     "engine": lambda pool: pool.engine,
@@ -53,21 +60,31 @@ SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
 
 
 async def index(visit: Visit) -> Response:
-    listing, advice = await asyncio.gather(
-        visit.api.pools(cursor=visit.param("cursor"), limit=100), visit.attempt("advice", visit.api.advice())
-    )
+    """A page of the pools that match. They are all read, so that search, facets and order are never of one page of the
+    list alone.
+    """
+    pools, advice = await asyncio.gather(visit.first_pools(MOST), visit.attempt("advice", visit.api.advice()))
     sort = visit.param("sort") or "pain"
     sort = sort if sort in SORTS else "pain"
-    shown = sorted(chosen(listing.items, visit.here), key=SORTS[sort])
+    found = sorted(chosen(pools.items, visit.here), key=SORTS[sort])
     shell = await visit.shell(
         "Pools",
         "pools",
         crumbs=(Crumb(words="Pools"),),
         live="pools",
         findings=findings.first(findings.of_advice(advice.items if advice else ())),
-        pools=listing.items,
+        pools=pools.items,
     )
-    return visit.page(PoolsPage(shell=shell, pools=shown, listing=listing, facets=facets(listing.items, visit.here), sort=sort))
+    return visit.page(
+        PoolsPage(
+            shell=shell,
+            listing=part_of(found, visit.param("cursor"), PAGE_ROWS),
+            total=len(pools.items),
+            cut=pools.cut_words("pools"),
+            facets=facets(pools.items, visit.here),
+            sort=sort,
+        )
+    )
 
 
 def chosen(pools: Sequence[PoolSummary], here: Here) -> list[PoolSummary]:

@@ -126,7 +126,13 @@ def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> l
 
 
 ROUTES = Routes(
-    pages={"/sessions": index, f"{POOL}/sessions": index, "/sessions/{namespace}/{name}/{session:path}": show},
+    pages={
+        "/sessions": index,
+        f"{POOL}/sessions": index,
+        # A refused plan is shown at its form's address; a reload shows the session.
+        "/sessions/{namespace}/{name}/{session:path}/plans": show,
+        "/sessions/{namespace}/{name}/{session:path}": show,
+    },
     writes={"/sessions/{namespace}/{name}/{session:path}/plans": plan},
     exports=dict.fromkeys(("/sessions", f"{POOL}/sessions"), Export(name="sessions", filters=FILTERS)),
 )

@@ -32,7 +32,8 @@ class SettingsPage(Context):
     """The settings page.
 
     `zones` are the time zones to choose from, `allows` what each role may do. `created` is set only in the answer that
-    shows a new token's secret; `login_link` is the full address of a new one-time link.
+    shows a new token's secret; `login_link` is the full address of a new one-time link. `typed_token` and `typed_link`
+    are what the forms begin with: what a refused one said, by field.
     """
 
     template: ClassVar[str] = "pages/settings.html"
@@ -45,6 +46,8 @@ class SettingsPage(Context):
     created: TokenItem | None
     login_link: LoginLink | None
     login_address: str
+    typed_token: dict[str, str]
+    typed_link: dict[str, str]
     problem: Problem | None
 
 
@@ -57,6 +60,9 @@ ALLOWS = (
 
 YEAR = 365 * 24 * 3600
 REFUSALS = frozenset({400, 403, 404, 409, 422})
+TOKEN_FIELDS = {"name": "", "role": AccessRole.VIEWER, "namespaces": "", "days": "90"}
+LINK_FIELDS = {"subject": "", "role": AccessRole.VIEWER, "namespaces": ""}
+"""The fields of both forms, and what they begin with."""
 
 
 async def show(visit: Visit) -> Response:
@@ -86,7 +92,7 @@ async def revoke_session(visit: Visit) -> Response:
     try:
         await visit.api.revoke_web_session(visit.request.path_params["session"])
     except ApiProblem as error:
-        return await _refused(visit, error)
+        return await _page(visit, problem=_refusal(error))
     return visit.redirect("/settings")
 
 
@@ -94,40 +100,43 @@ async def create_token(visit: Visit) -> Response:
     """Create an API token. Its secret is shown in this answer only."""
     form = await visit.form()
     name, role, days = str(form.get("name", "")).strip(), role_of(form), str(form.get("days", ""))
+    typed = typed_of(form, TOKEN_FIELDS)
     if not name or role is None or not days.isdigit() or not 1 <= int(days) <= 365:
         wrong_role = f"role: choose one of {', '.join(PEOPLE)}"
         wrong_days = f"days: {days!r} cannot be used; write a whole number from 1 to 365"
         detail = "name must not be empty" if not name else wrong_role if role is None else wrong_days
-        return await _page(visit, problem=Problem(type="invalid-input", title="Token not created", status=422, detail=detail))
+        problem = Problem(type="invalid-input", title="Token not created", status=422, detail=detail)
+        return await _page(visit, typed_token=typed, problem=problem)
     try:
         everywhere, rights = rights_of(form, role)
         asked = TokenRequest(name=name, role=everywhere, days=int(days), namespaces=rights)
         return await _page(visit, created=await visit.api.create_token(asked))
     except ApiProblem as error:
-        return await _refused(visit, error)
+        return await _page(visit, typed_token=typed, problem=_refusal(error))
 
 
 async def revoke_token(visit: Visit) -> Response:
     try:
         await visit.api.revoke_token(visit.request.path_params["token"])
     except ApiProblem as error:
-        return await _refused(visit, error)
+        return await _page(visit, problem=_refusal(error))
     return visit.redirect("/settings")
 
 
 async def create_login_link(visit: Visit) -> Response:
     """A one-time link to hand to a colleague; shown once."""
     form = await visit.form()
-    role, subject = role_of(form), str(form.get("subject", "")).strip()
+    role, subject, typed = role_of(form), str(form.get("subject", "")).strip(), typed_of(form, LINK_FIELDS)
     if not subject or role is None:
         detail = "Say who the link is for." if not subject else f"role: choose one of {', '.join(PEOPLE)}"
-        return await _page(visit, problem=Problem(type="invalid-input", title="Link not created", status=422, detail=detail))
+        problem = Problem(type="invalid-input", title="Link not created", status=422, detail=detail)
+        return await _page(visit, typed_link=typed, problem=problem)
     try:
         everywhere, rights = rights_of(form, role)
         asked = LoginLinkRequest(role=everywhere, subject=subject, namespaces=rights)
         return await _page(visit, link=await visit.api.create_login_link(asked))
     except ApiProblem as error:
-        return await _refused(visit, error)
+        return await _page(visit, typed_link=typed, problem=_refusal(error))
 
 
 def role_of(form: FormData) -> AccessRole | None:
@@ -142,18 +151,31 @@ def rights_of(form: FormData, role: AccessRole) -> tuple[AccessRole, Rights]:
     return (AccessRole.NONE, dict.fromkeys(named, role)) if named else (role, {})
 
 
-async def _refused(visit: Visit, error: ApiProblem) -> Response:
+def typed_of(form: FormData, fields: dict[str, str]) -> dict[str, str]:
+    """What a form says in these fields, to be shown in it again."""
+    return {name: str(form.get(name, begun)) for name, begun in fields.items()}
+
+
+def _refusal(error: ApiProblem) -> Problem:
     if error.problem.status not in REFUSALS:
         raise error
-    return await _page(visit, problem=error.problem)
+    return error.problem
 
 
 async def _page(
-    visit: Visit, *, created: TokenItem | None = None, link: LoginLink | None = None, problem: Problem | None = None
+    visit: Visit,
+    *,
+    created: TokenItem | None = None,
+    link: LoginLink | None = None,
+    typed_token: dict[str, str] | None = None,
+    typed_link: dict[str, str] | None = None,
+    problem: Problem | None = None,
 ) -> Response:
     shell = await visit.shell("Settings", "settings", crumbs=(Crumb(words="Settings"),))
-    tokens = await visit.attempt("API tokens", visit.api.tokens(limit=PAGE_ROWS)) if shell.may_somewhere(AccessRole.ADMIN) else None
-    sessions = await visit.attempt("browser sessions", visit.api.web_sessions(limit=PAGE_ROWS))
+    tokens = None
+    if shell.may_somewhere(AccessRole.ADMIN):
+        tokens = await visit.attempt("API tokens", visit.api.tokens(cursor=visit.param("cursor"), limit=PAGE_ROWS))
+    sessions = await visit.attempt("browser sessions", visit.api.web_sessions(cursor=visit.param("sessions"), limit=PAGE_ROWS))
     context = SettingsPage(
         shell=shell,
         zones=tuple(sorted(known_zones())),
@@ -164,6 +186,8 @@ async def _page(
         created=created,
         login_link=link,
         login_address=f"{visit.site.settings.public_url}/login?token={link.token}" if link else "",
+        typed_token=typed_token or TOKEN_FIELDS,
+        typed_link=typed_link or LINK_FIELDS,
         problem=problem,
     )
     return visit.page(context, status=problem.status if problem else 200)

@@ -14,7 +14,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
-from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.simulations import (
     Simulation,
     SimulationItem,
@@ -25,13 +25,14 @@ from fairlead_client.resources.simulations import (
 from fairlead_web import formats, simulation_forms, simulation_tables, uploaded_traces
 from fairlead_web.addresses import pool_path, segment, with_query
 from fairlead_web.health import pain
+from fairlead_web.paging import Taken
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.simulation_forms import SimulationForm
 from fairlead_web.simulation_tables import Cell, RateTable
 from fairlead_web.uploaded_traces import LeftOut
-from fairlead_web.visits import PAGE_ROWS, Visit
+from fairlead_web.visits import Visit
 
 AT_WORK = frozenset({SimulationState.QUEUED, SimulationState.RUNNING})
 REFUSALS = frozenset({400, 403, 404, 409, 413, 422})
@@ -46,6 +47,8 @@ class SimulatorPage(Context):
     shell: Shell
     at: str
     """Path of the pool's simulator; empty without a pool."""
+    cut: str
+    """Which pools can be chosen, where there are too many; else empty."""
     form: SimulationForm | None
     listing: Listing[SimulationItem] | None
 
@@ -76,22 +79,24 @@ class SimulationPage(Context):
 
 async def index(visit: Visit) -> Response:
     """The simulator of the pool that is chosen, without one of that which hurts most."""
-    listed = (await visit.api.pools(limit=PAGE_ROWS)).items
-    names = [f"{one.namespace}/{one.name}" for one in sorted(listed, key=pain)]
-    wanted = visit.param("pool")
-    name = wanted if wanted in names else next(iter(names), None)
+    listed, wanted = await visit.first_pools(), visit.param("pool")
+    name = wanted or next((f"{one.namespace}/{one.name}" for one in sorted(listed.items, key=pain)), None)
     if name is None:
-        shell = await visit.shell("Simulator", "simulator", pools=listed)
-        return visit.page(SimulatorPage(shell=shell, at="", form=None, listing=None))
+        shell = await visit.shell("Simulator", "simulator", pools=listed.items)
+        return visit.page(SimulatorPage(shell=shell, at="", cut="", form=None, listing=None))
+    try:
+        key = PoolKey.parse(name)
+    except ValueError:
+        raise HTTPException(404) from None
     here = replace(visit.here, params={**visit.here.params, "pool": name})
-    return await _index(replace(visit, here=here), PoolKey.parse(name), None)
+    return await _index(replace(visit, here=here), key, None, listed)
 
 
 async def of_pool(visit: Visit) -> Response:
     return await _index(visit, visit.pool_key(), None)
 
 
-async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None) -> Response:
+async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None, pools: Taken[PoolSummary] | None = None) -> Response:
     detail, listing = await asyncio.gather(
         visit.api.pool(key, instances=False),
         visit.attempt("simulations", visit.api.simulations(key, cursor=visit.param("cursor"), limit=LISTED)),
@@ -102,8 +107,8 @@ async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None) -> 
         earlier = visit.param("again")
         found = await visit.attempt("the earlier simulation", visit.api.simulation(key, earlier)) if earlier else None
         form = simulation_forms.again(form, found) if found else form
-    shell = await visit.shell("Simulator", "simulator")
-    context = SimulatorPage(shell=shell, at=_at(key), form=form, listing=listing)
+    shell = await visit.shell("Simulator", "simulator", pools=pools.items if pools else None, summary=detail.pool)
+    context = SimulatorPage(shell=shell, at=_at(key), cut=pools.cut_words("pools") if pools else "", form=form, listing=listing)
     return visit.page(context, status=422 if form.problem else 200)
 
 
@@ -137,7 +142,7 @@ async def show(visit: Visit) -> Response:
 
 async def find(visit: Visit) -> Response:
     """Leads to a simulation of any pool, by its id alone."""
-    for one in (await visit.api.pools(limit=PAGE_ROWS)).items:
+    for one in (await visit.first_pools()).items:
         key = PoolKey(namespace=one.namespace, name=one.name)
         try:
             return visit.redirect(_path(key, (await visit.api.simulation(key, _id(visit))).id))

@@ -4,16 +4,19 @@ Read only.
 """
 
 import asyncio
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from fairlead.tables import PoolKey
+from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_web import exports
+from fairlead_web.paging import Taken, part_of, place_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Crumb, Shell
@@ -24,17 +27,23 @@ from fairlead_web.visits import PAGE_ROWS, Visit
 class SloPage(Context):
     template: ClassVar[str] = "pages/slo.html"
     shell: Shell
-    versions: list[SloVersion]
+    listing: Listing[SloVersion]
+    cut: str
+    """Of which pools the versions are, where there are too many; else empty."""
 
 
 async def index(visit: Visit) -> Response:
-    pools, versions = await found(visit)
-    shell = await visit.shell("Service level objectives", "slo", crumbs=(Crumb(words="SLO"),), pool=visit.param("pool"), pools=pools)
-    return visit.page(SloPage(shell=shell, versions=versions))
+    pools, place, wanted = await visit.first_pools(), visit.param("cursor"), visit.param("pool")
+    versions = await found(visit, pools.items, place_of(place) + PAGE_ROWS)
+    listing = part_of(versions.items, place, PAGE_ROWS)
+    shell = await visit.shell("Service level objectives", "slo", crumbs=(Crumb(words="SLO"),), pool=wanted, pools=pools.items)
+    return visit.page(
+        SloPage(shell=shell, listing=replace(listing, total=versions.total), cut="" if wanted else pools.cut_words("pools")),
+    )
 
 
 async def as_csv(visit: Visit) -> Response:
-    _, versions = await found(visit)
+    versions = (await found(visit, (await visit.first_pools(None)).items)).items
     names = [field.name for field in fields(SloVersion)]
     plain = [msgspec.to_builtins(version) for version in versions]
     rows = [names, *(["" if row[name] is None else str(row[name]) for name in names] for row in plain)]
@@ -43,17 +52,31 @@ async def as_csv(visit: Visit) -> Response:
 
 
 async def as_json(visit: Visit) -> Response:
-    _, versions = await found(visit)
+    versions = (await found(visit, (await visit.first_pools(None)).items)).items
     return Response(msgspec.json.encode({"items": versions}), media_type="application/json")
 
 
-async def found(visit: Visit) -> tuple[list[PoolSummary], list[SloVersion]]:
-    """All pools, and the versions of those the URL asks for: pool by pool, the newest first."""
-    pools = await visit.api.pools(limit=PAGE_ROWS)
-    wanted = visit.param("pool")
-    keys = [PoolKey(namespace=pool.namespace, name=pool.name) for pool in pools.items]
-    versions = await asyncio.gather(*(_versions(visit, key) for key in keys if wanted in (None, str(key))))
-    return pools.items, [version for each in versions for version in each]
+async def found(visit: Visit, pools: Iterable[PoolSummary], enough: int | None = None) -> Taken[SloVersion]:
+    """The versions of the pool that the URL asks for, without one of these pools: pool by pool, the newest first.
+
+    Where more than `enough` are found, no further pools are asked about.
+    """
+    keys, versions = _asked(visit.param("pool"), pools), list[SloVersion]()
+    for at in range(0, len(keys), PAGE_ROWS):
+        if enough is not None and len(versions) > enough:
+            return Taken(items=versions, cut=True, total=None)
+        for each in await asyncio.gather(*(_versions(visit, key) for key in keys[at : at + PAGE_ROWS])):
+            versions += each
+    return Taken(items=versions, cut=False, total=len(versions))
+
+
+def _asked(wanted: str | None, pools: Iterable[PoolSummary]) -> list[PoolKey]:
+    if wanted is None:
+        return [PoolKey(namespace=pool.namespace, name=pool.name) for pool in pools]
+    try:
+        return [PoolKey.parse(wanted)]
+    except ValueError:
+        return []
 
 
 async def _versions(visit: Visit, key: PoolKey) -> list[SloVersion]:

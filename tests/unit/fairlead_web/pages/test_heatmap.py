@@ -53,6 +53,17 @@ async def test_a_large_map_names_each_fifth_row(monkeypatch: pytest.MonkeyPatch)
             assert (labels.count("<li>"), labels.count("<a ")) == (8, named)
 
 
+async def test_columns_of_a_table_over_days_say_their_day() -> None:
+    async with visitor() as operator:
+        for ends, shape in (("from=now-1h&to=now", r"\d\d:\d\d:\d\d"), ("from=now-30d&to=now", r"\d\d-\d\d \d\d:\d\d")):
+            page = (await operator.http.get(f"/pools/default/chat/heatmap?view=table&{ends}")).text
+            columns = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', page.split('id="heatmap-table"')[-1])
+            times = [one.strip() for one in columns if re.match(r"\d\d", one.strip())]
+            assert times
+            assert all(re.fullmatch(shape, one) for one in times), times
+            assert len(set(times)) == len(times)
+
+
 async def test_rows_can_be_groups_and_a_click_on_one_opens_no_instance() -> None:
     async with visitor() as operator:
         page = (await operator.http.get("/pools/default/chat/heatmap?group=node")).text

@@ -3,10 +3,83 @@
 import re
 from dataclasses import replace
 
+import pytest
+
+from fairlead.instances import InstanceState
 from fairlead_client.resources.instances import CacheKnowledge
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
-from fairlead_testing.running.web_client import visitor
+from fairlead_testing.running.web_client import Visitor, visitor
 from fairlead_web.pages.instances import cache_row
+
+LIST = "/pools/default/chat/instances"
+
+
+def grown(one: Visitor, monkeypatch: pytest.MonkeyPatch, count: int = 256) -> list[str]:
+    """The names of a pool's many instances; number 200 is lost, number 230 has most to prefill, both on a node of its
+    own.
+    """
+    serving = replace(one.fake.world.instances(CHAT)[0], state=InstanceState.SERVING, reason="Ready", pending_prefill_tokens=7)
+    found = [replace(serving, id=f"chat-{number:03}", node=f"node-{number // 10}") for number in range(count)]
+    if count > 230:
+        found[200] = replace(found[200], state=InstanceState.LOST, reason="PodFailed", node="far-node")
+        found[230] = replace(found[230], pending_prefill_tokens=90_000, node="far-node")
+    monkeypatch.setattr(one.fake.world, "instances", lambda pool: found)
+    return [each.id for each in found]
+
+
+def rows(page: str) -> list[str]:
+    return re.findall(r'<tr data-key="([^"]+)"', page)
+
+
+def told(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+async def test_a_lost_instance_beyond_the_first_hundred_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        grown(one, monkeypatch)
+        lost = (await one.http.get(f"{LIST}?state=Lost")).text
+        assert rows(lost) == ["chat-200"]
+        assert "1 of 256 instances" in told(lost)
+        assert rows((await one.http.get(f"{LIST}?q=far-node")).text) == ["chat-200", "chat-230"]
+        nothing = (await one.http.get(f"{LIST}?q=no-such-node")).text
+        assert "No instance matches" in nothing
+        assert "0 of 256 instances" in told(nothing)
+
+
+async def test_the_hottest_of_all_instances_is_the_first_and_a_chip_counts_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        grown(one, monkeypatch)
+        page = (await one.http.get(f"{LIST}?sort=pending")).text
+        assert rows(page)[0] == "chat-230"
+        assert "256 instances" in told(page)
+        assert "Lost 1 Serving 255" in told(page)
+
+
+async def test_a_list_of_many_instances_goes_on_page_by_page_with_its_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        names, address, seen = grown(one, monkeypatch), f"{LIST}?state=Serving&sort=state", list[list[str]]()
+        for _ in range(3):
+            page = (await one.http.get(address)).text
+            seen.append(rows(page))
+            assert f"{len(seen[-1])} of 255 shown" in told(page)
+            following = re.search(r'href="([^"]+)" rel="next"', page)
+            address = following[1].replace("&amp;", "&") if following else ""
+        assert [len(each) for each in seen] == [100, 100, 55]
+        assert [name for each in seen for name in each] == [name for name in names if name != "chat-200"]
+        assert address == ""
+        assert rows((await one.http.get(f"{LIST}?cursor=WyJjaGF0Il0")).text) == names[:100], "a cursor of an older page"
+
+
+async def test_the_fullest_page_of_instances_keeps_to_its_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("admin") as one:
+        grown(one, monkeypatch)
+        one.fake.requests.clear()
+        page = (await one.http.get(LIST)).text
+        assert len(rows(page)) == 100
+        assert len(re.findall(r"<[a-z]", page)) <= 2_500
+        assert [path for _, path in one.fake.requests].count("/v1/pools/default/chat") == 1
+        assert "/v1/pools/default/chat/instances" not in [path for _, path in one.fake.requests], "the pool's answer has them"
 
 
 async def test_instances_of_two_roles_can_be_sorted_by_them_and_a_decode_instance_says_where_its_decisions_are() -> None:

@@ -23,6 +23,13 @@ async def test_what_cannot_be_used_is_said_and_what_was_typed_stays() -> None:
         assert 'value="team-x"' in answer.text
 
 
+async def test_a_key_that_never_expires_stays_so_in_a_refused_form() -> None:
+    async with visitor("operator") as operator:
+        assert 'max="3650" value="90"' in (await operator.http.get("/keys")).text
+        refused = (await operator.submit("/keys/new", name="team-x", days="", requests_per_minute="many")).text
+        assert 'max="3650" value=""' in refused
+
+
 async def test_a_key_is_revoked_and_a_viewer_cannot() -> None:
     async with visitor("operator") as operator:
         await operator.submit("/keys/new", name="team-x")

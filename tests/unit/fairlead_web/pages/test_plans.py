@@ -282,6 +282,10 @@ async def test_a_session_is_moved_and_unpinned_from_its_page() -> None:
         assert target in plan
         freed = await operator.submit(f"{session_path(CHAT, one.session)}/plans", kind="unpin")
         assert freed.headers["location"].startswith("/plans/")
+        refused = await operator.submit(f"{session_path(CHAT, one.session)}/plans", kind="move", instance="")
+        assert refused.status_code == 422
+        again = await operator.http.get(f"{session_path(CHAT, one.session)}/plans")
+        assert (again.status_code, escape(one.session) in again.text) == (200, True), "its address can be loaded again"
     async with visitor("viewer") as viewer:
         page = (await viewer.http.get(session_path(CHAT, one.session))).text
         assert "This needs the role operator; you are viewer" in " ".join(page.split())

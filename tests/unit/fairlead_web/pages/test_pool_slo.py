@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fairlead_client.resources.slo import SloBurn
 from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
@@ -21,6 +22,19 @@ async def test_each_class_has_its_line_its_row_and_its_budget() -> None:
         assert 'data-src="/pools/default/chat/series.json?from=now-24h&amp;to=now"' in page
         assert "burns lasting: above 1 for 3d" in page
         assert "classes none → batch (-10, 60.0 %)" in page
+
+
+async def test_an_outage_that_no_request_lived_through_still_burns(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = objectives.burn
+
+    def outage(now: datetime, pool: str) -> SloBurn:
+        burn = known(now, pool)
+        return replace(burn, windows=[replace(one, burn=None, burn_of_all=10.0) for one in burn.windows])
+
+    monkeypatch.setattr(objectives, "burn", outage)
+    async with visitor("viewer") as viewer:
+        page = " ".join((await viewer.http.get(PAGE)).text.split())
+    assert '– <span class="muted">(10.00)</span>' in page
 
 
 async def test_other_targets_are_shown_and_lead_to_a_plan() -> None:

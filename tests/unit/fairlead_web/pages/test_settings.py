@@ -1,6 +1,11 @@
 """The page of settings: tokens and login links shown once, preferences kept in cookies."""
 
+import re
+
+import pytest
+
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.pages import settings
 
 
 async def test_a_new_tokens_secret_is_shown_once() -> None:
@@ -14,6 +19,33 @@ async def test_a_new_tokens_secret_is_shown_once() -> None:
         wrong = await admin.submit("/settings/tokens", name="ci", role="viewer", days="900")
         assert wrong.status_code == 422
         assert "write a whole number from 1 to 365" in wrong.text
+
+
+async def test_a_refused_form_keeps_what_was_typed_above_all_its_namespaces() -> None:
+    async with visitor("admin") as admin:
+        asked = {"name": "deploy", "role": "operator", "namespaces": "Team_A team-b", "days": "900"}
+        page = (await admin.submit("/settings/tokens", **asked)).text
+        assert all(f'value="{asked[name]}"' in page for name in ("name", "namespaces", "days"))
+        assert page.count("<option selected>operator</option>") == 1, "of the form for tokens alone"
+        link = (await admin.submit("/settings/login-links", subject="", role="admin", namespaces="team-b")).text
+        assert 'value="team-b"' in link
+        assert "<option selected>admin</option>" in link
+        assert 'value="90"' in link, "the other form begins anew"
+
+
+async def test_every_token_can_be_seen_and_revoked_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "PAGE_ROWS", 1)
+    async with visitor("admin") as admin:
+        seen, pages, address = set[str](), 0, "/settings"
+        while address:
+            page = (await admin.http.get(address)).text
+            pages += 1
+            seen.update(re.findall(r"/settings/tokens/([^/]+)/revoke", page))
+            following = re.search(r'href="(/settings\?cursor=[^"]+)" rel="next"', page)
+            address = following.group(1) if following else ""
+        tokens = admin.fake.world.tokens()
+    assert pages == len(tokens) > 1
+    assert seen == {one.id for one in tokens if not one.revoked_at}
 
 
 async def test_preferences_are_kept_in_cookies_and_unknown_ones_ignored() -> None:
