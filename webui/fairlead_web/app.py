@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Route, compile_path
 from starlette.types import ASGIApp, Message
 
 from fairlead_client.client import ControlApi
-from fairlead_client.problems import ClientError
+from fairlead_client.problems import ApiProblem, ClientError
 from fairlead_client.resources.problems import Problem
 from fairlead_process.clock import utc_now
 from fairlead_web import pages
@@ -176,10 +176,8 @@ def bounded(request: Request) -> Request:
     return Request(request.scope, receive)
 
 
-async def parts(
-    handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str
-) -> bytes | None:
-    """The named parts of the page at `address` as this person may see them; None if there is no such page.
+async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str) -> bytes:
+    """The named parts of the page at `address` as this person may see them. Raises ClientError when they cannot be had.
 
     Whoever asks for the same with the same stamp, and has the same role, gets the same rendering.
     """
@@ -188,7 +186,7 @@ async def parts(
     decoded = unquote(path.removeprefix(base))
     found = next(((match, converted, one) for (regex, _, converted), one in handlers if (match := regex.match(decoded))), None)
     if found is None:
-        return None
+        raise _not_rendered(404)
     match, convertors, handler = found
     left_out = (b"fairlead-regions", b"if-none-match")
     headers = [pair for pair in visit.request.scope["headers"] if pair[0] not in left_out]
@@ -207,7 +205,9 @@ async def parts(
             return await handler(other)
 
     answer = await visit.site.fragments.get((*shared_key(other), stamp), rendered)
-    return bytes(answer.body) if answer.status_code == 200 else None
+    if answer.status_code != 200:
+        raise _not_rendered(answer.status_code)
+    return bytes(answer.body)
 
 
 def shareable(request: Request) -> bool:
@@ -222,6 +222,10 @@ def shared_key(visit: Visit) -> tuple[object, ...]:
     """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
     return visit.here.path, params, regions_of(visit.request), visit.rights, visit.request.headers.get("if-none-match")
+
+
+def _not_rendered(status: int) -> ApiProblem:
+    return ApiProblem(Problem(type="about:blank", title=_titles(status), status=status, detail="The parts of the page cannot be rendered."))
 
 
 def _titles(status: int) -> str:

@@ -148,6 +148,44 @@ def test_a_live_chart_draws_and_tells_what_came(page: Page, site: RunningSite) -
     assert troubles == []
 
 
+def drawn(page: Page, count: int) -> None:
+    """Waits until so many charts were drawn since the last time."""
+    wait_until(page, f"document.querySelectorAll('[data-chart][data-ready=yes] .uplot:not([data-seen])').length === {count}")
+    page.evaluate("for (const one of document.querySelectorAll('.uplot')) one.dataset.seen = 'yes'")
+    assert page.locator(".uplot").count() == count
+    assert page.locator("[data-chart]:has(.chart-line)").count() == count
+    assert page.locator("[data-plot][tabindex='0']").count() == count
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value", "count"),
+    [("/migrations", "pool", CHAT, 2), ("/migrations", "trigger", "drain", 2), ("/rejections", "pool", CHAT, 1)],
+)
+def test_a_filter_leaves_the_charts_drawn(page: Page, site: RunningSite, path: str, name: str, value: str, count: int) -> None:
+    opened(page, f"{site.url}{path}", count)
+    drawn(page, count)
+    page.select_option(f"select[name={name}]", value)
+    page.wait_for_url(f"**{path}?{name}=*")
+    drawn(page, count)
+    assert page.locator("[data-src*='/pools/']").count() == count * (name == "pool")
+    page.go_back()
+    page.wait_for_url(f"**{path}")
+    drawn(page, count)
+
+
+def test_a_chart_that_could_not_be_loaded_is_drawn_when_it_is_tried_again(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()
+    page.route(re.compile(r"/series\b"), lambda route: route.abort())
+    page.goto(f"{site.url}/rejections")
+    page.wait_for_selector("[data-chart] :text('could not be loaded')")
+    page.unroute_all()
+    page.click("text=Try again")
+    drawn(page, 1)
+    assert page.locator("[data-failed]").count() == 0
+    context.close()
+
+
 def test_what_happened_is_marked_told_at_the_pointer_and_listed(page: Page, site: RunningSite) -> None:
     opened(page, f"{site.url}{PATH}")
     page.click("[data-chart-events] summary")

@@ -219,7 +219,27 @@ def test_times_have_one_shape_and_name_their_zone(chromium: Browser, site: Runni
 def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/")
     address = page.evaluate("document.querySelector('script[type=module]').src")
-    values = [None, 0, 0.0421, 0.4999, 0.83149, 0.9994, 0.99951, 1.005, 3.14159, 9.994, 9.996, 42.05, 99.94, 99.96, 1234.5, 987654.3]
+    values = [
+        None,
+        0,
+        0.0004,
+        0.0333,
+        0.0421,
+        0.0996,
+        0.4999,
+        0.83149,
+        0.9994,
+        0.99951,
+        1.005,
+        3.14159,
+        9.994,
+        9.996,
+        42.05,
+        99.94,
+        99.96,
+        1234.5,
+        987654.3,
+    ]
     written = "values.map(v => [f.count(v), f.share(v), f.seconds(v), f.rate(v)])"
     shown = page.evaluate(
         f"async ([address, values]) => {{ const f = (await import(address)).$formats; return {written}; }}", [address, values]

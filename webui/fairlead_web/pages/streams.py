@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from starlette.responses import Response, StreamingResponse
 
-from fairlead_client.problems import ApiProblem, ClientError
+from fairlead_client.problems import ClientError
 from fairlead_web.live_events import EventCutter, Reads, reads_of, slimmed, value_of
 from fairlead_web.paces import ticks
 from fairlead_web.parts_sent import PartsSent
-from fairlead_web.visits import REGIONS_MOST, Visit
+from fairlead_web.visits import REGIONS_MOST, Visit, problem_of
 
 log = logging.getLogger(__name__)
 TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions", "rejections"})
@@ -26,8 +26,10 @@ OF_STATE = frozenset({"state", "membership", "tick"})
 KNOWN_SECONDS = 30.0
 """Whose session ended is told apart after at most this long."""
 
-Render = Callable[[Visit, str, tuple[str, ...], str], Awaitable[bytes | None]]
-"""Renders parts of the page at an address: visit, address, ids, and a stamp; who has the same stamp shares it."""
+Render = Callable[[Visit, str, tuple[str, ...], str], Awaitable[bytes]]
+"""Renders parts of the page at an address: visit, address, ids, and a stamp; who has the same stamp shares it. Raises
+ClientError, also where there is no such page.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,7 @@ class PageStream:
         self._ticked = False
         self._held = b""
         self._sent = PartsSent()
+        self._refused = False
         self._known_at = monotonic()
 
     async def events(self, first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -162,7 +165,10 @@ class PageStream:
         return self._pace.next_at if self._wanted > self._pace.round else 0.0
 
     async def _changed(self) -> bytes:
-        """A message with the parts of the page's round that this tab does not have, empty if there are none."""
+        """A message with the parts of the page's round that this tab does not have, empty if there are none.
+
+        `refused` with the status where they cannot be had: a page that no longer changes must not call itself live.
+        """
         begun, leads, ticked = self._monotonic(), self._wanted > self._pace.round, self._ticked
         if leads:
             self._pace.begin(begun)
@@ -173,16 +179,18 @@ class PageStream:
                 self._visit = replace(self._visit, identity=await self._visit.api.whoami())
                 self._known_at = begun
             html = await self._render(self._visit, self._page.address, names, f"round {self._pace.round}")
-        except ApiProblem as error:
-            if error.problem.status == 401:
+        except ClientError as error:
+            status = problem_of(error).status
+            if status == 401:
                 raise
-            return b""
-        except ClientError:
-            return b""  # the page says so by itself when nothing comes
+            self._refused = True
+            self._due |= set(names)  # they come with the next event, whatever that concerns
+            return b"event: refused\ndata: %d\n\n" % status
         finally:
             if leads:
                 self._pace.took(self._monotonic() - begun)
-        return self._sent.message(html, whole=ticked) if html is not None else b""
+        whole, self._refused = ticked or self._refused, False
+        return self._sent.message(html, whole=whole)
 
     def _tick(self) -> tuple[int, float]:
         return self._ticks(self._visit.site.clock().timestamp())

@@ -4,9 +4,14 @@ import asyncio
 import json
 import zlib
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import httpx
+import pytest
 
+from fairlead_client.resources.access import AccessRole
+from fairlead_testing.fakes.public_api import pools
+from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import ORIGIN, Visitor, visitor
 from fairlead_web.asgi_streaming import streaming
 
@@ -64,13 +69,40 @@ async def test_tabs_that_look_at_the_same_page_share_one_rendering() -> None:
             await stream.aclose()
 
 
-async def test_a_page_nobody_has_or_that_fails_sends_nothing_and_the_events_go_on() -> None:
+async def test_a_page_nobody_has_is_refused_and_the_events_go_on() -> None:
     async with visitor() as one:
         stream = told(one, page="/nowhere/at/all")
         await until(stream, b": open")
         for number in range(2):
             one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known][number:])
-            assert b"hx-partial" not in await until(stream, b"event: pools")
+            seen = await until(stream, b"event: refused\ndata: 404\n\n")
+            assert b"event: pools" in seen
+            assert b"hx-partial" not in seen
+        await stream.aclose()
+
+
+async def test_parts_that_are_refused_say_why_and_all_of_them_come_when_they_can_be_had_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        known = one.fake.tokens["operator-token"]
+        stream = told(one, parts="workspace=state status=state", page=f"/pools/{CHAT}")
+        await until(stream, b": open")
+
+        async def pushed(ending: bytes) -> bytes:
+            one.fake.push("pools", [one.fake.world.pool(CHAT)])
+            return await until(stream, ending)
+
+        await pushed(b"#status")
+        one.fake.tokens["operator-token"] = replace(known, role=AccessRole.NONE)
+        assert b"hx-partial" not in await pushed(b"event: refused\ndata: 403\n\n")
+        one.fake.tokens["operator-token"] = known
+        with monkeypatch.context() as deleted:
+            deleted.setattr(pools, "INSTANCES", {})
+            await pushed(b"event: refused\ndata: 404\n\n")
+        one.fake.broken.add(f"/v1/pools/{CHAT}")
+        await pushed(b"event: refused\ndata: 503\n\n")
+        one.fake.broken.clear()
+        seen = await pushed(b"#status")
+        assert b"#workspace" in seen, "nothing of it differs, but the tab must learn that it is live again"
         await stream.aclose()
 
 

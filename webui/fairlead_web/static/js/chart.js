@@ -2,7 +2,7 @@
 // and the arrow keys.
 
 import { alone, axisTimes, bounds, labelOf, lineAt, shortValue, summary, tables, value } from "./chart_data.js";
-import { shown } from "./times.js";
+import { shown, zoneOfAxes } from "./times.js";
 
 const NEAR = 6;
 const SAY_MS = 300;
@@ -22,10 +22,6 @@ export class Chart {
     this.said = figure.querySelector("[data-say]");
     this.hiddenLines = new Set();
     this.at = null;
-    this.plot.tabIndex = 0;
-    this.plot.dataset.keyboard = "";
-    this.plot.setAttribute("role", "group");
-    this.plot.setAttribute("aria-roledescription", "chart");
     this.plot.addEventListener("keydown", (event) => this.key(event));
     this.plot.addEventListener("blur", () => this.tell(null, this));
     this.sizes = new ResizeObserver(() => this.resize());
@@ -67,6 +63,10 @@ export class Chart {
 
   build() {
     this.drawn?.destroy();
+    this.plot.tabIndex = 0;
+    this.plot.dataset.keyboard = "";
+    this.plot.setAttribute("role", "group");
+    this.plot.setAttribute("aria-roledescription", "chart");
     this.drawLegend();
     const { range, unit } = this;
     const font = `11px ${token("--font") || "system-ui, sans-serif"}`;
@@ -76,11 +76,11 @@ export class Chart {
       ...this.box(),
       padding: [10, 18, 0, 0],
       legend: { show: false },
-      tzDate: (at) => this.uPlot.tzDate(new Date(at * 1000), document.documentElement.dataset.time === "local" ? undefined : "Etc/UTC"),
+      tzDate: (at) => this.uPlot.tzDate(new Date(at * 1000), zoneOfAxes()),
       scales: { x: { range: () => this.range }, y: { range: () => bounds(this.shownLines(), this.figure.dataset.floor, this.stacked()) } },
       axes: [
         { ...axis, size: 24, gap: 4, space: 64, values: (_, splits, index, space, step) => axisTimes(splits, step, range) },
-        { ...axis, size: 58, gap: 6, space: 28, values: (_, splits) => splits.map((one) => shortValue(one, unit)) },
+        { ...axis, size: 58, gap: 6, space: 28, values: (_, splits) => splits.map((one) => shortValue(one, unit, splits[1] - splits[0])) },
       ],
       series: [{}, ...lines.map((one) => this.series(one))],
       cursor: {
@@ -153,7 +153,13 @@ export class Chart {
   }
 
   restyle() {
-    if (this.lines) this.build();
+    if (this.drawn) this.build();
+  }
+
+  // The figure is as the server sends it again: the next update draws anew.
+  erased() {
+    this.drawn?.destroy();
+    this.drawn = null;
   }
 
   // Windows of schedules behind the lines, what else happened in front of them.

@@ -1,6 +1,7 @@
 // What a chart draws, from the lines of the answer: aligned tables, bounds, labels and words. No drawing here.
 
 import { count, rate, seconds, share, span } from "./formats.js";
+import { zoneOfAxes } from "./times.js";
 
 // A line's value at an instant, the newest known one without an instant; undefined where nothing is known.
 export function lineAt(line, at) {
@@ -70,23 +71,29 @@ export function value(number, unit) {
     case "share": return share(number);
     case "seconds": return Math.abs(number) < 60 ? seconds(number) : `${number < 0 ? "−" : ""}${span(Math.abs(number))}`;
     case "times": case "deviations": return number.toFixed(2);
-    case "requests/s": return `${number > 0 && number < 0.05 ? number.toFixed(3) : rate(number)} /s`;
+    case "requests/s": return `${rate(number)} /s`;
     case "tokens/s": return `${rate(number)} /s`;
     default: return Number.isInteger(number) || number >= 99.95 ? count(number) : number.toFixed(1);
   }
 }
 
-// Room for an axis: the same numbers, shorter.
-export function shortValue(number, unit) {
-  if (unit === "share") return `${Math.round(number * 1000) / 10} %`;
-  if (unit === "seconds") return Math.abs(number) < 1 && number !== 0 ? `${Math.round(number * 1000)} ms` : `${Number(number.toFixed(2))} s`;
+// Room for an axis: the same numbers, shorter, with the digits that tell lines so many apart from each other.
+export function shortValue(number, unit, step) {
   const size = Math.abs(number);
-  if (size >= 1e6) return `${Number((number / 1e6).toFixed(1))} M`;
-  return size >= 1e4 ? `${Number((number / 1e3).toFixed(1))} k` : String(Number(number.toFixed(2)));
+  if (unit === "share") return `${digits(number, step, 100)} %`;
+  if (unit === "seconds") return size < 1 && number !== 0 ? `${digits(number, step, 1000)} ms` : `${digits(number, step, 1)} s`;
+  if (size >= 1e6) return `${digits(number, step, 1e-6)} M`;
+  return size >= 1e4 ? `${digits(number, step, 1e-3)} k` : digits(number, step, 1);
+}
+
+function digits(number, step, times) {
+  const apart = step * times;
+  const decimals = [0, 1, 2, 3, 4, 5].find((one) => Math.abs(apart * 10 ** one - Math.round(apart * 10 ** one)) < 1e-6) ?? 6;
+  return String(Number((number * times).toFixed(decimals)));
 }
 
 export function axisTimes(splits, step, [from, to]) {
-  const timeZone = document.documentElement.dataset.time === "local" ? undefined : "UTC";
+  const timeZone = zoneOfAxes();
   const days = step >= 86400;
   const options = days ? { day: "numeric", month: "short", timeZone } : { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), timeZone };
   const long = !days && to - from > 86400;

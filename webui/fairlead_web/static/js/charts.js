@@ -57,10 +57,10 @@ async function fill(figures) {
       if (!answer.ok) throw new Error(String(answer.status));
       found = [await answer.json(), uPlot];
     } catch {
-      for (const figure of members) if (!charts.has(figure)) failed(figure);
+      for (const figure of members) if (!charts.get(figure)?.drawn) failed(figure);
       return;
     }
-    for (const figure of members) show(figure, ...found);
+    for (const figure of members) if (figure.dataset.src === src) show(figure, ...found); // else a filter came between
   }));
 }
 
@@ -68,19 +68,22 @@ function show(figure, { series, annotations }, uPlot) {
   const wanted = figure.dataset.metrics.split(" ");
   const lines = series.lines.filter((one) => wanted.includes(one.metric));
   if (!charts.has(figure)) charts.set(figure, new Chart(figure, uPlot, { tell, zoom }));
+  figure.querySelector("[data-failed]")?.remove();
   charts.get(figure).update(series, lines, annotations.items);
   happened(annotations);
 }
 
 function failed(figure) {
+  if (figure.querySelector("[data-failed]")) return;
   figure.dataset.ready = "failed";
   const words = document.createElement("p");
   words.className = "muted";
+  words.dataset.failed = "";
   words.textContent = "This chart could not be loaded. ";
   const again = Object.assign(document.createElement("button"), { type: "button", className: "small", textContent: "Try again" });
   again.addEventListener("click", () => { words.remove(); fill([figure]); });
   words.append(again);
-  figure.querySelector("[data-plot]").replaceChildren(words);
+  figure.querySelector("[data-plot]").prepend(words);
 }
 
 // What happened, as a list: the marks in the charts are for eyes and pointers only.
@@ -109,7 +112,7 @@ function moving() {
 
 function prune() {
   for (const [figure, chart] of charts) {
-    if (figure.isConnected) continue;
+    if (chart.plot.isConnected) continue;
     chart.end();
     charts.delete(figure);
   }
@@ -126,6 +129,16 @@ export function start(figures) {
     }
   }, { rootMargin: AHEAD });
   for (const figure of figures) near.observe(figure);
+  // A filter's answer, or what Back restores, is the page as the server has it: without anything that was drawn.
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (event.detail.ctx?.target !== document.body) return;
+    prune();
+    for (const chart of charts.values()) chart.erased();
+    for (const figure of document.querySelectorAll("[data-chart]")) {
+      near.unobserve(figure);
+      near.observe(figure); // tells once more whether it is in view
+    }
+  });
   document.addEventListener("fairlead:crosshair", (event) => {
     for (const chart of charts.values()) chart.point(event.detail.at, chart === own);
   });

@@ -20,7 +20,9 @@ export function seconds(value) {
 
 export function rate(value) {
   if (value == null) return NONE;
-  return Math.abs(value) < 99.95 ? value.toFixed(1) : count(value);
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.0995) return size < 0.001 ? "< 0.001" : String(Number(value.toPrecision(2)));
+  return size < 99.95 ? value.toFixed(1) : count(value);
 }
 
 export function span(total) {

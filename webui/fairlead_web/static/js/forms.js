@@ -32,6 +32,11 @@ function ask(words, agree) {
   dialog.showModal();
 }
 
+// With those outside the form that name it.
+function buttonsOf(form) {
+  return [...form.elements].filter((one) => one.matches("button"));
+}
+
 function submitted(event) {
   const form = event.target;
   if (form.dataset.ask && !form.dataset.agreed) {
@@ -44,7 +49,7 @@ function submitted(event) {
   event.preventDefault();
   if (form.dataset.sent) return;
   form.dataset.sent = "asking";
-  const buttons = [...form.querySelectorAll("button")].filter((one) => !one.disabled);
+  const buttons = buttonsOf(form).filter((one) => !one.disabled);
   for (const button of buttons) { button.setAttribute("aria-busy", "true"); button.disabled = true; }
   const { submitter } = event;
   sendable(form).then((may) => {
@@ -111,7 +116,7 @@ export function start() {
     if (!event.persisted) return;
     for (const form of document.querySelectorAll("form[data-sent]")) {
       delete form.dataset.sent;
-      for (const button of form.querySelectorAll("button")) button.disabled = false;
+      for (const button of buttonsOf(form)) button.disabled = false;
     }
   });
   document.addEventListener("htmx:config:request", (event) => {

@@ -1,5 +1,7 @@
 // What frames the cells: the size of a row, the names beside the rows, and the times below the columns.
 
+import { zoneOfAxes } from "./times.js";
+
 const STEPS = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 const TALLEST = 24;
 const NAME_ROOM = 12; // pixels that a name needs
@@ -29,7 +31,7 @@ export function times(axis, map, width) {
   const wide = width / map.columns;
   const total = map.columns * map.step;
   const step = STEPS.find((one) => total / one <= Math.max(2, width / 110)) ?? 1209600;
-  const timeZone = document.documentElement.dataset.time === "local" ? undefined : "UTC";
+  const timeZone = zoneOfAxes();
   axis.style.width = `${width}px`;
   axis.style.height = "22px";
   axis.setAttribute("viewBox", `0 0 ${width} 22`);

@@ -13,20 +13,26 @@ function nameOf(form) {
 }
 
 function keep(form) {
-  const fields = [...form.elements].filter((one) => one.name && !secret(one) && (!["radio", "checkbox"].includes(one.type) || one.checked));
+  const fields = [...form.elements].filter((one) => one.name && !secret(one) && one.type !== "submit" && (!["radio", "checkbox"].includes(one.type) || one.checked));
   sessionStorage.setItem(KEY, JSON.stringify({ path: location.pathname, form: nameOf(form), values: fields.map((one) => [one.name, one.value]) }));
 }
 
+// What is said of a form is in it. A hidden one has its buttons elsewhere, in rows and findings: what is said of it is on top of the page, below
+// the banner of an API that is away, which it covers where both stay in sight.
+const said = (form) => (form.hidden ? document.getElementById("main") : form).querySelector(":scope > [data-kept]");
+
 function say(form, words) {
-  let line = form.querySelector("[data-kept]");
+  let line = said(form);
   if (!line) {
     line = document.createElement("p");
     line.dataset.kept = "";
-    line.className = "field-problem";
+    line.className = form.hidden ? "notice bad away" : "field-problem";
     line.setAttribute("role", "alert");
-    form.append(line);
+    if (form.hidden) document.querySelector("#main > .page-head").before(line);
+    else form.append(line);
   }
   line.textContent = words;
+  return line;
 }
 
 // Whether the form may be sent now; false after it was kept and the person was told why.
@@ -35,13 +41,14 @@ export async function sendable(form) {
   try {
     answer = await fetch(`${base()}/-/session`, { headers: { "hx-request": "true" }, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
   } catch { answer = null; }
-  if (answer?.ok) { form.querySelector("[data-kept]")?.remove(); return true; }
+  if (answer?.ok) { said(form)?.remove(); return true; }
   if (answer?.status === 401) {
     keep(form);
     location.assign(`${base()}/login?${new URLSearchParams({ next: location.pathname.slice(base().length) + location.search, ended: "1" })}`);
     return false;
   }
-  say(form, "The control API does not answer, so nothing was sent. What you typed is still here; send it again when the API is back.");
+  const next = form.hidden ? "Press the button again" : "What you typed is still here; send it again";
+  say(form, `The control API does not answer, so nothing was sent. ${next} when the API is back.`);
   return false;
 }
 
@@ -62,6 +69,6 @@ export function restore() {
   }
   const folded = form.closest("details");
   if (folded) folded.open = true;
-  say(form, "You were signed out before this was sent. What you typed is here again; nothing was changed.");
-  form.scrollIntoView({ block: "center" });
+  const line = say(form, `You were signed out before this was sent. ${form.hidden ? "N" : "What you typed is here again; n"}othing was changed.`);
+  (form.hidden ? line : form).scrollIntoView({ block: "center" });
 }

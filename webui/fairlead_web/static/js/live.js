@@ -1,7 +1,7 @@
 // The tab's one event stream. It carries the API's events, and after them the parts of this page that changed: the server renders them from
 // one read, once for all who look at the same page, and all of them are replaced together, so no two ever disagree. A pause leaves them out and
 // counts what is new. When the server says `poll` (too many streams in this session) or the stream cannot be had, the page asks for its parts
-// every five seconds instead.
+// every five seconds instead. When it says `refused`, events still come but the parts do not: what is shown is gone, or grows old.
 
 import { show as showAway } from "./away.js";
 import { take } from "./lists.js";
@@ -9,8 +9,9 @@ import { take } from "./lists.js";
 const LISTS = new Set(["migrations", "reroutes", "decisions", "rejections"]);
 const TOPICS = ["pools", "instances", "migrations", "reroutes", "decisions", "rejections"];
 const POLL_MS = 5000;
+const GONE = new Set([403, 404]); // nothing that comes back by itself, unlike an API that is away
 
-const state = { paused: false, polling: null, fresh: 0, held: new Map(), lastEvent: Date.now(), failed: false, connected: false };
+const state = { paused: false, polling: null, fresh: 0, held: new Map(), lastEvent: Date.now(), failed: false, refused: 0, connected: false };
 
 const pill = () => document.getElementById("live-pill");
 const parts = () => [...document.querySelectorAll("[data-live-refresh]")];
@@ -24,17 +25,28 @@ function say(name, words) {
 }
 
 function announce() {
+  const gone = GONE.has(state.refused);
+  const away = !gone && (state.failed || state.refused > 0);
   if (state.paused) say("paused", state.fresh ? `Paused, ${state.fresh} new` : "Paused");
-  else if (state.polling && !state.failed) say("polling", "Every 5 s");
-  else if (state.failed) say("reconnecting", "Reconnecting");
+  else if (gone) say("gone", "Not live");
+  else if (away) say("reconnecting", "Reconnecting");
+  else if (state.polling) say("polling", "Every 5 s");
   else if (!state.connected) say("connecting", "Connecting");
   else say("live", "Live");
-  showAway(state.failed && !state.paused, state.lastEvent);
+  showAway(gone ? "gone" : away && !state.paused ? "away" : "", state.lastEvent);
 }
 
+// While its parts are refused, the page is as old as when the last of them came.
 function heard() {
-  state.lastEvent = Date.now();
+  if (!state.refused) state.lastEvent = Date.now();
   state.failed = false;
+}
+
+// With which status the page's parts came or were refused.
+function answered(status) {
+  state.refused = status < 400 ? 0 : status;
+  if (!state.refused) state.lastEvent = Date.now();
+  announce();
 }
 
 export function receive(topic, items) {
@@ -90,6 +102,7 @@ function lost() {
 }
 
 function swapped(event) {
+  if (event.detail.ctx?.target === document.body) state.refused = 0; // another page, which came
   announce();
   take();
   const stream = document.querySelector("[data-live-stream]");
@@ -123,14 +136,17 @@ export function start() {
   document.addEventListener("htmx:config:request", configure);
   document.addEventListener("htmx:sse:before:message", (event) => {
     if (event.detail.message.event) return;
+    state.refused = 0;
     heard();
     if (state.paused) event.preventDefault();
   });
   document.addEventListener("htmx:after:request", (event) => {
     if (!ofRegions(event)) return;
-    if (event.detail.ctx.response.status >= 500) lost();
-    else if (state.polling) { heard(); announce(); }
+    const { status } = event.detail.ctx.response;
+    if (state.polling && status < 400) state.failed = false;
+    answered(status);
   });
+  document.addEventListener("refused", (event) => ofStream(event) && answered(Number(event.detail.data)));
   document.addEventListener("poll", (event) => ofStream(event) && poll());
   document.addEventListener("resync", (event) => ofStream(event) && pollOnce());
   document.addEventListener("htmx:sse:after:connection", (event) => {
@@ -140,7 +156,10 @@ export function start() {
     announce();
   });
   document.addEventListener("htmx:sse:before:connection", (event) => { if (event.detail.connection?.attempt > 0 && !document.hidden) lost(); });
-  document.addEventListener("htmx:sse:error", lost);
+  document.addEventListener("htmx:sse:error", (event) => {
+    lost();
+    if (event.detail.status < 500) ask(); // the answer for the parts tells what is wrong, or leads to the login
+  });
   document.addEventListener("htmx:response:error", (event) => ofStream(event) && poll());
   document.addEventListener("htmx:error", (event) => { if (ofStream(event)) poll(); else if (ofRegions(event)) lost(); });
   document.addEventListener("htmx:after:swap", swapped);

@@ -19,8 +19,8 @@ function local(date) {
 
 let clock = null;
 
-// The same shape in a zone that the reader chose; UTC if this browser does not know it.
-function zoned(date) {
+// Writes moments in the zone that the reader chose; false if this browser does not know it.
+function clockOfZone() {
   if (clock === null) {
     const parts = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" };
     try {
@@ -29,7 +29,18 @@ function zoned(date) {
       clock = false;
     }
   }
-  if (!clock) return utc(date);
+  return clock;
+}
+
+// The zone of the times below charts and heatmaps, as `Intl` takes it: that of the times that `shown` writes.
+export function zoneOfAxes() {
+  if (root.dataset.time === "local") return undefined;
+  return root.dataset.time === "zone" && clockOfZone() ? root.dataset.zone : "UTC";
+}
+
+// The same shape in a zone that the reader chose; UTC if this browser does not know it.
+function zoned(date) {
+  if (!clockOfZone()) return utc(date);
   const found = Object.fromEntries(clock.formatToParts(date).map((part) => [part.type, part.value]));
   const { year, month, day, hour, minute, second, timeZoneName } = found;
   return `${year}-${month}-${day} ${hour}:${minute}:${second} ${timeZoneName}`;
