@@ -30,6 +30,9 @@ def every(_: Pool, __: str | None = None, /) -> bool:
 
 SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
+TELL_SECONDS = 10.0
+"""Failures of a scheduler are logged so often at most; it is ticked fifty times a second."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -50,6 +53,8 @@ class Pools:
         self._by_key: dict[str, Pool] = {}
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
+        self._tells_at: dict[str, float] = {}
+        """By pool: from when on a failure is logged again."""
         self._routers = 1
 
     def __len__(self) -> int:
@@ -186,7 +191,12 @@ class Pools:
         """Called every few tens of milliseconds."""
         now = self._clock()
         for pool in self.living():
-            pool.tick(now)
+            try:
+                pool.tick(now)
+            except Exception:  # it must not stop the other pools' clocks
+                if now >= self._tells_at.get(str(pool.key), 0.0):
+                    self._tells_at[str(pool.key)] = now + TELL_SECONDS
+                    logger.exception("a pool's scheduler failed", extra={"pool": str(pool.key)})
 
     def has_ended(self, pool: Pool) -> bool:
         """Whether it was deleted and has no request any more: what it recorded last is to be taken, and then it is to
@@ -197,6 +207,7 @@ class Pools:
     def forget(self, pool: Pool) -> None:
         """Keep nothing of a pool that has ended."""
         self._retiring.remove(pool)
+        self._tells_at.pop(str(pool.key), None)
 
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
         """The table version each pool is routed by."""

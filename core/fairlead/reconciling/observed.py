@@ -45,6 +45,8 @@ class ObservedInstance:
     """A person wants it emptied and replaced."""
     drained_on_request: bool = False
     """Its drain began because a person wanted it."""
+    drained_as_surplus: bool = False
+    """Its drain began because fewer instances were wanted."""
     ordinal: int = 0
     """Its number in the pool, counted from 1; 0 = made before instances were counted."""
     failures: int = 0

@@ -57,11 +57,18 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """How many instances may be created so that, with outdated ones that still drain, the surge's bound holds."""
+    """How many instances may be created so that, with outdated ones that still drain, the surge's bound holds.
+
+    Those that drain as fewer were wanted are no part of a rollout, whatever template came since: they keep nobody from
+    taking a lost instance's place, nor a pool from growing again.
+    """
     draining = sum(
         1
         for instance in plan.draining()
-        if instance.role is desired.role and instance.flip_to is None and instance.spec_hash != desired.spec_hash
+        if instance.role is desired.role
+        and instance.flip_to is None
+        and instance.spec_hash != desired.spec_hash
+        and not instance.drained_as_surplus
     )
     return desired.replicas + room(desired).surge - len(live) - draining
 

@@ -57,7 +57,7 @@ def bounds_in_force(role: DeclaredRole, windows: Iterable[RoleBounds]) -> Bounds
         found = BoundsInForce(
             lower=role.min_replicas if lower is None else min(max(lower, role.min_replicas), role.max_replicas),
             upper=role.max_replicas if upper is None else min(max(upper, role.min_replicas), role.max_replicas),
-            lower_by=None if lower is None else window.schedule,
+            lower_by=window.schedule if lower else None,  # one that allows zero asks for no instance
             upper_by=None if upper is None else window.schedule,
         )
     return found

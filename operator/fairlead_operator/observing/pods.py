@@ -136,6 +136,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         cordoned=annotations.get(CORDONED_ANNOTATION) == "true",
         drain_requested=annotations.get(DRAIN_ANNOTATION) == "true",
         drained_on_request=annotations.get(DRAIN_REASON_ANNOTATION) == DrainReason.REQUESTED,
+        drained_as_surplus=annotations.get(DRAIN_REASON_ANNOTATION) == DrainReason.SCALED_DOWN,
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
         health_reason=health_reason(status),

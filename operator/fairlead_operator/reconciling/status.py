@@ -110,6 +110,8 @@ def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def _essence(status: Mapping[str, Any]) -> dict[str, Any]:
     essence = {name: value for name, value in status.items() if name not in {"slo", "scaling", "conditions"}}
+    # a rollout that is paused has nothing else to tell
+    essence["rollout"] = {name: value for name, value in (status.get("rollout") or {}).items() if name != "updatedAt"}
     essence["decisions"] = (status.get("scaling") or {}).get("decisions") or []
     essence["conditions"] = [
         {name: value for name, value in condition.items() if name != "message" or condition.get("type") == "Ready"}

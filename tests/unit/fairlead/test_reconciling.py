@@ -102,6 +102,17 @@ def test_scaling_up_during_a_drain_creates_a_new_instance() -> None:
     assert [type(action) for action in actions] == [CreateInstance]
 
 
+def test_what_drains_since_fewer_were_wanted_keeps_nobody_from_coming_when_the_template_changes() -> None:
+    leaving = tuple(
+        instance(name, S.DRAINING, since=NOW - 1, spec_hash="old", drained_as_surplus=True, role=Role.BOTH) for name in "bcdefghi"
+    )
+    left = (instance("a"), *leaving)
+    known = answer(*(seen(one.id, in_flight=1) for one in left))
+    for wanted in (2, 9):
+        actions = next_actions(wanted_pool(wanted), left, known, NOW)
+        assert [type(action) for action in actions] == [CreateInstance] * (wanted - 1)
+
+
 def test_a_failed_pod_is_replaced_but_a_quickly_failing_one_only_after_a_pause() -> None:
     failed = instance("a", S.LOST, health=PodHealth.FAILED, since=NOW, created_at=NOW - 100)
     assert [type(action) for action in next_actions(wanted_pool(1), (failed,), answer(), NOW)] == [CreateInstance, DeleteInstance]

@@ -348,6 +348,22 @@ def test_a_pool_made_anew_under_the_same_name_replaces_the_old_one() -> None:
     assert old.table.instances == ()
 
 
+def test_a_pool_whose_scheduler_fails_does_not_stop_the_clock_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    pools = _pools()
+    pools.apply(routing_table(["127.0.0.1:1"]))
+    pools.apply(replace(routing_table(["127.0.0.1:2"], uid="z"), pool=OTHER))
+    first, second = pools.all()
+
+    def fails(_now: float) -> None:
+        raise ZeroDivisionError("in a policy")
+
+    first.scheduler.tick = fails  # type: ignore[method-assign,assignment]
+    for _ in range(3):
+        pools.tick()
+    assert second.ticked_at
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["a pool's scheduler failed"]
+
+
 def test_a_deleted_pool_refuses_what_waits_and_lets_the_rest_finish() -> None:
     pools = _pools()
     pools.apply(routing_table(["127.0.0.1:1"]))

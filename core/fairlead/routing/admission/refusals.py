@@ -64,6 +64,17 @@ def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: floa
     return contended(request, RejectionReason.QUEUE_TIMEOUT, retry_after_seconds=drain_seconds, message=message)
 
 
+def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
+    """500: the pool's policy failed on this request, so nobody was chosen for it; who placed it tells how."""
+    return Refusal(
+        request=request,
+        reason=RejectionReason.NO_INSTANCES,
+        status=500,
+        retry_after_seconds=whole_seconds(1.0),
+        message=f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log says how",
+    )
+
+
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
     """429: others that can still be in time left it no room on the instance of `load`, and now it
     cannot be in time itself.

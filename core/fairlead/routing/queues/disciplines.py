@@ -7,13 +7,16 @@ meet it last, oldest first.
 """
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
+
+_SLACK = 64
+"""Left entries that a heap may hold beside as many as there are requests."""
 
 Standing = tuple[int, float, int]
 """How a request stands to those of other queues, the least first: whether it goes by rank, its rank, when it came."""
@@ -51,6 +54,9 @@ class InstanceQueue:
         self._entries[request_id] = (place, tracked)
         if self._discipline != "fifo":
             heappush(self._heap, (self._rank(tracked), place, request_id))
+            if len(self._heap) > 2 * len(self._entries) + _SLACK:  # those that left by their age, or by id, are still in it
+                self._heap = [item for item in self._heap if (entry := self._entries.get(item[2])) and entry[0] == item[1]]
+                heapify(self._heap)
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""

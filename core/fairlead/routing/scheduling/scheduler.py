@@ -88,7 +88,11 @@ class PoolScheduler:
         state.view.now = now
         state.expecting.expire(now)
         state.accounting.admit(tracked)
-        refusal = self._outcomes.unheld(request, now) or self._placing.place(tracked, now)
+        try:
+            refusal = self._outcomes.unheld(request, now) or self._placing.place(tracked, now)
+        except BaseException:  # the policy failed on it: nothing may be kept of a request that the caller takes for unknown
+            self._outcomes.let_go(tracked, now)
+            raise
         if refusal is not None:
             self._outcomes.refuse(tracked, refusal, now)
         return self._outcomes.take((), now)
@@ -96,9 +100,13 @@ class PoolScheduler:
     def tick(self, now: float) -> tuple[Outcome, ...]:
         """Everything time brings: unseen prefills end, held requests are placed or refused, queues are
         swept, sent from and bounded.
+
+        Raises what the policy raised when it was last asked for a request that waited: that one was refused, and
+        the next tick goes on.
         """
         state = self._state
         state.view.now = now
+        self._waiting.raise_failure()
         state.bindings.expire(now)
         state.expecting.expire(now)
         self._dispatching.finish_unseen_prefills(now)

@@ -2,9 +2,11 @@
 and nobody waits for ever.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from fairlead.routing.admission.refusals import scaled_to_zero, waited_too_long
+from fairlead.routing.admission.refusals import scaled_to_zero, unplaceable, waited_too_long
+from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.outcomes import Outcomes
 from fairlead.routing.scheduling.placing import Placing
@@ -19,6 +21,7 @@ class Waiting:
         self._state = state
         self._placing = placing
         self._outcomes = outcomes
+        self._failure: Exception | None = None
 
     def place_held(self, now: float) -> None:
         """Place held requests by priority and age if somebody accepts; refuse those held for too long, and all when
@@ -29,9 +32,7 @@ class Waiting:
             return
         if state.view.candidates() or state.view.decode_candidates():
             for tracked in state.held.by_priority(state.classes):
-                refusal = self._placing.place(tracked, now, admitted=bool(tracked.decision_id))
-                if refusal is not None:
-                    self._outcomes.refuse(tracked, refusal, now)
+                self._placed(tracked, now, partial(self._placing.place, admitted=bool(tracked.decision_id)))
         elif state.table.outlook is Outlook.CLOSED:
             for tracked in state.held:
                 self._outcomes.refuse(tracked, scaled_to_zero(tracked.request, state.table, now), now)
@@ -42,9 +43,23 @@ class Waiting:
     def place_again(self, queued: Iterable[TrackedRequest], now: float) -> None:
         """Place queued requests anew whose instance may no longer take them."""
         for tracked in queued:
-            refusal = self._placing.place_again(tracked, now)
-            if refusal is not None:
-                self._outcomes.refuse(tracked, refusal, now)
+            self._placed(tracked, now, self._placing.place_again)
+
+    def _placed(self, tracked: TrackedRequest, now: float, place: Callable[[TrackedRequest, float], Refusal | None]) -> None:
+        """Place a request that waited. One on which the policy fails is refused, and holds up no other."""
+        try:
+            refusal = place(tracked, now)
+        except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
+            self._failure = error
+            refusal = unplaceable(tracked.request, self._state.table)
+        if refusal is not None:
+            self._outcomes.refuse(tracked, refusal, now)
+
+    def raise_failure(self) -> None:
+        """Raise what the policy raised last for a request that waited, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def expire(self, now: float) -> None:
         """Refuse what has waited in queues longer than the pool's limit. The time in which it was held has a limit of

@@ -161,7 +161,8 @@ class ClusterWorld:
         deleted = {action.instance for action in self.plan if isinstance(action, DeleteInstance)}
         here = [pod for pod in self.of(role.role) if not pod.terminating and pod.id not in deleted]
         live = [pod for pod in here if pod.draining_since is None]
-        outdated = [pod for pod in here if pod.spec_hash != role.spec_hash and (pod.draining_since is None or pod.flip_to is None)]
+        rolled = [pod for pod in here if pod.draining_since is None or (pod.flip_to is None and not pod.drained_as_surplus)]
+        outdated = [pod for pod in rolled if pod.spec_hash != role.spec_hash]
         succeeded = sum(1 for pod in live if pod.drain_requested)
         most = role.replicas + (room(role).surge if outdated else 0) + succeeded
         kept = len({pod.id for pod in (*live, *outdated)})
@@ -251,7 +252,7 @@ class ClusterWorld:
         elif isinstance(action, FlipRole | EndDrain):
             role = action.role if isinstance(action, FlipRole) else self.pods[action.instance].role
             self.change(action.instance, role=role, state=S.WARMING, state_since=self.now, draining_since=None, flip_to=None)
-            self.change(action.instance, drained_on_request=False)
+            self.change(action.instance, drained_on_request=False, drained_as_surplus=False)
         else:
             state = S.DRAINING if isinstance(action, Drain) else action.state
             self.change(action.instance, state=state, state_since=self.now)
@@ -260,3 +261,4 @@ class ClusterWorld:
             if isinstance(action, Drain):
                 on_request = action.reason is DrainReason.REQUESTED
                 self.change(action.instance, flip_to=action.flip_to, drained_on_request=on_request)
+                self.change(action.instance, drained_as_surplus=action.reason is DrainReason.SCALED_DOWN)

@@ -61,6 +61,7 @@ def instance(
     cordoned: bool = False,
     drain_requested: bool = False,
     drained_on_request: bool = False,
+    drained_as_surplus: bool = False,
     adopted: bool = False,
 ) -> ObservedInstance:
     """An instance whose pod looks as its state says, unless told otherwise."""
@@ -79,6 +80,7 @@ def instance(
         cordoned=cordoned,
         drain_requested=drain_requested,
         drained_on_request=drained_on_request,
+        drained_as_surplus=drained_as_surplus,
         adopted=adopted,
     )
 

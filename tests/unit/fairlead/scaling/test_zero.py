@@ -44,6 +44,7 @@ def numbers(outcome: ScalingOutcome) -> list[int]:
     return [target.replicas for target in outcome.targets]
 
 
+ALLOWS_ZERO = tuple(RoleBounds(role=role, min_replicas=0, max_replicas=2, schedule="night") for role in (Role.PREFILL, Role.DECODE))
 ONE = declared((Role.BOTH, 3))
 PAIR = declared((Role.PREFILL, 2), (Role.DECODE, 3))
 HELD = demand(held_requests=20, held_prompt_tokens=70_000, idle_seconds=0.0)
@@ -164,3 +165,12 @@ def test_roles_go_together_and_only_idleness_that_is_known_takes_the_last_instan
         if not restarted:  # an operator that dies before it writes the status decides the same again
             memory, before = after, found
         assert step(after, pool, None, now, seen)[1].targets == outcome.targets
+
+
+def test_a_window_that_allows_zero_leaves_a_divided_pool_asleep() -> None:
+    memory, _ = step(ScalingMemory(), PAIR, None, NOW, demand())
+    for later in (60.0, 2000.0):
+        memory, outcome = step(memory, replace(PAIR, windows=ALLOWS_ZERO), None, NOW + later, demand(idle_seconds=7200.0))
+        assert set(numbers(outcome)) == {0}
+    wanted = tuple(replace(window, min_replicas=1) for window in ALLOWS_ZERO)
+    assert set(numbers(step(memory, replace(PAIR, windows=wanted), None, NOW + 2060, demand(idle_seconds=7200.0))[1])) == {1}

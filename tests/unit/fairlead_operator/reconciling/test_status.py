@@ -31,4 +31,7 @@ def test_figures_and_wording_are_not_urgent_but_reasons_are() -> None:
     base = status("SLOMet", "TargetMet", "95%", 0.95)
     assert not is_urgent(base, status("SLOMet", "TargetMet", "96%", 0.96))
     assert is_urgent(base, status("SLOMet", "TargetMissed", "80%", 0.8))
+    paused, later = ({**base, "rollout": {"phase": "Paused", "updatedAt": at}} for at in ("10:00:00", "10:00:01"))
+    assert not is_urgent(paused, later), "a rollout that is paused has nothing new to tell each second"
+    assert is_urgent(paused, {**base, "rollout": {"phase": "Progressing", "updatedAt": "10:00:01"}})
     assert is_urgent(status("Ready", "R", "1 of 2", 1), status("Ready", "R", "2 of 2", 1))

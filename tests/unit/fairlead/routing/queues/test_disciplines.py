@@ -37,6 +37,16 @@ def test_what_waited_past_the_age_bound_goes_first_oldest_first() -> None:
     assert drain(filled("longest_hit"), 2.5) == ["r0", "r2", "r1", "r3"]
 
 
+def test_a_queue_that_is_never_empty_keeps_nothing_of_what_left_it() -> None:
+    queue = InstanceQueue("longest_hit", 2.0)
+    for number in range(5000):
+        queue.add(tracked(f"r{number}", since=float(number)))
+        if number >= 30:
+            assert queue.take(float(number)) is not None
+    assert len(queue) == 30
+    assert len(queue._heap) < 200
+
+
 def test_a_removed_request_is_not_sent_and_removing_it_again_is_harmless() -> None:
     queue = filled("longest_hit")
     queue.remove("r2")

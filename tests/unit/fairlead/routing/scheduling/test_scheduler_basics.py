@@ -7,6 +7,8 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
 from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -15,6 +17,7 @@ from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
     InstanceEntry,
+    Outlook,
     PoolKey,
     RoutingFacts,
     RoutingTable,
@@ -205,6 +208,43 @@ def test_a_request_given_up_is_refused_while_it_waits_and_goes_on_once_it_was_se
     assert refusal.message.startswith("waited 3.0 s")
     assert scheduler.give_up("r2", 3.1) == ()
     assert len(scheduler.take_records(4.0, final=True).rejections) == 1
+
+
+def failing_on(bad: str, scheduler: PoolScheduler) -> None:
+    """The policy in force fails on requests whose id begins so, as one of somebody's own may."""
+    policy = scheduler._state.policy
+
+    def choose(request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        if request.id.startswith(bad):
+            raise ZeroDivisionError("in a policy")
+        return policy.choose(request, view, now)
+
+    scheduler._state.policy = replace(policy, choose=choose)
+
+
+def test_a_request_that_the_policy_fails_on_is_unknown_afterwards() -> None:
+    scheduler = make_scheduler(make_table())
+    failing_on("bad", scheduler)
+    with pytest.raises(ZeroDivisionError):
+        scheduler.submit(make_request("bad"), 0.0)
+    assert not scheduler._state.requests
+    one_dispatch(scheduler.submit(make_request("good"), 0.1))
+
+
+def test_a_held_request_that_the_policy_fails_on_is_refused_and_holds_up_no_other() -> None:
+    table = replace(make_table(0), outlook=Outlook.COMING)
+    scheduler = make_scheduler(table)
+    for name in ("bad", "good"):
+        assert scheduler.submit(make_request(name), 0.0) == ()
+    failing_on("bad", scheduler)
+    outcomes = scheduler.update_table(replace(make_table(1, version=2), outlook=Outlook.COMING), 1.0)
+    told = {outcome.request.id: outcome for outcome in outcomes}
+    assert isinstance(told["good"], Dispatch)
+    assert isinstance(told["bad"], Refusal)
+    assert (told["bad"].status, "failed on this request" in told["bad"].message) == (500, True)
+    with pytest.raises(ZeroDivisionError):
+        scheduler.tick(1.1)
+    assert scheduler.tick(1.2) == ()
 
 
 def test_a_circuit_opens_after_three_failures_and_lets_one_probe_through() -> None:
