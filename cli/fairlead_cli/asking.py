@@ -31,6 +31,12 @@ def _addresses(_context: click.Context, _option: click.Parameter, text: str | No
         raise click.BadParameter(f"{text!r} cannot be used; write {_ADDRESSES.wanted}") from None
 
 
+def _bearer(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not (text.isascii() and text.isprintable()):
+        raise click.BadParameter("it has characters that no token has; copy it once more")
+    return text
+
+
 url_option = click.option(
     "--url",
     envvar="FAIRLEAD_URL",
@@ -38,7 +44,12 @@ url_option = click.option(
     help="The control API; several addresses, with commas, stand in for one another [FAIRLEAD_URL]. "
     f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
 )
-token_option = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN]; without it the sandbox's own.")
+token_option = click.option(
+    "--token",
+    envvar="FAIRLEAD_TOKEN",
+    callback=_bearer,
+    help="An API token [FAIRLEAD_TOKEN]; without it the sandbox's own.",
+)
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -89,21 +100,21 @@ def _to_sign_in(error: ApiProblem) -> str:
 
 
 def _sandbox() -> tuple[tuple[str, ...], str] | None:
-    """Addresses and admin token of the sandbox that runs in this folder; None if there is none, or it is not installed.
-
-    Only its owner can read the file with the token.
+    """Addresses and admin token of the sandbox that runs in this folder; None if there is none, it is not installed, or
+    it is somebody else's: only its owner can read the file with the token.
     """
     root = Path(os.environ.get("FAIRLEAD_STATE_DIR", ".fairlead")).absolute()
-    if not (root / "run.json").exists():
-        return None
     try:
+        if not (root / "run.json").exists():
+            return None
         from fairlead_sandbox.ending import supervisor_of
         from fairlead_sandbox.secret_tokens import load_or_create
         from fairlead_sandbox.state_directory import StateDirectory, api_urls
-    except ImportError:
+
+        directory = StateDirectory(root=root)
+        note = directory.read_run()
+        if note is None or supervisor_of(note) is None or not directory.secrets.exists():
+            return None
+        return api_urls(note.urls), load_or_create(directory.secrets).admin
+    except (ImportError, PermissionError):
         return None
-    directory = StateDirectory(root=root)
-    note = directory.read_run()
-    if note is None or supervisor_of(note) is None or not directory.secrets.exists():
-        return None
-    return api_urls(note.urls), load_or_create(directory.secrets).admin

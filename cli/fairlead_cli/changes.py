@@ -121,7 +121,7 @@ def schedule(
 ) -> None:
     """Set, delete, pause or resume a schedule, skip a start of it or add one. The token needs the role operator."""
     fields = {"name": schedule, "action": action}
-    given = {"spec": None if spec is None else yaml.safe_load(spec), "start": start}
+    given = {"spec": None if spec is None else _manifest(spec), "start": start}
     request = PlanRequest(kind=PlanKind.SCHEDULE, fields={**fields, **{key: value for key, value in given.items() if value is not None}})
     plan_and_apply(pool_named(name), request, reason, yes, url, token)
 
@@ -187,6 +187,15 @@ def again(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token:
     tell_and_apply(PoolKey.parse(anew.pool), anew, reason, yes, url, token)
 
 
+def _manifest(file: Any) -> Any:
+    """What a file of `--spec` says. Raises InvalidInput."""
+    try:
+        return yaml.safe_load(file)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        why = str(error).splitlines()[0]
+        raise InvalidInput("--spec", file.name, f"write a schedule as YAML in UTF-8; it was not understood: {why}") from error
+
+
 def _fields(given: Sequence[str]) -> dict[str, Any]:
     """`a.b=1` as `{"a": {"b": 1}}`; values are YAML. Raises InvalidInput."""
     found: dict[str, Any] = {}
@@ -198,6 +207,8 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
         inner = found
         for section in sections:
             inner = inner.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise InvalidInput("FIELD=VALUE", one, f"{section} has a value of its own already; write it whole, or by its fields")
         try:
             inner[name] = yaml.safe_load(text)
         except yaml.YAMLError as error:

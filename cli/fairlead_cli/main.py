@@ -12,6 +12,9 @@ from fairlead.errors import InvalidInput
 from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
 from fairlead_process.starting import debug, line_of
 
+FAILED, WRONG, INTERRUPTED = 1, 2, 130
+"""Exit codes: of a failure, of a command line or setting that cannot be used, of Ctrl-C."""
+
 
 class LazyGroup(click.Group):
     """Imports a subcommand when it is run or asked for its help, never to list it."""
@@ -40,11 +43,11 @@ class LazyGroup(click.Group):
 
 
 def main() -> NoReturn:
-    """Run the command line in `sys.argv`; exit code 1 for a failure, 2 for a wrong command line, 130 for Ctrl-C."""
+    """Run the command line in `sys.argv`, and exit with one of the codes above."""
     try:
         tracebacks = debug(os.environ)
     except InvalidInput as problem:
-        sys.exit(_complain(str(problem)))
+        sys.exit(_complain(str(problem), WRONG))
     if tracebacks:
         LazyGroup(SUBCOMMANDS).main(prog_name="fairlead")
     sys.exit(run(sys.argv[1:]))
@@ -57,15 +60,20 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as problem:
         problem.show()
         return problem.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return 130
+    except click.Abort as problem:
+        if isinstance(problem.__context__, EOFError):  # a question that nobody is there to answer
+            return _complain("no answer came on standard input, so nothing was changed; answer beforehand with --yes and --reason")
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as problem:  # noqa: BLE001 - the last line of defence between a user and a traceback
-        return _complain(line_of(problem) or f"{type(problem).__name__}: {problem} (set FAIRLEAD_DEBUG=1 to see where)")
+        line = line_of(problem) or f"{type(problem).__name__}: {problem} (set FAIRLEAD_DEBUG=1 to see where)"
+        return _complain(line, WRONG if isinstance(problem, InvalidInput) else FAILED)
     return result if isinstance(result, int) else 0
 
 
@@ -77,9 +85,9 @@ def _load(name: str, command: Subcommand) -> click.Command:
         raise click.ClickException(f"`fairlead {name}` is not installed completely ({problem}); install fairlead{extra}") from None
 
 
-def _complain(text: str) -> int:
+def _complain(text: str, code: int = FAILED) -> int:
     print(f"fairlead: {' '.join(text.splitlines())}", file=sys.stderr)
-    return 1
+    return code
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

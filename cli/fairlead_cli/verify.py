@@ -6,6 +6,7 @@ from typing import TypeVar
 import click
 
 from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.planning import pool_named
 from fairlead_client.client import ControlApi, Query
 from fairlead_client.resources.pages import Page
 from fairlead_client.verifying import Verifier
@@ -32,7 +33,8 @@ def verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions:
     for line in verifier.found:
         click.echo(line)
     counts = ", ".join(f"{count:,} {what}" for what, count in verifier.looked_at.items())
-    click.echo(f"Looked at {counts}: {len(verifier.found) or 'no'} contradiction{'' if len(verifier.found) == 1 else 's'}.")
+    seen = counts or "nothing, as nothing was recorded"
+    click.echo(f"Looked at {seen}: {len(verifier.found) or 'no'} contradiction{'' if len(verifier.found) == 1 else 's'}.")
     for policy, rules in sorted(verifier.rules.items()):
         click.echo(f"  {policy}: {', '.join(f'{rule} {count:,}' for rule, count in rules.most_common())}")
     if verifier.found:
@@ -40,8 +42,13 @@ def verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions:
 
 
 async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:
-    """Check the newest decisions and moves; the verifier returned holds the contradictions."""
+    """Check the newest decisions and moves; the verifier returned holds the contradictions.
+
+    Raises ApiProblem 404 for a pool that does not exist.
+    """
     verifier = Verifier()
+    if pool is not None:
+        await api.pool(pool_named(pool), instances=False)  # else a pool that does not exist would pass
     await _each(api.decisions, pool, decisions, verifier.decision)
     await _each(api.reroutes, pool, moves, verifier.reroute)
     await _each(api.migrations, pool, moves, lambda migration: verifier.migration(migration, api))

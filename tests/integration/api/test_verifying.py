@@ -11,6 +11,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MigrationRecord
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_cli.verify import collect
+from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.verifying import Verifier
 from fairlead_testing.builders.routing import request, table
@@ -64,6 +65,11 @@ async def test_what_a_router_reports_contradicts_itself_nowhere(api: ApiInstance
     assert verifier.looked_at["decisions"] > 15
     assert set(verifier.rules) == {policy}
     assert (verifier.looked_at["migrations"] > 0) == (policy in ("fairlead", "dualmap", "ear"))
+
+
+async def test_a_pool_that_does_not_exist_passes_nothing(api: ApiInstance) -> None:
+    with pytest.raises(ApiProblem, match="default/nope"):
+        await collect(api.viewer, "nope", 500, 500)
 
 
 async def test_a_choice_that_its_terms_do_not_give_is_found(api: ApiInstance) -> None:

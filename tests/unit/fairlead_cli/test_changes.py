@@ -1,9 +1,11 @@
 """`fairlead change` against the fake public API: plans of every kind, shown, applied, undone and planned again."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from fairlead_cli import main as command_line
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import PlanState
 from fairlead_testing.fakes.public_api.app import FakePublicApi
@@ -122,3 +124,23 @@ def test_what_cannot_be_asked_is_told_in_one_line(run: Command, arguments: tuple
     assert code != 0
     assert told in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("content", "why"), [(b"{a: [", "write a schedule as YAML"), (b"\xff\xfe", "write a schedule as YAML")])
+def test_a_schedule_that_is_not_yaml_is_refused_by_its_files_name(run: Command, tmp_path: Path, content: bytes, why: str) -> None:
+    file = tmp_path / "night.yaml"
+    file.write_bytes(content)
+    code, _, error = run("schedule", "chat", "set", "night", "--spec", str(file))
+    assert code == 2
+    assert f"--spec: '{file}' cannot be used; {why}" in error
+
+
+def test_a_field_that_has_a_value_has_no_fields_of_its_own(run: Command) -> None:
+    code, _, error = run("set", "chat", "slo", "ttft=3", "ttft.x=1")
+    assert (code, "ttft has a value of its own already" in error) == (2, True)
+
+
+def test_a_token_that_cannot_be_one_is_refused_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(["change", "scale", "chat", "3", "--token", "t\u00f6ken"]) == 2
+    error = capsys.readouterr().err
+    assert ("characters that no token has" in error, "t\u00f6ken" in error) == (True, False)

@@ -1,5 +1,6 @@
 """The command line: quick, complete, and never a traceback."""
 
+import io
 import subprocess
 import sys
 
@@ -19,19 +20,19 @@ def replace_up(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "line"),
+    ("problem", "code", "line"),
     [
-        (InvalidInput("spec.replicas", -1, "write 0 or more"), "fairlead: spec.replicas: -1 cannot be used; write 0 or more\n"),
-        (FileNotFoundError(2, "No such file or directory", "trace.jsonl"), "fairlead: trace.jsonl: No such file or directory\n"),
-        (ConnectionRefusedError("connection refused"), "fairlead: connection refused\n"),
-        (ZeroDivisionError("division\nby zero"), "fairlead: ZeroDivisionError: division by zero (set FAIRLEAD_DEBUG=1 to see where)\n"),
+        (InvalidInput("spec.replicas", -1, "write 0 or more"), 2, "fairlead: spec.replicas: -1 cannot be used; write 0 or more\n"),
+        (FileNotFoundError(2, "No such file or directory", "trace.jsonl"), 1, "fairlead: trace.jsonl: No such file or directory\n"),
+        (ConnectionRefusedError("connection refused"), 1, "fairlead: connection refused\n"),
+        (ZeroDivisionError("division\nby zero"), 1, "fairlead: ZeroDivisionError: division by zero (set FAIRLEAD_DEBUG=1 to see where)\n"),
     ],
 )
-def test_an_error_is_one_line_and_exit_code_1(
-    problem: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_error_is_one_line_and_exit_code_1_or_2_where_an_input_is_wrong(
+    problem: Exception, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replace_up(monkeypatch, problem)
-    assert command_line.run(["up"]) == 1
+    assert command_line.run(["up"]) == code
     assert capsys.readouterr().err == line
 
 
@@ -39,6 +40,15 @@ def test_ctrl_c_is_exit_code_130_and_silent(monkeypatch: pytest.MonkeyPatch, cap
     replace_up(monkeypatch, KeyboardInterrupt())
     assert command_line.run(["up"]) == 130
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_a_question_that_nobody_is_there_to_answer_is_a_failure_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command_line, "_load", lambda name, command: click.Command(name=name, callback=lambda: click.confirm("Apply?")))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert command_line.run(["up"]) == 1
+    assert "nothing was changed; answer beforehand with --yes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["bogus"], ["up", "--routers", "0"], ["up", "--no-such-option"], ["logs", "a", "b"]])

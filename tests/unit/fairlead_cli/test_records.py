@@ -128,7 +128,7 @@ def test_a_plan_is_listed_shown_applied_and_taken_back(run: Command, fake: FakeP
 def test_the_audit_log_is_verified_against_a_kept_head(run: Command) -> None:
     assert "is whole" in run("audit verify")[1]
     code, _, err = run("audit verify --head 7")
-    assert (code, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (2, 1)
     assert "write ID:CHAIN" in err
 
 
@@ -149,16 +149,18 @@ def test_watching_goes_on_while_the_api_is_away(run: Command, fake: FakePublicAp
 
 
 @pytest.mark.parametrize(
-    ("command", "role", "told"),
+    ("command", "role", "failed", "told"),
     [
-        ("migrations show nobody", "viewer", "nobody"),
-        ("pools list", "unknown", "give a token with --token or FAIRLEAD_TOKEN"),
-        ("sessions show /chat s", "viewer", "write a pool's name, or namespace/name"),
+        ("migrations show nobody", "viewer", 1, "nobody"),
+        ("pools list", "unknown", 1, "give a token with --token or FAIRLEAD_TOKEN"),
+        ("sessions show /chat s", "viewer", 2, "write a pool's name, or namespace/name"),
     ],
 )
-def test_a_refusal_is_one_line_and_exit_code_1(run: Command, command: str, role: str, told: str) -> None:
+def test_a_refusal_is_one_line_and_an_exit_code_that_says_whose_fault_it_is(
+    run: Command, command: str, role: str, failed: int, told: str
+) -> None:
     code, out, err = run(command, role)
-    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert (code, out, err.count("\n")) == (failed, "", 1)
     assert told in err
 
 
