@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from fairlead.errors import InvalidInput
 from fairlead_api.services.plans.engine_changes import base_url
 from fairlead_process.environment import read
 from fairlead_process.policies import installed_policies
-from fairlead_sandbox.ports import PortClaims, claim_ports, is_free
+from fairlead_sandbox.ports import HOST, PortClaims, claim_ports, is_free
 from fairlead_sandbox.postgres import check_external, embedded_server
 from fairlead_sandbox.processes import ProcessSpec
 from fairlead_sandbox.runs import PreparedRun, SupervisedRun
@@ -53,7 +54,7 @@ class ServeRun:
 
         Raises InvalidInput for what the user wrote, SandboxError for a start that fails; nothing is left running then.
         """
-        check_engines(self._options)
+        check_options(self._options)
         await self._run.run()
 
     async def _prepare(self, known: Mapping[str, int]) -> PreparedRun:
@@ -61,21 +62,12 @@ class ServeRun:
         files, file = pool_of(options, directory.root)
         findings = await look_at([entry.url for entry in file.pool.engines])
         forget_other_model(files, file, findings)
-        claims = self._claimed(known)
+        claims = claimed_ports(options, known)
         try:
             return await self._planned(claims, files, file, findings, known)
         except BaseException:
             claims.release()
             raise
-
-    def _claimed(self, known: Mapping[str, int]) -> PortClaims:
-        wishes = {name: known.get(name, port) for name, port in PREFERRED_PORTS.items()}
-        for name, option, port in ((ROUTER, "--port", self._options.port), ("api", "--dashboard-port", self._options.dashboard_port)):
-            if port is not None:
-                if not is_free(port, self._options.host if name == ROUTER else "127.0.0.1"):
-                    raise InvalidInput(option, port, "it is taken; write another, or leave it out and a free one is chosen")
-                wishes[name] = port
-        return claim_ports(wishes)
 
     async def _planned(
         self, claims: PortClaims, files: StateFiles, file: PoolFile, findings: tuple[EngineFindings, ...], known: Mapping[str, int]
@@ -92,18 +84,16 @@ class ServeRun:
             postgres=postgres,
         )
         nodes = process_table(plan)
+        asked = _asked_ports(self._options)
         notices = [
             f"port {port} is taken: {name} listens on {claims.ports[name]}"
             for name, port in PREFERRED_PORTS.items()
-            if claims.ports[name] != port and known.get(name) != claims.ports[name] and self._asked(name) is None
+            if claims.ports[name] != port and known.get(name) != claims.ports[name] and name not in asked
         ]
         notices += strange(self._environment, [node for node in nodes if isinstance(node, ProcessSpec)])
         urls = {"api": plan.api_url, ROUTER: plan.gateway_url, f"metrics-of-{ROUTER}": plan.metrics_url}
         summary = partial(self._summary, plan, file, findings, (*waiting_notices(findings), *notices))
         return PreparedRun(nodes=nodes, ports=claims.ports, urls=urls, claims=claims, summary=summary)
-
-    def _asked(self, name: str) -> int | None:
-        return {ROUTER: self._options.port, "api": self._options.dashboard_port}.get(name)
 
     async def _summary(
         self, plan: ServePlan, file: PoolFile, findings: tuple[EngineFindings, ...], notices: tuple[str, ...]
@@ -126,8 +116,8 @@ class ServeRun:
         return lambda coloured: render(report, width=width, coloured=coloured)
 
 
-def check_engines(options: ServeOptions) -> None:
-    """Raises InvalidInput for engines and files on the command line that cannot be used."""
+def check_options(options: ServeOptions) -> None:
+    """Raises InvalidInput for engines, files and a host that cannot be used. Writes nothing."""
     if options.engines and options.config is not None:
         raise InvalidInput("--engine", options.engines[0], f"write it into {options.config}, or leave --config out")
     for url in options.engines:
@@ -135,13 +125,64 @@ def check_engines(options: ServeOptions) -> None:
             base_url(url)
         except ValueError as problem:
             raise InvalidInput("--engine", url, str(problem)) from None
+    _read_pool(options, options.state_dir)
+    _check_host(options.host)
+
+
+def _check_host(host: str) -> None:
+    remedy = "write an IPv4 address of this machine, or 0.0.0.0 for every one"
+    if not host or ":" in host:
+        raise InvalidInput("--host", host, f"{remedy} (IPv6 is not supported)" if host else remedy)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        try:
+            trial.bind((host, 0))
+        except (OSError, UnicodeError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else "it is no name of a machine"
+            raise InvalidInput("--host", host, f"{remedy} ({why})") from None
+
+
+def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims:
+    """The ports to listen on: those that were asked for, else those of the last run, else free ones.
+
+    Raises InvalidInput, and claims nothing, when one that was asked for is not to be had.
+    """
+    asked = _asked_ports(options)
+    first = {name: port for name, (_, port) in asked.items()}  # so that no other part takes them
+    wishes = first | {name: known.get(name, port) for name, port in PREFERRED_PORTS.items() if name not in asked}
+    for name, (option, port) in asked.items():
+        if not is_free(port, options.host if name == ROUTER else HOST):
+            raise _taken(option, port)
+    claims = claim_ports(wishes)
+    for name, (option, port) in asked.items():
+        if claims.ports[name] != port:
+            claims.release()
+            raise _taken(option, port)
+    return claims
+
+
+def _asked_ports(options: ServeOptions) -> dict[str, tuple[str, int]]:
+    """Option and port for each part whose port was given."""
+    options_of = {ROUTER: ("--port", options.port), "api": ("--dashboard-port", options.dashboard_port)}
+    return {name: (option, port) for name, (option, port) in options_of.items() if port is not None}
+
+
+def _taken(option: str, port: int) -> InvalidInput:
+    return InvalidInput(option, port, "it is taken; write another, or leave it out and a free one is chosen")
 
 
 def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
-    """The pool's file: the one that was given, or our own with the engines of the command line.
+    """The pool's file: the one that was given, or our own, into which the engines of the command line are written.
 
     Raises InvalidInput; InvalidInput of `--engine` when there are no engines at all.
     """
+    files, file = _read_pool(options, root)
+    if options.engines:
+        with files.writing():
+            files.write_pool(file.document)
+    return files, file
+
+
+def _read_pool(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
     policies = installed_policies()
     if options.config is not None:
         files = StateFiles(root=root, pool_file=options.config.absolute())
@@ -152,11 +193,7 @@ def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
         raise InvalidInput("--engine", None, "name an engine, such as --engine http://127.0.0.1:8000, or a file with --config")
     if options.engines:
         kept["engines"] = _engines(options.engines, kept.get("engines") or ())
-    file = read_pool_file(kept, policies)
-    with files.writing():
-        if options.engines:
-            files.write_pool(kept)
-    return files, file
+    return files, read_pool_file(kept, policies)
 
 
 def _engines(urls: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import click
 
+from fairlead_sandbox.command_lines import STATE_DIR, STATE_DIR_VARIABLE
 from fairlead_sandbox.state_directory import StateDirectory
 
 state_dir_option = click.option(
     "--state-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    default=".fairlead",
+    default=STATE_DIR,
     show_default=True,
-    envvar="FAIRLEAD_STATE_DIR",
+    envvar=STATE_DIR_VARIABLE,
     help="Where the sandbox keeps everything.",
 )
 

@@ -4,7 +4,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.errors import AlreadyRunning, StartFailed
 from fairlead_sandbox.state_directory import StateDirectory
 
@@ -15,13 +17,14 @@ def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Cal
     """Start `up` in the background and return its summary.
 
     Raises AlreadyRunning when a supervisor holds the directory, and StartFailed with the supervisor's last line of
-    output when the start fails.
+    output when the start fails. Nothing is left running when the user interrupts the wait.
     """
     directory.create()
     if directory.is_locked():
         note = directory.read_run()
         urls = ", ".join(f"{name} {url}" for name, url in note.urls.items()) if note else ""
-        raise AlreadyRunning(f"a sandbox is already running in {directory.root} ({urls or 'still starting'}); `fairlead down` stops it")
+        where = f"{directory.root} ({urls or 'still starting'})"
+        raise AlreadyRunning(f"a sandbox is already running in {where}; `{command_line('down', directory.root)}` stops it")
     log_path = directory.logs / "supervisor.log"
     with log_path.open("wb") as log:
         child = subprocess.Popen(
@@ -31,6 +34,15 @@ def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Cal
             stderr=log,
             start_new_session=True,
         )
+    try:
+        return _summary_when_ready(child, directory, log_path, say)
+    except KeyboardInterrupt:  # the child has a session of its own: no Ctrl-C reaches it
+        child.terminate()
+        child.wait()
+        raise
+
+
+def _summary_when_ready(child: "subprocess.Popen[bytes]", directory: StateDirectory, log_path: Path, say: Callable[[str], None]) -> str:
     shown: set[str] = set()
     deadline = time.monotonic() + WAIT_SECONDS
     began = time.monotonic()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from fairlead.errors import FairleadError
+from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.ending import sweep
 from fairlead_sandbox.errors import AlreadyRunning, SandboxError, StartFailed
 from fairlead_sandbox.identities import MARK, identity_of
@@ -173,4 +174,5 @@ def process_environment(inherited: Mapping[str, str], directory: StateDirectory)
 def _already_running(directory: StateDirectory) -> str:
     note = directory.read_run()
     where = ", ".join(f"{name} {url}" for name, url in note.urls.items()) if note else ""
-    return f"a sandbox is already running in {directory.root} ({where or 'still starting'}); `fairlead status` shows it, `fairlead down` stops it"
+    status, down = command_line("status", directory.root), command_line("down", directory.root)
+    return f"a sandbox is already running in {directory.root} ({where or 'still starting'}); `{status}` shows it, `{down}` stops it"

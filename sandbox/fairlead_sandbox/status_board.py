@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.ending import supervisor_of
 from fairlead_sandbox.identities import ProcessIdentity, is_alive, uptime_seconds
 from fairlead_sandbox.probing import ask_url
@@ -53,12 +54,13 @@ def show(directory: StateDirectory, console: Console) -> bool:
         console.print(table)
     if not running:
         left = sum(bool(row.pid) for row in rows)
-        more = f"; {left} of its processes are left, `fairlead down` ends them" if left else ""
+        more = f"; {left} of its processes are left, `{command_line('down', directory.root)}` ends them" if left else ""
         why = f" (last start failed: {note.problem})" if note.phase == "failed" else ""
         console.print(f"no sandbox is running in {directory.root}{more}{why}", soft_wrap=True)
         return False
     for name, url in note.urls.items():
-        console.print(f"{name:<14} {url}{'  (dashboard: fairlead login)' if name == 'api' else ''}", soft_wrap=True)
+        login = f"  (dashboard: {command_line('login', directory.root)})" if name == "api" else ""
+        console.print(f"{name:<14} {url}{login}", soft_wrap=True)
     console.print(f"{'kubeconfig':<14} {directory.kubeconfig}", soft_wrap=True)
     return True
 

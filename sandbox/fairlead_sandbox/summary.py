@@ -17,6 +17,7 @@ from rich.text import Text
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest
+from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.demo import MODEL, POOL_NAME, POOL_NAMESPACE
 from fairlead_sandbox.errors import SandboxError
 
@@ -73,8 +74,6 @@ def render(summary: StartReport, *, width: int, coloured: bool) -> str:
     facts.add_row("Gateway", "  ".join(f"{url}/v1" for url in summary.gateways))
     facts.add_row("Metrics", "  ".join(summary.metrics))
     facts.add_row("State", str(summary.state_dir))
-    stop = "fairlead down" if summary.detached else "Ctrl-C, or fairlead down in another terminal"
-    facts.add_row("Stop", stop)
     for notice in summary.notices:
         facts.add_row("Note", notice)
     frame = Panel(facts, title="Fairlead is up", box=ROUNDED, expand=False, border_style="green")
@@ -91,7 +90,7 @@ def render(summary: StartReport, *, width: int, coloured: bool) -> str:
 def _blocks(summary: StartReport) -> Sequence[Text]:
     body = json.dumps({"model": MODEL, "max_tokens": 16, "messages": [{"role": "user", "content": "Hello"}]})
     blocks = [
-        _block("Sign in (once, within ten minutes; `fairlead login` makes another link):", summary.login_link),
+        _block(f"Sign in (once, within ten minutes; `{command_line('login', summary.state_dir)}` makes another link):", summary.login_link),
         _block(
             "Use the Kubernetes API:" if summary.detached else "Use the Kubernetes API, from another terminal:",
             *(() if summary.activate is None else (f"source {summary.activate}",)),
@@ -112,6 +111,8 @@ def _blocks(summary: StartReport) -> Sequence[Text]:
         blocks.append(
             _block("Replay a trace:", f"fairlead replay --trace TRACE.jsonl --url {url} --pool {POOL_NAMESPACE}/{POOL_NAME} --speed 10")
         )
+    stop = "Stop everything:" if summary.detached else "Stop everything, by Ctrl-C or from another terminal:"
+    blocks.append(_block(stop, command_line("down", summary.state_dir)))
     return blocks
 
 

@@ -60,7 +60,7 @@ def test_status_tells_what_is_dead_and_what_is_left(directory: StateDirectory, s
     assert kubelet[3:] == ["3", "ready"]
     assert "dead" in api
     assert "done" in definitions
-    assert "1 of its processes are left, `fairlead down` ends them" in text
+    assert f"1 of its processes are left, `fairlead down --state-dir {directory.root}` ends them" in text
     assert "http://127.0.0.1:8080" not in text, "nothing answers there"
 
 

@@ -31,6 +31,15 @@ def test_every_line_to_be_copied_is_whole_however_narrow_the_terminal(width: int
     assert any(line.startswith("fairlead replay --trace TRACE.jsonl --url http://127.0.0.1:8000 --pool default/demo") for line in lines)
 
 
+@pytest.mark.parametrize("width", [60, 200])
+def test_commands_to_be_copied_address_this_sandbox_and_no_other(width: int) -> None:
+    lines = [line.strip() for line in render(SUMMARY, width=width, coloured=False).splitlines()]
+    assert f"fairlead down --state-dir {SUMMARY.state_dir}" in lines
+    assert f"Sign in (once, within ten minutes; `fairlead login --state-dir {SUMMARY.state_dir}` makes another link):" in lines
+    here = render(replace(SUMMARY, state_dir=Path(".fairlead").absolute()), width=width, coloured=False)
+    assert "--state-dir" not in here
+
+
 def test_a_newcomer_whose_path_lacks_the_command_is_told_how_to_get_it() -> None:
     assert "source " not in render(SUMMARY, width=120, coloured=False)
     told = render(replace(SUMMARY, activate=Path("/srv/fairlead/.venv/bin/activate")), width=60, coloured=False)

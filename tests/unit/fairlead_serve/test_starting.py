@@ -1,5 +1,8 @@
 """What `fairlead serve` makes of its command line before anything is started."""
 
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,11 +10,15 @@ import yaml
 
 from fairlead.errors import InvalidInput
 from fairlead_process.policies import installed_policies
+from fairlead_sandbox.ports import PortClaims, claim_ports
 from fairlead_serve.pool_files import parse_pool_file
 from fairlead_serve.probing import EngineFindings
-from fairlead_serve.starting import ServeOptions, check_engines, forget_other_model, pool_of
+from fairlead_serve.starting import ServeOptions, ServeRun, check_options, claimed_ports, forget_other_model, pool_of
 from fairlead_serve.state_files import Memory, StateFiles, own_pool_file
 from fairlead_serve.summary import engine_line
+
+QUIET_PORT = 21_000
+"""Below the ports that the kernel gives out by itself, so that nobody takes one between two lines of a test."""
 
 ONE, TWO = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
 
@@ -41,11 +48,6 @@ def test_a_file_of_the_user_is_read_and_not_written(tmp_path: Path) -> None:
     assert not own_pool_file(tmp_path).exists()
 
 
-def found_by(given: ServeOptions, root: Path) -> None:
-    check_engines(given)
-    pool_of(given, root)
-
-
 @pytest.mark.parametrize(
     ("engines", "config", "words"),
     [
@@ -55,11 +57,63 @@ def found_by(given: ServeOptions, root: Path) -> None:
         ((ONE,), "nowhere.yaml", "write it into nowhere.yaml, or leave --config out"),
     ],
 )
-def test_what_cannot_be_served_is_refused_in_one_line(engines: tuple[str, ...], config: str | None, words: str, tmp_path: Path) -> None:
-    given = options(tmp_path, *engines, config=None if config is None else Path(config))
+def test_what_cannot_be_served_is_refused_in_one_line_and_nothing_is_made(
+    engines: tuple[str, ...], config: str | None, words: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "state"
+    given = options(root, *engines, config=None if config is None else Path(config))
     with pytest.raises(InvalidInput) as refused:
-        found_by(given, tmp_path)
+        asyncio.run(ServeRun(given, {}, None).run())
     assert words in str(refused.value)
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1", "::1", "a..b", ""])
+def test_a_host_that_cannot_be_listened_on_is_refused_by_its_option(host: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="write an IPv4 address of this machine") as refused:
+        check_options(ServeOptions(state_dir=tmp_path, engines=(ONE,), host=host))
+    assert refused.value.field == "--host"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
+def test_an_address_of_this_machine_is_a_host(host: str, tmp_path: Path) -> None:
+    check_options(ServeOptions(state_dir=tmp_path, engines=(ONE,), host=host))
+
+
+@pytest.fixture
+def held() -> Iterator[PortClaims]:
+    """A port that another sandbox has claimed, on which nothing listens yet."""
+    claims = claim_ports({"api": QUIET_PORT})
+    yield claims
+    claims.release()
+
+
+@pytest.mark.parametrize("option", ["--port", "--dashboard-port"])
+def test_a_port_that_was_asked_for_is_never_replaced_by_another(option: str, held: PortClaims, tmp_path: Path) -> None:
+    port = held.ports["api"]
+    none = ServeOptions(state_dir=tmp_path)
+    asked = replace(none, port=port) if option == "--port" else replace(none, dashboard_port=port)
+    with pytest.raises(InvalidInput, match=f"{option}: {port} cannot be used; it is taken"):
+        claimed_ports(asked, {})
+
+
+def test_gateway_and_dashboard_cannot_have_one_port_and_no_claim_is_left(held: PortClaims, tmp_path: Path) -> None:
+    port = held.ports["api"]
+    held.release()
+    with pytest.raises(InvalidInput, match=f"--dashboard-port: {port} cannot be used; it is taken"):
+        claimed_ports(ServeOptions(state_dir=tmp_path, port=port, dashboard_port=port), {})
+    again = claim_ports({"api": port})
+    again.release()
+    assert again.ports["api"] == port
+
+
+def test_a_port_that_was_asked_for_is_not_given_to_another_part_that_had_it_last_time(held: PortClaims, tmp_path: Path) -> None:
+    port = held.ports["api"]
+    held.release()
+    claims = claimed_ports(ServeOptions(state_dir=tmp_path, dashboard_port=port), {"router-0": port})
+    claims.release()
+    assert claims.ports["api"] == port
+    assert claims.ports["router-0"] > port
 
 
 @pytest.mark.parametrize(("told", "stays"), [((), True), (("m", "n"), True), (("n",), False)])

@@ -1,0 +1,15 @@
+"""Commands that a person is told to type next."""
+
+import os
+import shlex
+from pathlib import Path
+
+STATE_DIR = ".fairlead"
+STATE_DIR_VARIABLE = "FAIRLEAD_STATE_DIR"
+
+
+def command_line(name: str, root: Path) -> str:
+    """`fairlead NAME` for the sandbox in `root`, with --state-dir unless it finds that one from here by itself."""
+    if root == Path(os.environ.get(STATE_DIR_VARIABLE) or STATE_DIR).absolute():
+        return f"fairlead {name}"
+    return f"fairlead {name} --state-dir {shlex.quote(str(root))}"

@@ -1,0 +1,45 @@
+"""`fairlead up --detach`: the wait for a supervisor in a session of its own."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairlead_sandbox.detaching import start_detached
+from fairlead_sandbox.errors import AlreadyRunning
+from fairlead_sandbox.state_directory import StateDirectory
+
+SUPERVISOR = """#!/bin/sh
+trap 'sleep 0.2; touch "{root}/stopped"; exit 0' TERM
+touch "{root}/started"
+for turn in $(seq 600); do sleep 0.05; done
+"""
+"""A supervisor that starts something for 30 s, and needs a moment to stop."""
+
+
+def test_an_interrupted_wait_leaves_nothing_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "supervisor"
+    program.write_text(SUPERVISOR.format(root=tmp_path))
+    program.chmod(0o700)
+    waiting = time.sleep
+
+    def interrupted(seconds: float) -> None:
+        if (tmp_path / "started").exists():
+            raise KeyboardInterrupt
+        waiting(seconds)
+
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        start_detached(StateDirectory(root=tmp_path), (), print)
+    assert (tmp_path / "stopped").exists(), "it was asked to stop and waited for"
+
+
+def test_who_finds_a_sandbox_running_is_told_how_to_stop_that_one(tmp_path: Path) -> None:
+    directory = StateDirectory(root=tmp_path)
+    lock = directory.lock()
+    assert lock is not None
+    with pytest.raises(AlreadyRunning, match=f"`fairlead down --state-dir {tmp_path}` stops it"):
+        start_detached(directory, (), print)
+    lock.release()

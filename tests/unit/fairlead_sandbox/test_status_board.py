@@ -1,0 +1,22 @@
+"""What `fairlead status` says of a sandbox that runs."""
+
+import io
+import os
+from pathlib import Path
+
+from rich.console import Console
+
+from fairlead_sandbox.identities import identity_of
+from fairlead_sandbox.state_directory import RunNote, StateDirectory
+from fairlead_sandbox.status_board import show
+
+
+def test_the_command_that_signs_in_is_that_of_the_sandbox_shown(tmp_path: Path) -> None:
+    me = identity_of(os.getpid())
+    assert me is not None
+    directory = StateDirectory(root=tmp_path)
+    urls = {"api": "http://127.0.0.1:8080"}
+    directory.write_run(RunNote(phase="ready", supervisor_pid=me.pid, supervisor_started_ticks=me.started_ticks, urls=urls))
+    text = io.StringIO()
+    assert show(directory, Console(file=text, width=60))
+    assert f"http://127.0.0.1:8080  (dashboard: fairlead login --state-dir {tmp_path})\n" in text.getvalue()
