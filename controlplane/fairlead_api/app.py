@@ -5,7 +5,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 
@@ -53,6 +53,7 @@ from fairlead_api.services.access.tokens import Tokens
 from fairlead_api.services.advice.asking import Advising
 from fairlead_api.services.advice.trends import TrendReading
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
+from fairlead_api.services.history.heatmaps import Kept
 from fairlead_api.services.history.load_explaining import LoadExplaining
 from fairlead_api.services.history.series_reading import SeriesReading
 from fairlead_api.services.history.slo_reading import SloReading
@@ -170,8 +171,9 @@ def create_api(
     migrations = PostgresMoves(reads, tables.migrations, Migration, "migration", "session")
     reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
     policies = installed_policies()
-    decisions, rejections = PostgresDecisions(reads, policies), PostgresRejections(reads)
-    heatmaps = HeatmapReading(PostgresLoads(reads))
+    decisions, rejections = PostgresDecisions(reads, policies), PostgresRejections(reads, clock)
+    kept = Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
+    heatmaps = HeatmapReading(PostgresLoads(reads), kept)
     slo, sessions = PostgresSlo(reads), PostgresSessions(reads)
     planned = PlannedObjects(cluster or kubernetes, PostgresSessionHomes(control, clock))
     simulates = settings.simulation_processes > 0 and bool(simulator)
@@ -226,7 +228,7 @@ def create_api(
         health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
         access_routes(guard, logins, Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
-        pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads)), clock),
+        pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads), kept), clock),
         slo_routes(guard, slo, SloReading(slo), clock),
         series_routes(guard, SeriesReading(PostgresSeries(reads)), clock),
         ring_routes(guard, PostgresRings(reads), policies),

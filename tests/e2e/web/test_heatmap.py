@@ -260,7 +260,7 @@ def test_the_newest_column_follows_live_events(page: Page, site: RunningSite) ->
         columns = int(page.evaluate("document.querySelector('canvas[data-cells]').width"))
         page.mouse.move(*cell_centre(page, 0, columns - 1, 8, columns))
         with suppress(NotSeen):
-            page.wait_for_function("document.querySelector('.heatmap-tip .exact')?.textContent === '777 requests'", timeout=1000)
+            page.locator(".heatmap-tip .exact", has_text="777 requests").first.wait_for(timeout=1000)
             told = True
             break
     assert told

@@ -2,6 +2,7 @@
 against plain arithmetic.
 """
 
+import asyncio
 import math
 import random
 from collections import defaultdict
@@ -248,6 +249,34 @@ async def test_served_requests_are_counted_once_whether_rolled_up_or_not(api: Ap
         begun = datetime.fromtimestamp(now - first, UTC).isoformat()
         for pool in ({"pool": "default/chat"}, {}):
             assert (await api.viewer.rejections({"from": begun, **pool})).served == first + 1
+
+
+async def test_what_is_old_is_read_from_what_is_kept_of_it(api: ApiInstance) -> None:
+    begun = int(datetime.now(UTC).timestamp()) // 60 * 60 - 120
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(a_report("r1", loads=tuple(a_load("a", begun + more, completed=1) for more in range(60))))
+    await api.app.state.upkeep.roll_up(datetime.now(UTC))
+    start, end = (datetime.fromtimestamp(at, UTC).isoformat() for at in (begun, begun + 60))
+    for days in (3, 6):
+        api.clock.skip(days * 86400)
+        await api.app.state.upkeep.keep_days(api.clock())
+        heatmap = await api.viewer.heatmap(CHAT, metric="running", start=start, end=end)
+        assert any(heatmap.rows[0].values), f"{days} days more"
+        assert (await api.viewer.rejections({"from": start, "to": end})).served == 60
+
+
+async def test_a_rollup_waits_for_samples_of_its_bucket_that_are_being_stored(api: ApiInstance, database_url: str) -> None:
+    """Else it would take the bucket off the queue without them, and nothing would put it there again."""
+    second = int(datetime.now(UTC).timestamp()) - 60
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(a_report("r1", loads=(a_load("a", second),)))
+    async with await psycopg.AsyncConnection.connect(plain(database_url)) as other:
+        await other.execute("SELECT * FROM rollup_queue FOR UPDATE")
+        storing = asyncio.ensure_future(api.router.post_report(a_report("r2", loads=(a_load("a", second),))))
+        await asyncio.wait({storing}, timeout=0.5)
+        assert not storing.done(), "it holds the bucket's place in the queue until it has stored all"
+        await other.rollback()
+        await storing
 
 
 async def test_a_pools_ttft_is_given_at_its_own_percentile_too(api: ApiInstance) -> None:

@@ -55,6 +55,13 @@ async def test_a_window_changes_the_table_and_takes_it_back(api: ApiInstance) ->
     assert [version.ttft_seconds for version in (await api.viewer.slo_versions(CHAT)).items] == [5.0, 2.0, 5.0]
 
 
+async def test_a_deleted_pool_leaves_no_window_open(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, state(1, at(8), schedule("day", "0 8 * * *")))
+    assert await runs(api) == [("day", 8, RunOutcome.OPEN, None)]
+    await api.pool_operator.delete_pool(CHAT)
+    assert await runs(api) == [("day", 8, RunOutcome.CLOSED, RunReason.REMOVED)]
+
+
 async def test_a_refused_spec_does_not_keep_a_window_open(api: ApiInstance) -> None:
     day = schedule("day", "0 8 * * *")
     await api.pool_operator.put_pool_state(CHAT, state(1, at(8), day))

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Protocol
 
 from fairlead.tables import PoolKey, SloFacts
-from fairlead_api.services.history.heatmaps import Grid, Place, Slice, check, grid, heatmap
+from fairlead_api.services.history.heatmaps import Grid, Kept, Place, Slice, check, grid, heatmap
 from fairlead_api.services.history.times import parse_range
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 
@@ -22,8 +22,9 @@ class SliceStore(Protocol):
 class HeatmapReading:
     """Checks the request, chooses the buckets, reads the cells and arranges them."""
 
-    def __init__(self, store: SliceStore) -> None:
+    def __init__(self, store: SliceStore, kept: Kept) -> None:
         self._store = store
+        self._kept = kept
 
     async def heatmap(
         self, pool: PoolKey, metric: str, start: str, end: str, columns: int, aggregate: str, sort: str, group: str, now: datetime
@@ -31,7 +32,8 @@ class HeatmapReading:
         """The heatmap. Raises InvalidInput naming the query field, NotFound."""
         check(metric, columns, aggregate, sort, group)
         begun, ended = parse_range(start, end, now)
-        where = grid(begun or now, ended or now, columns)
+        begun = begun or now
+        where = grid(begun, ended or now, columns, self._kept.finest(begun, now))
         slices, instances, slo = await self._store.slices(pool, metric, where, mean=aggregate == "mean")
         moves, total = await self._store.moves(pool, where)
         return heatmap(str(pool), metric, aggregate, sort, where, slices, instances, slo, moves, total, group)

@@ -43,6 +43,19 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """For how long load is kept by the second and by 10 s; by the minute it is kept longer."""
+
+    seconds: timedelta = timedelta(days=2)
+    tens: timedelta = timedelta(days=7)
+
+    def finest(self, start: datetime, now: datetime) -> int:
+        """The seconds of the finest samples that there still are of all that began at `start`."""
+        age = now - start
+        return 1 if age <= self.seconds else 10 if age <= self.tens else 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """State, role and node of an instance."""
 
@@ -69,9 +82,13 @@ class Slice:
     seconds: Sequence[int] = ()
 
 
-def grid(start: datetime, end: datetime, columns: int) -> Grid:
-    """The finest grid over [start, end) with at most `columns` columns; bounds are widened to whole steps."""
+def grid(start: datetime, end: datetime, columns: int, finest: int = 1) -> Grid:
+    """The finest grid over [start, end) with at most `columns` columns and steps of at least `finest` seconds; bounds
+    are widened to whole steps.
+    """
     for step in _STEPS:
+        if step < finest:
+            continue
         first = int(start.timestamp()) // step * step
         last = -(-int(end.timestamp()) // step) * step
         if (last - first) // step <= columns:

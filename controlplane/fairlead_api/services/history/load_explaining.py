@@ -9,7 +9,7 @@ from typing import Protocol
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.history.heatmaps import Grid, Place, limit_of
+from fairlead_api.services.history.heatmaps import Grid, Kept, Place, limit_of
 from fairlead_api.services.history.load_causes import causes
 from fairlead_api.services.history.times import parse_range
 from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, METRICS
@@ -73,8 +73,9 @@ class LoadWindows(Protocol):
 class LoadExplaining:
     """Reads a stretch, sets the instance beside the others, and says what stands out."""
 
-    def __init__(self, store: LoadWindows) -> None:
+    def __init__(self, store: LoadWindows, kept: Kept) -> None:
         self._store = store
+        self._kept = kept
         self._shared: dict[tuple[PoolKey, datetime, int], tuple[datetime, Stretches]] = {}
 
     async def explain(self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime) -> LoadExplanation:
@@ -82,7 +83,8 @@ class LoadExplaining:
         if metric not in METRICS:
             raise InvalidInput("metric", metric, f"write one of {', '.join(METRICS)}")
         begun, ended = parse_range(start, end, now)
-        where = two_windows(begun or now, ended or now, start)
+        begun, ended = begun or now, ended or now
+        where = two_windows(begun, ended, start, self._kept.finest(begun - (ended - begun), now))
         middle = where.start + timedelta(seconds=where.step)
         found = await self._stretches(pool, instance, where, now)
         if instance not in found.places:
@@ -102,15 +104,15 @@ class LoadExplaining:
         return found
 
 
-def two_windows(start: datetime, end: datetime, written: str) -> Grid:
+def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
     """[start, end) widened to whole samples of the table that a cell of that length is read from, and as long a window
-    before it. Raises InvalidInput naming `from`.
+    before it. Samples shorter than `finest` seconds are there no longer. Raises InvalidInput naming `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")
     for unit, below in ((1, 10), (10, 60)):
         found = _widened(start, end, unit)
-        if found.step < below:
+        if unit >= finest and found.step < below:
             return found
     return _widened(start, end, 60)
 

@@ -1,6 +1,6 @@
 """Refused requests as the public API shows them, by cause."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,8 @@ SAMPLES = 5
 FINE = timedelta(hours=2)
 """For a range longer than this, served requests are counted by whole minutes."""
 STEP = timedelta(seconds=10)
+FINE_KEPT = timedelta(days=1)
+"""The least for which a setting lets anything finer than minutes be kept."""
 UNROLLED = timedelta(seconds=30)
 """What is younger at the end of the range may not be rolled up yet, and is counted from samples."""
 
@@ -36,8 +38,9 @@ _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status, reject
 class PostgresRejections:
     """Implements `routes.rejections.RejectionReader`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
+        self._clock = clock
 
     async def rejections(
         self, pool: str | None, start: datetime, end: datetime, priority_class: str | None = None, *, sight: Sight = None
@@ -61,7 +64,7 @@ class PostgresRejections:
             for row in await connection.execute(_newest(groups)) if groups else ():
                 samples.setdefault(_cause_of(row), []).append(_sample(row))
             served = 0
-            for part in _served(pool, start, end, sight):
+            for part in _served(pool, start, end, sight, self._clock()):
                 served += (await connection.execute(part)).scalar_one()
         total = int(sum(row.amount for rows in groups.values() for row in rows))
         items = [_group(key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
@@ -95,15 +98,17 @@ def _cause_of(row: Any) -> Cause:
     return row.pool_id, row.reason, row.status, row.priority_class
 
 
-def _served(pool: str | None, start: datetime, end: datetime, sight: Sight) -> Iterator["Select[Any]"]:
-    """The parts of the completed requests of [start, end): of whole pools where they are rolled up, else of seconds."""
+def _served(pool: str | None, start: datetime, end: datetime, sight: Sight, now: datetime) -> Iterator["Select[Any]"]:
+    """The parts of the completed requests of [start, end): of whole pools where they are rolled up, else of seconds; of
+    whole minutes where the range is long, or so old that nothing finer may be left.
+    """
 
     def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
         source = loads.join(pools, pools.c.id == loads.c.pool_id)
         return select(func.coalesce(func.sum(loads.c.completed), 0)).select_from(source).where(*_within(at, pool, first, last, sight))
 
-    if end - start > FINE:
-        yield completed(pool_rollups_1m, pool_rollups_1m.c.bucket, start, end)
+    if end - start > FINE or start < now - FINE_KEPT:
+        yield completed(pool_rollups_1m, pool_rollups_1m.c.bucket, start.replace(second=0, microsecond=0), end)
         return
     begun = _whole(start) + (STEP if _whole(start) < start else timedelta(0))
     rolled = max(begun, _whole(end - UNROLLED))

@@ -29,7 +29,7 @@ from fairlead_api.store.pools.instances import note_instances
 from fairlead_api.store.pools.observations import read_held_pools, read_observations
 from fairlead_api.store.pools.revisions import note_revision, note_slo
 from fairlead_api.store.pools.routing_tables import note_table
-from fairlead_api.store.pools.schedule_runs import note_runs
+from fairlead_api.store.pools.schedule_runs import close_runs, note_runs
 from fairlead_api.store.pools.signals import Measuring
 from fairlead_api.store.pools.wanted import note_wanted
 from fairlead_api.store.records import Writing
@@ -121,6 +121,7 @@ class PostgresPools:
             await unbind(connection, row.id, now)
             slo = tables.slo_configs
             await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
+            await close_runs(connection, row.id, now)
             await connection.execute(update(pools).where(pools.c.id == row.id).values(deleted_at=now, facts=None))
             self._measuring.forget(row.id)
             await notifying.send(connection, [PoolDeleted(pool)])

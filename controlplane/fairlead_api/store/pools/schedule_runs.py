@@ -68,6 +68,12 @@ async def _close(connection: AsyncConnection, pool: int, told: SchedulesInForce,
         await connection.execute(update(runs).where(runs.c.id == row.id).values(values))
 
 
+async def close_runs(connection: AsyncConnection, pool: int, now: datetime) -> None:
+    """Closes the windows of a pool that is gone, of which nobody else will tell that they ended."""
+    closed = {"outcome": RunOutcome.CLOSED, "reason": RunReason.REMOVED, "closed_at": now}
+    await connection.execute(update(runs).where(runs.c.pool_id == pool, runs.c.outcome == RunOutcome.OPEN).values(closed))
+
+
 async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, start: datetime, values: Mapping[str, Any]) -> None:
     row = upsert(runs).values(pool_id=pool, uid=uid, schedule=schedule, start=start, **values)
     await connection.execute(row.on_conflict_do_nothing())

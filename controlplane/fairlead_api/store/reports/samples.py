@@ -75,7 +75,10 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
         seconds = {_second(row) for rows in (loads, kept_slo) for row in rows}
         buckets = {(numbers[namespace, name], second - second % ROLLUP_SECONDS) for namespace, name, second in seconds}
         rows_due = [{"pool_id": pool, "bucket": moment(bucket), "router": router} for pool, bucket in sorted(buckets)]
-        await connection.execute(upsert(tables.rollup_queue).on_conflict_do_nothing(), rows_due)
+        due = upsert(tables.rollup_queue)
+        # an update, as it locks the row: a rollup of the bucket waits for these samples, and cannot miss that they come
+        due = due.on_conflict_do_update(index_elements=["pool_id", "bucket", "router"], set_={"router": due.excluded.router})
+        await connection.execute(due, rows_due)
 
 
 def _known(rows: Sequence[Row], numbers: Mapping[tuple[str, str], int]) -> Sequence[Row]:

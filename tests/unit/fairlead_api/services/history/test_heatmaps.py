@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.tables import SloFacts
-from fairlead_api.services.history.heatmaps import MAX_COLUMNS, MAX_ROWS, UNKNOWN, Grid, Place, Slice, grid, heatmap
+from fairlead_api.services.history.heatmaps import MAX_COLUMNS, MAX_ROWS, UNKNOWN, Grid, Kept, Place, Slice, grid, heatmap
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -29,6 +30,13 @@ def test_a_grid_covers_its_range_with_no_more_columns_than_asked(seconds: int, c
     assert found.start <= start
     assert found.end >= NOW
     assert int(found.start.timestamp()) % found.step == 0
+
+
+@pytest.mark.parametrize(("days", "columns", "source"), [(0, 360, "1s"), (1.9, 360, "1s"), (3, 60, "10s"), (8, 10, "1m"), (60, 10, "1m")])
+def test_a_heatmap_of_the_past_is_as_fine_as_what_is_kept_of_then(days: float, columns: int, source: str) -> None:
+    start = NOW - timedelta(days=days, minutes=10)
+    found = grid(start, start + timedelta(minutes=10), 360, Kept().finest(start, NOW))
+    assert (found.source, found.columns) == (source, columns if source != "1s" else 300)
 
 
 SERVING = Place(state=InstanceState.SERVING, role=Role.BOTH)

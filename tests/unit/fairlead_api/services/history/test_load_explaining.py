@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.tables import PoolKey, SloFacts
-from fairlead_api.services.history.heatmaps import Grid, Place
+from fairlead_api.services.history.heatmaps import Grid, Kept, Place
 from fairlead_api.services.history.load_explaining import (
     LONGEST,
     SHARED,
@@ -46,6 +46,12 @@ def test_a_cell_of_a_heatmap_is_read_as_the_heatmap_reads_it() -> None:
         start = datetime.fromtimestamp(int(NOW.timestamp()) // step * step, UTC)
         found = two_windows(start, start + timedelta(seconds=step), "x")
         assert (found.step, found.source) == (step, Grid(start=start, step=step, columns=9).source)
+
+
+def test_a_moment_of_which_only_minutes_are_kept_is_explained_by_minutes() -> None:
+    for finest, step in ((1, 5), (10, 10), (60, 60)):
+        found = two_windows(NOW, NOW + timedelta(seconds=5), "x", finest)
+        assert (found.step, found.source) == (step, {1: "1s", 10: "10s", 60: "1m"}[finest])
 
 
 def test_more_than_a_day_is_refused() -> None:
@@ -92,7 +98,7 @@ class Windows:
 
 async def test_what_all_instances_had_is_read_once_for_a_small_part_of_the_stretch() -> None:
     store = Windows("a", "b")
-    explaining = LoadExplaining(store)
+    explaining = LoadExplaining(store, Kept())
 
     async def reads(instance: str, seconds: float, hours: int = 1) -> int:
         begun = NOW - timedelta(hours=hours)
