@@ -158,6 +158,8 @@ class ClientConnection(HttpToolsProtocol):
         self._head_bytes += len(name) + len(value) + 4
         if self._head_bytes > self.limits.header_bytes:
             self._overflow()
+        if not self._in_head:
+            return  # a trailer: it must not pass for a header, which a proxy before this router may have set or taken out
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True

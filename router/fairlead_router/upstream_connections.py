@@ -257,6 +257,8 @@ class UpstreamConnection(asyncio.Protocol):
     # ── httptools callbacks ──
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.status:
+            return  # a trailer
         name = name.lower()
         if name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower()):
             self._framed = True

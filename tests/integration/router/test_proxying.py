@@ -42,6 +42,20 @@ async def test_an_answer_passes_with_headers_that_say_what_was_decided(world: Wo
     assert running.pool.counters.output_tokens == 3
 
 
+async def test_trailers_of_a_request_do_not_pass_for_headers(world: World) -> None:
+    running = await world.ready(count=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "x"}]}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nx-kept: 1\r\n\r\n"
+    writer.write(head + b"%x\r\n%s\r\n0\r\nx-script: bad-request\r\nx-session-id: s\r\nconnection: x-kept\r\n\r\n" % (len(body), body))
+    assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+    headers = world.engines[0].seen[0]["headers"]
+    assert headers["x-kept"] == "1"
+    assert not {"x-script", "x-session-id"} & headers.keys()
+    writer.close()
+    await _settled(running)
+
+
 async def test_a_client_may_name_the_pool_and_the_engine_sees_the_model(world: World) -> None:
     running = await world.ready()
     answer = await running.ask(model="default/chat", temperature=0.5)
