@@ -105,7 +105,7 @@ def first_id(text: bytes) -> str | None:
 class StreamReader:
     """Follows a stream of server-sent events without holding it: `feed` every piece, then ask."""
 
-    __slots__ = ("_dialect", "_mark", "_tail", "began", "events", "head")
+    __slots__ = ("_dialect", "_mark", "_tail", "began", "deltas", "events", "head")
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI) -> None:
         self._dialect = dialect
@@ -116,6 +116,8 @@ class StreamReader:
         self.head = b""
         """The beginning of the stream, kept for dialects that report something there."""
         self.events = 0
+        self.deltas = 0
+        """Events with a piece of the answer, in dialects that also have others."""
 
     def feed(self, piece: bytes) -> None:
         """Count events (blank lines) in `piece`, also when one is split over two pieces."""
@@ -138,13 +140,16 @@ class StreamReader:
             self.head = (self.head + piece)[:_HEAD]
         if not self.began:
             self.began = mark in piece or mark in self._tail[-len(mark) :] + piece[: len(mark)]
+        for name in (mark + b"\n", mark + b"\r\n"):  # the end of an event's name: in its data a line cannot end so
+            joint = self._tail[1 - len(name) :]
+            self.deltas += piece.count(name) + _seam_count(joint + piece[: len(name) - 1], len(joint), name)
 
     @property
     def generated_tokens(self) -> int:
-        """Output tokens so far, at least: a chat's stream begins with an event that has none. Known only where events
-        are tokens.
+        """Output tokens so far, at least: a chat's stream begins with an event that has none, and in other dialects
+        events with a piece of the answer have one or more.
         """
-        return max(0, self.events - 1) if self._dialect is Dialect.OPENAI else 0
+        return max(0, self.events - 1) if self._dialect is Dialect.OPENAI else self.deltas
 
     @property
     def cut(self) -> bool:
@@ -152,13 +157,11 @@ class StreamReader:
         return bool(self._tail) and not self._tail.endswith((b"\n\n", b"\r\n\r\n"))
 
     def usage(self) -> Usage:
-        """The engine's figures if it gave them, else the number of chunks as its output tokens.
-
-        Events are tokens only in OpenAI's completions. In every other dialect, an engine that reports no usage counts
-        as 0 output tokens.
+        """The engine's figures if it gave them, else the number of chunks, or of pieces of the answer, as its output
+        tokens.
         """
         if self._dialect is not Dialect.OPENAI:
-            found = self._told() or _last_usage(self._tail) or Usage()
+            found = self._told() or _last_usage(self._tail) or Usage(self.deltas)
             if found.cached_tokens is None and self._dialect is Dialect.ANTHROPIC:
                 before = _last_usage(self.head)  # `message_start` tells what was cached, `message_delta` what was made
                 found = found._replace(cached_tokens=before.cached_tokens if before is not None else None)

@@ -115,3 +115,18 @@ def test_the_first_token_is_seen_however_its_event_is_cut(cuts: list[int]) -> No
     for piece in _pieces(b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n', cuts):
         reader.feed(piece)
     assert reader.began
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"), [(Dialect.ANTHROPIC, b"content_block_delta"), (Dialect.RESPONSES, b"response.output_text.delta")]
+)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+def test_what_was_made_of_an_answer_is_known_before_its_engine_tells(dialect: Dialect, name: bytes, end: bytes, size: int) -> None:
+    said = b'data: {"type": "%s", "delta": {"text": "of a %s"}}' % (name, name)
+    stream = b"event: message_start" + end + b"data: {}" + end * 2 + (b"event: " + name + end + said + end * 2) * 500
+    reader = StreamReader(dialect)
+    for at in range(0, len(stream), size):
+        reader.feed(stream[at : at + size])
+    assert reader.generated_tokens == 500
+    assert reader.usage().output_tokens == 500, "of an engine that never told"
