@@ -246,7 +246,7 @@ def test_without_an_engine_that_answers_it_starts_and_waits(start: StartEngine, 
 def test_a_port_that_is_taken_is_named(start: StartEngine, tmp_path: Path) -> None:
     engine = start(*FAST)
     ended = fairlead("serve", "--state-dir", str(tmp_path / "state"), "--engine", engine.url, "--port", str(engine.port))
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert (
         ended.stderr.strip()
         == f"fairlead: --port: {engine.port} cannot be used; it is taken; write another, or leave it out and a free one is chosen"
