@@ -1,6 +1,7 @@
 """An open page whose parts are refused says so, and is not called live."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -28,26 +29,29 @@ def push_pool(site: RunningSite) -> None:
     site.push("pools", [site.fake.world.pool(CHAT)])
 
 
-def test_a_page_of_a_deleted_pool_says_so_until_the_pool_is_there_again(
-    page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def without_the_pool(page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The pool's open page, which says that the pool is gone, as it is for so long."""
     page.goto(f"{site.url}/pools/{CHAT}")
     page.wait_for_selector("#live-pill[data-state=live]")
     with monkeypatch.context() as deleted:
         deleted.setattr(pools, "INSTANCES", {})
         push_pool(site)
         page.wait_for_selector(GONE)
+        yield
+
+
+def test_a_page_of_a_deleted_pool_says_so_until_the_pool_is_there_again(
+    page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with without_the_pool(page, site, monkeypatch):
         assert page.inner_text("#live-pill").strip() == "Not live"
         push_pool(site)
         with page.expect_navigation():
             page.click("#away a")
         assert "No such pool" in page.inner_text("main")
-    page.goto(f"{site.url}/pools/{CHAT}")
-    page.wait_for_selector("#live-pill[data-state=live]")
-    with monkeypatch.context() as deleted:
-        deleted.setattr(pools, "INSTANCES", {})
-        push_pool(site)
-        page.wait_for_selector(GONE)
+    with without_the_pool(page, site, monkeypatch):
+        pass
     push_pool(site)
     page.wait_for_selector("#away", state="detached")
     page.wait_for_selector("#live-pill[data-state=live]")

@@ -22,6 +22,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 STEP = 10
 MOVE = """
@@ -273,8 +274,11 @@ async def test_a_rollup_waits_for_samples_of_its_bucket_that_are_being_stored(ap
     async with await psycopg.AsyncConnection.connect(plain(database_url)) as other:
         await other.execute("SELECT * FROM rollup_queue FOR UPDATE")
         storing = asyncio.ensure_future(api.router.post_report(a_report("r2", loads=(a_load("a", second),))))
-        await asyncio.wait({storing}, timeout=0.5)
-        assert not storing.done(), "it holds the bucket's place in the queue until it has stored all"
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await (await other.execute(waits)).fetchone() == (0,):
+                assert not storing.done(), "it holds the bucket's place in the queue until it has stored all"
+                await asyncio.sleep(0.02)
         await other.rollback()
         await storing
 

@@ -46,8 +46,8 @@ class Grid:
 class Kept:
     """For how long load is kept by the second and by 10 s; by the minute it is kept longer."""
 
-    seconds: timedelta = timedelta(days=2)
-    tens: timedelta = timedelta(days=7)
+    seconds: timedelta
+    tens: timedelta
 
     def finest(self, start: datetime, now: datetime) -> int:
         """The seconds of the finest samples that there still are of all that began at `start`."""

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, DateTime, Integer, Select, Table, Text, column, func, select, true, values
 
 from fairlead.reports.rejections import RejectionReason
+from fairlead_api.services.history.heatmaps import Kept
 from fairlead_api.services.history.rejection_advice import advice
 from fairlead_api.services.spans import Sight
 from fairlead_api.store.database import Database
@@ -20,8 +21,6 @@ SAMPLES = 5
 FINE = timedelta(hours=2)
 """For a range longer than this, served requests are counted by whole minutes."""
 STEP = timedelta(seconds=10)
-FINE_KEPT = timedelta(days=1)
-"""The least for which a setting lets anything finer than minutes be kept."""
 UNROLLED = timedelta(seconds=30)
 """What is younger at the end of the range may not be rolled up yet, and is counted from samples."""
 
@@ -38,8 +37,9 @@ _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status, reject
 class PostgresRejections:
     """Implements `routes.rejections.RejectionReader`."""
 
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, kept: Kept, clock: Callable[[], datetime]) -> None:
         self._database = database
+        self._kept = kept
         self._clock = clock
 
     async def rejections(
@@ -64,7 +64,8 @@ class PostgresRejections:
             for row in await connection.execute(_newest(groups)) if groups else ():
                 samples.setdefault(_cause_of(row), []).append(_sample(row))
             served = 0
-            for part in _served(pool, start, end, sight, self._clock()):
+            finest = self._kept.finest(start, self._clock())
+            for part in _served(pool, start, end, sight, finest):
                 served += (await connection.execute(part)).scalar_one()
         total = int(sum(row.amount for rows in groups.values() for row in rows))
         items = [_group(key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
@@ -98,16 +99,16 @@ def _cause_of(row: Any) -> Cause:
     return row.pool_id, row.reason, row.status, row.priority_class
 
 
-def _served(pool: str | None, start: datetime, end: datetime, sight: Sight, now: datetime) -> Iterator["Select[Any]"]:
+def _served(pool: str | None, start: datetime, end: datetime, sight: Sight, finest: int) -> Iterator["Select[Any]"]:
     """The parts of the completed requests of [start, end): of whole pools where they are rolled up, else of seconds; of
-    whole minutes where the range is long, or so old that nothing finer may be left.
+    whole minutes where the range is long, or so old that its seconds are gone (`finest` is the length of what is left).
     """
 
     def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
         source = loads.join(pools, pools.c.id == loads.c.pool_id)
         return select(func.coalesce(func.sum(loads.c.completed), 0)).select_from(source).where(*_within(at, pool, first, last, sight))
 
-    if end - start > FINE or start < now - FINE_KEPT:
+    if end - start > FINE or finest > 1:
         yield completed(pool_rollups_1m, pool_rollups_1m.c.bucket, start.replace(second=0, microsecond=0), end)
         return
     begun = _whole(start) + (STEP if _whole(start) < start else timedelta(0))

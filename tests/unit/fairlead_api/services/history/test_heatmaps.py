@@ -14,6 +14,7 @@ from fairlead_api.services.history.heatmaps import MAX_COLUMNS, MAX_ROWS, UNKNOW
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
+KEPT = Kept(seconds=timedelta(days=2), tens=timedelta(days=7))
 
 
 @given(st.integers(1, 400 * 86400), st.integers(1, MAX_COLUMNS))
@@ -35,7 +36,7 @@ def test_a_grid_covers_its_range_with_no_more_columns_than_asked(seconds: int, c
 @pytest.mark.parametrize(("days", "columns", "source"), [(0, 360, "1s"), (1.9, 360, "1s"), (3, 60, "10s"), (8, 10, "1m"), (60, 10, "1m")])
 def test_a_heatmap_of_the_past_is_as_fine_as_what_is_kept_of_then(days: float, columns: int, source: str) -> None:
     start = NOW - timedelta(days=days, minutes=10)
-    found = grid(start, start + timedelta(minutes=10), 360, Kept().finest(start, NOW))
+    found = grid(start, start + timedelta(minutes=10), 360, KEPT.finest(start, NOW))
     assert (found.source, found.columns) == (source, columns if source != "1s" else 300)
 
 

@@ -23,6 +23,7 @@ from fairlead_api.services.history.load_explaining import (
 from fairlead_client.resources.load_explanations import Flow, LoadExplanation, Moved, Senders, SenderShare, WindowChange
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
+KEPT = Kept(seconds=timedelta(days=2), tens=timedelta(days=7))
 POOL = PoolKey(namespace="default", name="chat")
 WHERE = Grid(start=NOW, step=30, columns=2)
 NOBODY = Senders(start=NOW, sent=0, recorded=0, sessions_seen=0, top=[], top_by_prefill=[])
@@ -98,7 +99,7 @@ class Windows:
 
 async def test_what_all_instances_had_is_read_once_for_a_small_part_of_the_stretch() -> None:
     store = Windows("a", "b")
-    explaining = LoadExplaining(store, Kept())
+    explaining = LoadExplaining(store, KEPT)
 
     async def reads(instance: str, seconds: float, hours: int = 1) -> int:
         begun = NOW - timedelta(hours=hours)
