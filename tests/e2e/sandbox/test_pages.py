@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
 from fairlead_testing.running.browser_site import findings_in_both_themes, sign_in, sticking_out, wait_until, watch_troubles
 from fairlead_testing.running.page_numbers import Watch
-from fairlead_testing.running.people import Person
+from fairlead_testing.running.people import Person, come_to
 from fairlead_testing.running.sandbox import POOLS, RunningSandbox, until
 from fairlead_testing.running.tour import pages_of
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -70,13 +70,13 @@ def to_overview(page: Page, busy: RunningSandbox) -> None:
 def apply(person: Person) -> None:
     """Applies the plan that the page shows."""
     page = person.page
-    page.wait_for_url("**/plans/*")
+    come_to(page, page.locator("form[action$='/apply']"))
     for name, value in (("confirm", NAME), ("reason", "tried by a test")):
         field = page.locator(f"form[action$='/apply'] input[name={name}]")
         if field.count():
             person.write(field, value)
     person.on(page.get_by_role("button", name="Apply", exact=True))
-    page.wait_for_selector("text=Applied by")
+    come_to(page, page.get_by_text("Applied by").first)
 
 
 def section(page: Page, words: str) -> Locator:

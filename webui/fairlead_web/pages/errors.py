@@ -19,8 +19,8 @@ from fairlead_web.visits import Site, here_of, preferences_of, problem_of, visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
-    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is;
-    `search` a list to look in.
+    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is, with what a
+    form `sent` there; `search` a list to look in.
     """
 
     problem: Problem
@@ -28,6 +28,7 @@ class ErrorContent:
     command: str
     retry_path: str
     search: str
+    sent: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,9 @@ SEARCHED = {
 }
 """Sections of the site, and the list to search when something below one does not exist."""
 
+PASSING = frozenset({429, 503})
+"""What may be over in a moment."""
+
 LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
 
@@ -89,16 +93,25 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
     )
     here = here_of(request, site.settings.base_path)
     kind = next((name for name in SEARCHED if here.path.startswith(f"/{name}")), "")
+    sent = await _sent(request, here.path) if signed_in and problem.status in PASSING else ()
     content = ErrorContent(
         problem=problem,
         remedy=remedy,
         command=POOL_COMMAND if problem.status == 404 and kind == "pools" else command,
-        retry_path=here.base + here.back if request.method == "GET" and problem.status not in {403, 404} else "",
+        retry_path=here.base + here.back if sent or (request.method == "GET" and problem.status not in {403, 404}) else "",
+        sent=sent,
         search=SEARCHED.get(kind, "sessions") if problem.status == 404 else "",
     )
-    headers = {"Retry-After": "5"} if problem.status in {429, 503} else {}
+    headers = {"Retry-After": "5"} if problem.status in PASSING else {}
     context = await _context(site, request, content, kind) if signed_in else _bare(site, request, content)
     return HTMLResponse(site.renderer.render(context), problem.status, headers)
+
+
+async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
+    """What a form sent about plans, of which none is made or applied twice to any harm; () of other forms."""
+    if request.method != "POST" or not (path.endswith("/plans") or path.startswith("/plans/")):
+        return ()
+    return tuple((name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str))
 
 
 async def _context(site: Site, request: Request, content: ErrorContent, section: str) -> ErrorPage | BareErrorPage:

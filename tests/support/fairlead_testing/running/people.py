@@ -24,6 +24,20 @@ FOCUS_SEEN = """() => {
 """Whether the focus is seen, and what has it is not covered."""
 
 
+def come_to(page: Page, wanted: Locator) -> None:
+    """Waits for what a link or a sent form leads to; asks again, by what the page offers, while the system is too busy.
+    Raises AssertionError with what the page says when it refuses.
+    """
+    refused = page.locator("main :is(.field-problem, .notice.bad, .error-body)")
+    again = page.get_by_role("button", name="Send it again").or_(page.get_by_role("link", name="Try again"))
+    wanted.or_(refused).first.wait_for()
+    while not wanted.count():
+        assert again.count(), page.inner_text("main")
+        with page.expect_navigation():
+            again.click()
+        wanted.or_(refused).first.wait_for()
+
+
 @dataclass
 class Person:
     """Goes by Tab, by the link that skips to the content where that is shorter, and sees where the focus is."""
@@ -54,7 +68,7 @@ class Person:
 
     def _go_to(self, what: Locator) -> None:
         target = what.first
-        target.wait_for()
+        come_to(self.page, target)
         if target.evaluate("one => document.activeElement === document.body && Boolean(one.closest('main'))"):
             self.page.keyboard.press("Tab")
             assert self.page.evaluate("document.activeElement.matches('a.skip')"), "the first Tab leads to the link to the content"

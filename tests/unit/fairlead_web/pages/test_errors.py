@@ -98,3 +98,18 @@ async def test_stale_answers_are_marked_with_their_age() -> None:
         assert "This page is 1 min 35 s old." in page
         operator.fake.stale_seconds = None
         assert "The database is away." not in (await operator.http.get("/pools")).text
+
+
+async def test_a_form_about_plans_that_was_sent_in_an_outage_is_kept_to_be_sent_again() -> None:
+    async with visitor() as operator:
+        sent = {"kind": "early-rejection", "headroom": "1.7", "spec": "a:\n  - b", "csrf": csrf_token("operator-token", "n")}
+        operator.fake.broken.add("/v1/")
+        headers = {"sec-fetch-site": "same-origin"}
+        away = await operator.http.post("/pools/default/chat/plans", data=sent, headers=headers)
+        assert away.status_code == 503
+        assert 'action="/pools/default/chat/plans"' in away.text
+        for name, value in sent.items():
+            assert f'<input type="hidden" name="{name}" value="{value}">' in away.text
+        assert "Send it again" in away.text
+        made = await operator.http.post("/keys/new", data={**sent, "name": "team"}, headers=headers)
+        assert "Send it again" not in made.text, "two keys would be made"
