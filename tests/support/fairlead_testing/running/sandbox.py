@@ -121,7 +121,15 @@ class RunningSandbox:
         return answer.json()
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """A request to the first API that takes the connection."""
+        """A request to the first API that takes the connection. One that is too busy now is asked again, as it says."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            answer = self._request(method, path, **options)
+            if answer.status_code != 503 or "retry-after" not in answer.headers or time.monotonic() > deadline:
+                return answer
+            time.sleep(1.0)
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {load_or_create(self.state.secrets).admin}"}
         *others, last = api_urls(self.note.urls)
         for url in others:
