@@ -32,7 +32,8 @@ class ConnectionLimits:
     header_seconds: float = 10.0
     """From the first byte of a request until its headers are complete."""
     keep_alive_seconds: float = 75.0
-    """How long a connection may idle, before its first request and between requests."""
+    """How long a connection may idle, before its first request, between requests, and with an answer that its client
+    does not read."""
     connections: int = 8192
     is_ending: Callable[[], bool] = lambda: False
     """Whether the router stops: then each connection ends with its next answer, so that its client finds another."""
@@ -64,6 +65,8 @@ class ClientConnection(HttpToolsProtocol):
         self._idle_since = 0.0
         self._arriving: ClientRequest | None = None
         self._open: list[ClientRequest] = []
+        self._unread_bytes = 0
+        self._unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         super().connection_made(transport)
@@ -226,6 +229,18 @@ class ClientConnection(HttpToolsProtocol):
         """Close unless a request is under way or its head arrives."""
         if not self._head_timed and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
+
+    def drop_if_unread(self) -> None:
+        """Called now and then: drop a client that takes nothing of its answer any more, as closing would wait for it.
+
+        While a request is under way its own limits hold.
+        """
+        unread = self.transport.get_write_buffer_size()
+        if not unread or self._open or unread != self._unread_bytes:
+            self._unread_bytes, self._unread_since = unread, self.loop.time()
+        elif self.loop.time() - self._unread_since >= self.limits.keep_alive_seconds:
+            self.limits.refused["answer_unread"] += 1
+            self.transport.abort()
 
     def forget(self, request: ClientRequest) -> None:
         """The request was answered."""

@@ -14,7 +14,7 @@ from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
 from fairlead_router.dividing import refuse_forged
-from fairlead_router.forms import FormPrefix
+from fairlead_router.forms import PassingForm
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing, Scope, Send, send_answer
 from fairlead_router.keys import GatewayKey, GatewayKeys
@@ -168,7 +168,7 @@ class Gateway:
         """Read a form until its model is known, then stream it to the instance with the fewest requests in flight."""
         arrived = self._now()
         headers = scope["headers"]
-        form = FormPrefix(header_value(headers, b"content-type"))
+        form = PassingForm(header_value(headers, b"content-type"))
         length, pieces = self._bodies.upload(headers, client, arrived)
         async for piece in pieces:
             form.feed(piece)
@@ -184,7 +184,7 @@ class Gateway:
         if length is not None:
             length += len(body) - form.size
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=length)
-        return await self._direct.relay(call, pool, client, upload=Upload(rest=pieces, chunked=length is None))
+        return await self._direct.relay(call, pool, client, upload=Upload(rest=form.checked(pieces), chunked=length is None))
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Send the request to the instance that made the response; if none is remembered, look for it.

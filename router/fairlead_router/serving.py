@@ -25,6 +25,9 @@ LINGER_SECONDS = 1.0
 
 LOOK_SECONDS = 0.05
 
+UNREAD_TICKS = 50
+"""Ticks of uvicorn, of 0.1 s each, from one look for clients that read nothing to the next."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,6 +50,12 @@ class GatewayServer(uvicorn.Server):
             return
         self._asked = True
         self._loop.call_soon_threadsafe(self._on_signal)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % UNREAD_TICKS == 0:
+            for connection in self._clients():
+                connection.drop_if_unread()
+        return await super().on_tick(counter)
 
     async def let_clients_go(self, listener: socket.socket, seconds: float) -> None:
         """Stop listening; return when no client is connected, at most after `seconds`.

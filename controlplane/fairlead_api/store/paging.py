@@ -77,6 +77,7 @@ async def page(
         found = tuple_(*(literal(value, key.type) for key, value in zip(keys, decode_cursor(cursor, keys), strict=True)))
         position = tuple_(*keys) < found if descending else tuple_(*keys) > found
     following = (query if position is None else query.where(position)).order_by(*order)
+    edge = None
     if not also:
         rows = (await connection.execute(following.limit(limit + 1))).all()
         # by the first key alone, which the index of the conditions has: then rows need not be read to be counted
@@ -84,7 +85,12 @@ async def page(
         counted = (await connection.execute(select(func.count()).select_from(some.subquery()))).scalar_one()
         exact = counted <= COUNTED
     else:
-        searched = following.limit(SEARCHED).subquery()
+        # first where the page ends: rows that come between the two statements then neither repeat nor are passed over
+        edge = (await connection.execute(following.with_only_columns(*keys).offset(SEARCHED - 1).limit(1))).one_or_none()
+        if edge is not None:
+            end = tuple_(*(literal(value, key.type) for value, key in zip(edge, keys, strict=True)))
+            following = following.where(tuple_(*keys) >= end if descending else tuple_(*keys) <= end)
+        searched = following.limit(2 * SEARCHED).subquery()  # the index serves an order that is limited
         sought = select(searched).where(*(test(searched.c) for test in also))
         names = [searched.c[key.key] for key in keys]
         rows = (await connection.execute(sought.order_by(*(n.desc() if descending else n.asc() for n in names)).limit(limit + 1))).all()
@@ -92,10 +98,7 @@ async def page(
         matching = func.count().filter(*(test(first.c) for test in also))
         counted, seen = (await connection.execute(select(matching, func.count()).select_from(first))).one()
         exact = seen < SEARCHED and counted <= COUNTED
-    last = rows[limit - 1] if len(rows) > limit else None
-    if also and last is None:
-        edge = following.with_only_columns(*keys).offset(SEARCHED - 1).limit(1)
-        last = (await connection.execute(edge)).one_or_none()
+    last = rows[limit - 1] if len(rows) > limit else edge
     return Page(
         items=[build(row) for row in rows[:limit]],
         next_cursor=None if last is None else encode_cursor([getattr(last, key.key) for key in keys]),

@@ -15,7 +15,7 @@ from fairlead_router.calls import Calls
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay
 from fairlead_router.dividing import refuse_forged
-from fairlead_router.forms import FormPrefix
+from fairlead_router.forms import PassingForm
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
 from fairlead_router.keys import GatewayKey, GatewayKeys
@@ -182,7 +182,7 @@ class Picker:
     ) -> tuple[Pool, bytes | None]:
         """The pool of a request that needs no scheduler, and its body if that has to be changed."""
         if endpoint.handling is Handling.UPLOAD:
-            form = FormPrefix(header_value(asked.headers, b"content-type"))
+            form = PassingForm(header_value(asked.headers, b"content-type"))
             form.feed(body)
             if not form.model:
                 raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -250,6 +251,19 @@ async def test_a_slow_client_is_not_taken_for_a_silent_engine(world: World) -> N
     await asyncio.sleep(1.2)
     answer = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
     assert b"data: [DONE]" in answer
+    writer.close()
+
+
+@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
+async def test_a_client_that_never_reads_its_answer_is_let_go_as_an_idle_one_is(world: World, connection: bytes) -> None:
+    running = await _ready(world, timeouts=Timeouts(keep_alive=0.5))
+    world.engines[0].raw = b"HTTP/1.1 200 OK\r\ncontent-length: 12000000\r\n\r\n" + b"x" * 12_000_000
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port, limit=1)
+    writer.write(_post(b"x-script: raw", b"connection: " + connection) + BODY)
+    await until(lambda: running.router.metrics.client_errors["answer_unread"] == 1)
+    await until(lambda: not running.server.server_state.connections)
+    with suppress(ConnectionResetError):
+        assert len(await reader.read()) < 12_000_000, "it does not take the answer for complete"
     writer.close()
 
 

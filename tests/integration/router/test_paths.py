@@ -219,12 +219,33 @@ async def test_a_form_without_a_length_passes_too_with_its_model_behind_the_file
     assert request["raw"].endswith(b"mock\r\n--b--\r\n")
 
 
+async def test_a_form_with_a_second_model_behind_its_file_reaches_no_engine_whole(world: World) -> None:
+    running = await world.ready(count=1)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nmock\r\n'
+        yield b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        for _ in range(20):
+            yield b"x" * 50_000
+        yield b'\r\n--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nanother\r\n--b--\r\n'
+
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    answer = await running.client.post("/v1/audio/transcriptions", content=pieces(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
+    await until(lambda: running.busy() == 0)
+    assert not [request for engine in world.engines for request in engine.seen if b"another" in request["raw"]]
+
+
 async def test_forms_that_cannot_be_used_are_told_why(world: World) -> None:
     running = await world.ready(count=1)
     no_form = await running.client.post("/v1/audio/transcriptions", json={"model": "mock"})
     assert no_form.json()["error"]["code"] == "invalid_content_type"
     no_model = await running.client.post("/v1/audio/transcriptions", files={"file": ("a", b"x", "audio/wav")})
     assert (no_model.status_code, no_model.json()["error"]["param"]) == (400, "model")
+    twice = await running.client.post(
+        "/v1/audio/transcriptions", data={"model": ["mock", "other"]}, files={"file": ("a", b"x", "audio/wav")}
+    )
+    assert (twice.status_code, twice.json()["error"]["message"]) == (400, "model: is in the form twice; send it once")
     unknown = await running.client.post("/v1/audio/transcriptions", data={"model": "none"}, files={"file": ("a", b"x", "audio/wav")})
     assert unknown.status_code == 404
     large = {"file": ("a", b"x" * 34_000_000, "audio/wav")}
@@ -248,7 +269,11 @@ async def test_an_engine_that_has_seen_enough_of_a_form_is_not_sent_another_requ
     engine.early_answer = b"HTTP/1.1 413 X\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: 3000000\r\n\r\n"
-    writer.write(head + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nmock\r\n--b\r\n' + b"x" * 100_000)
+    writer.write(
+        head
+        + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nmock\r\n--b\r\ncontent-disposition: form-data; name="file"\r\n\r\n'
+        + b"x" * 100_000
+    )
     await until(lambda: bool(engine.cut_short))
     writer.write(b"x" * 400_000)
     answer = await asyncio.wait_for(reader.readuntil(b"{}"), PATIENCE_SECONDS)
@@ -266,7 +291,11 @@ async def test_an_upload_that_is_refused_halfway_hears_why_and_its_connection_en
     running = await world.ready(count=1)
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: 3000000\r\n\r\n"
-    writer.write(head + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nnone\r\n--b\r\n' + b"x" * 600_000)
+    writer.write(
+        head
+        + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nnone\r\n--b\r\ncontent-disposition: form-data; name="file"\r\n\r\n'
+        + b"x" * 600_000
+    )
     answer = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"model_not_found" in answer
