@@ -47,6 +47,11 @@ Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{pages.__name__}.{one.name}") for one in iter_modules(pages.__path__))
 """Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
 
+SHARED = (".png", "/series.json")
+"""Ends of paths whose answers depend on address and rights alone, as the regions of live pages do: pictures, and what
+charts draw.
+"""
+
 
 def create_web_app(
     api_transport: httpx.AsyncBaseTransport | None,
@@ -124,18 +129,24 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
     }
     handlers = [(compile_path(path), handler) for each in found for path, handler in each.pages.items()]
     reads: dict[str, Handler] = exports | {path: handler for each in found for path, handler in each.pages.items()}
-    routes.append(Route(f"{base}/live", signed_in(site, live, people_wait=False), methods=["GET"]))
-    routes += [Route(base + path, signed_in(site, handler), methods=["POST"]) for each in found for path, handler in each.writes.items()]
-    return routes + [Route(base + path, signed_in(site, handler), methods=["GET"]) for path, handler in reads.items()]
+    routes.append(Route(f"{base}/live", signed_in(site, "/live", live, people_wait=False), methods=["GET"]))
+    routes += [
+        Route(base + path, signed_in(site, path, handler), methods=["POST"]) for each in found for path, handler in each.writes.items()
+    ]
+    return routes + [Route(base + path, signed_in(site, path, handler), methods=["GET"]) for path, handler in reads.items()]
 
 
-def signed_in(site: Site, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
+def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
     """The handler, open only to people with a session; it goes before what open pages are sent if `people_wait` for it.
 
-    Writes need the session's form token. Failed calls of the API become error pages or documents.
+    Writes need the session's form token. Failed calls of the API become error pages or documents. What kind of answer
+    it gives is told by the route's own `path`: in an address may be a session's id, which may end in anything.
     """
+    shared = path.endswith(SHARED)
+    for_programs = path.endswith(errors.LISTY)
 
     async def endpoint(request: Request) -> Response:
+        request.state.for_programs = for_programs
         token = request.cookies.get(site.settings.cookie_name)
         if not token or len(token) > access.LONGEST_COOKIE or not (token.isascii() and token.isprintable()):
             return errors.session_ended(site, request)
@@ -150,7 +161,7 @@ def signed_in(site: Site, handler: Handler, *, people_wait: bool = True) -> Call
                     problem = Problem(type="form-token", title="Form refused", status=403, detail=detail, remedy="Reload the page first.")
                     return await errors.page(site, request, problem, signed_in=True)
             visit = visit_of(site, request, token, ages)
-            if not shareable(request):
+            if request.method != "GET" or not (shared or regions_of(request)):
                 async with site.turns.first() if people_wait else nullcontext():
                     return await handler(visit)
             named = replace(visit, identity=await visit.api.whoami())  # the API must know the person before a shared part is sent
@@ -208,11 +219,6 @@ async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, addr
     if answer.status_code != 200:
         raise _not_rendered(answer.status_code)
     return bytes(answer.body)
-
-
-def shareable(request: Request) -> bool:
-    """Whether the answer depends on address and rights alone: regions of live pages, pictures, and what charts draw."""
-    return request.method == "GET" and bool(regions_of(request) or request.url.path.endswith((".png", "/series.json")))
 
 
 def shared_key(visit: Visit) -> tuple[object, ...]:

@@ -46,15 +46,15 @@ class TimeRange:
 
     @property
     def label(self) -> str:
-        """Words for the picker's button: `Last 1 h`, or the two ends."""
+        """Words for the picker's button: `Last 1 h`, or the two ends in UTC."""
         for words, start in PRESETS:
             if self.live and self.start_text == start:
                 return f"Last {words}"
         if self.live and self.start_text.startswith("now-"):
             return "Last " + _PART.sub(lambda part: f"{part[1]} {_WORDS[part[2]]} ", self.start_text.removeprefix("now-")).strip()
         if self.start.date() == self.end.date():
-            return f"{self.start:%d %b %H:%M} – {self.end:%H:%M}"
-        return f"{self.start:%d %b %H:%M} – {self.end:%d %b %H:%M}"
+            return f"{self.start:%d %b %H:%M} – {self.end:%H:%M} UTC"
+        return f"{self.start:%d %b %H:%M} – {self.end:%d %b %H:%M} UTC"
 
     @property
     def absolute(self) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Who may ask, from where, and what every answer carries."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairlead.errors import InvalidInput
@@ -62,6 +64,21 @@ async def test_a_form_token_of_another_session_is_refused() -> None:
     assert not csrf_matches("mine", csrf_token("theirs", "a"))
     assert not csrf_matches("mine", "")
     assert not csrf_matches("mine", "ä.ö")
+
+
+@pytest.mark.parametrize("session", ["cat.png", "a/series.json", "cat.txt", "rows.csv"])
+async def test_a_session_of_any_name_has_a_page_and_each_person_their_own(session: str) -> None:
+    async with visitor() as operator:
+        known = operator.fake.world.sessions()
+        known.append(replace(known[0], session=session))
+        operator.fake.tokens["bob-token"] = replace(operator.fake.tokens["operator-token"], subject="bob@example.org")
+        for token, name in (("operator-token", "operator-person"), ("bob-token", "bob@example.org")):
+            operator.http.cookies.set(COOKIE, token)
+            page = (await operator.http.get(f"/sessions/{known[0].pool}/{session}")).text
+            assert f"Account of {name}" in page
+            assert csrf_matches(token, operator.form_token(page))
+        missing = await operator.http.get("/sessions/default/chat/nobody.csv")
+        assert missing.headers["content-type"].startswith("text/html")
 
 
 async def test_the_token_may_come_as_a_header() -> None:

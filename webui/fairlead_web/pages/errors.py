@@ -165,5 +165,5 @@ def _came_from(request: Request, base: str) -> str:
 
 
 def wants_data(request: Request) -> bool:
-    """Whether the address is one for programs."""
-    return request.url.path.endswith(LISTY)
+    """Whether the address is one for programs: by its route, else by how it ends."""
+    return bool(getattr(request.state, "for_programs", request.url.path.endswith(LISTY)))

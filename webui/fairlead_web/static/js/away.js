@@ -16,8 +16,8 @@ function banner(why) {
   made.id = "away";
   made.className = "notice bad away";
   made.dataset.why = why;
-  made.setAttribute("role", "alert");
   const title = document.createElement("strong");
+  title.setAttribute("role", "alert"); // not the age, which changes: all of it would be spoken again
   title.textContent = TITLES[why];
   made.append(title, " ", document.createElement("span"));
   if (why === "gone") {

@@ -136,6 +136,7 @@ export class Chart {
         if (!this.hiddenLines.delete(one.label) && this.shownLines().length > 1) this.hiddenLines.add(one.label);
         this.build();
         this.readout();
+        this.legend.querySelectorAll("button")[index]?.focus(); // the legend was made anew
       });
       const row = document.createElement("li");
       row.append(button);

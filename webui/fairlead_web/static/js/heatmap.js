@@ -18,7 +18,8 @@ export async function start(figures) {
   const panel = document.querySelector("#explanation[data-worst]");
   const maps = await Promise.allSettled([...figures].map((figure) => data.load(figure.dataset.src)));
   for (const [index, figure] of [...figures].entries()) {
-    const map = maps[index].value;
+    const found = maps[index].value;
+    const map = found && beside(figure, found);
     if (!map) continue; // the picture stays
     const heat = new Heatmap(figure, map, figures.length);
     await turn();
@@ -30,6 +31,15 @@ export async function start(figures) {
     if (figure.dataset.live === "yes") follow(heat, figure.dataset.src);
   }
   if (panel?.dataset.worst) explain(panel, panel.dataset.worst);
+}
+
+// The map with its rows beside their names, which the page has from a moment before. Null when others came or went meanwhile: then all is read
+// once more.
+function beside(figure, map) {
+  const ids = [...figure.querySelectorAll(".heatmap-labels [data-row]")].map((item) => item.dataset.row);
+  if (ids.length === map.rows.length && ids.every((id) => map.rowOf.has(id))) return data.reordered(map, ids);
+  if (performance.getEntriesByType("navigation")[0]?.type !== "reload") location.reload();
+  return null;
 }
 
 class Heatmap {

@@ -21,6 +21,25 @@ export function names(list, height) {
   [...list.children].forEach((item, index) => item.classList.toggle("unnamed", index % each !== 0));
 }
 
+// Seconds that the zone's clock is before UTC's.
+function offset(at, timeZone) {
+  const parts = new Intl.DateTimeFormat("en-GB", {
+    timeZone, hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric",
+  }).formatToParts(new Date(at * 1000));
+  const { year, month, day, hour, minute, second } = Object.fromEntries(parts.map(({ type, value }) => [type, Number(value)]));
+  return Date.UTC(year, month - 1, day, hour, minute, second) / 1000 - at;
+}
+
+// Multiples of the step; from half a day on those of the zone's clock, whose days they name.
+export function marks(start, end, step, timeZone) {
+  const found = [];
+  for (let at = Math.ceil((start - 86400) / step) * step; at < end + 86400; at += step) {
+    const place = step < 43200 ? at : at - offset(at - offset(at, timeZone), timeZone);
+    if (place >= start && place < end) found.push(place);
+  }
+  return found;
+}
+
 function mark(name, attributes) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -36,7 +55,7 @@ export function times(axis, map, width) {
   axis.style.height = "22px";
   axis.setAttribute("viewBox", `0 0 ${width} 22`);
   axis.replaceChildren();
-  for (let at = Math.ceil(map.start / step) * step; at < map.start + total; at += step) {
+  for (const at of marks(map.start, map.start + total, step, timeZone)) {
     const x = ((at - map.start) / map.step) * wide;
     axis.append(mark("line", { x1: x, x2: x, y1: 0, y2: 5 }));
     if (x < 18 || x > width - 18) continue;

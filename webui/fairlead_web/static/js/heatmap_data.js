@@ -99,3 +99,20 @@ export function put(map, row, column, value) {
   map.levels[at] = levelOf(value, map.top, map.limit);
   if (map.steps) map.steps[at] = value == null ? NO_STEP : Math.floor(value / map.resolution + 0.5);
 }
+
+// The fresh map with its rows in the order of these ids, in which their names stand.
+export function reordered(fresh, ids) {
+  const order = ids.map((id) => fresh.rowOf.get(id));
+  const { columns } = fresh;
+  const sorted = (cells) => {
+    if (!cells) return null;
+    const made = new cells.constructor(cells.length);
+    order.forEach((from, to) => made.set(cells.subarray(from * columns, (from + 1) * columns), to * columns));
+    return made;
+  };
+  const kept = order.map((from) => fresh.rows[from]);
+  return {
+    ...fresh, levels: sorted(fresh.levels), steps: sorted(fresh.steps), then: sorted(fresh.then), rows: kept,
+    rowOf: new Map(kept.map((row, index) => [row.id, index])),
+  };
+}

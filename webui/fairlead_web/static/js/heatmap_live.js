@@ -35,7 +35,7 @@ export function follow(heat, address) {
       if (!heat.surface.matches(":focus")) location.reload(); // other rows or roles: labels must follow
       return;
     }
-    heat.adopt(reordered(fresh, heat.map.rows)); // the range may begin in another bucket, one column more or less
+    heat.adopt(data.reordered(fresh, heat.map.rows.map((row) => row.id))); // the range may begin in another bucket, one column more or less
   };
 
   const advance = (now) => {
@@ -105,21 +105,4 @@ function count(map, move) {
   map.moves_total += 1;
   if (known) Object.assign(known, { id: move.id, at, trigger: move.trigger, count: known.count + 1 });
   else map.moves.push({ id: move.id, at, source: move.source, target: move.target, trigger: move.trigger, count: 1 });
-}
-
-// The fresh map with its rows in the order already shown, so that nothing jumps while someone reads.
-function reordered(fresh, rows) {
-  const order = rows.map((row) => fresh.rowOf.get(row.id));
-  const { columns } = fresh;
-  const sorted = (cells) => {
-    if (!cells) return null;
-    const made = new cells.constructor(cells.length);
-    order.forEach((from, to) => made.set(cells.subarray(from * columns, (from + 1) * columns), to * columns));
-    return made;
-  };
-  const kept = order.map((from) => fresh.rows[from]);
-  return {
-    ...fresh, levels: sorted(fresh.levels), steps: sorted(fresh.steps), then: sorted(fresh.then), rows: kept,
-    rowOf: new Map(kept.map((row, index) => [row.id, index])),
-  };
 }

@@ -1,20 +1,28 @@
 // A form that would be lost is kept: before it is sent, the API is asked whether it answers and still knows this session. If it does not
 // answer, the form stays as it is and can be sent again. If the session has ended, what was typed waits in this tab until the person is back
-// on the page.
+// on the page, also when the page itself finds that out.
 
 const KEY = "fairlead-kept-form";
 const PATIENCE_MS = 8000;
 
 const base = () => document.documentElement.dataset.base;
-const secret = (field) => field.type === "password" || field.type === "hidden" || field.name === "token";
+const left = (field) => ["password", "hidden", "file", "submit", "button"].includes(field.type) || field.name === "token"; // secret, or not to be set by a script
+const given = (field) => (field.matches("select") ? ([...field.options].find((one) => one.defaultSelected) ?? field.options[0])?.value : field.defaultValue);
+const typed = (field) => !left(field) && (field.value !== given(field) || field.checked !== field.defaultChecked);
 
 function nameOf(form) {
   return `${form.getAttribute("action")} ${form.elements.kind?.value ?? ""} ${form.elements.role?.value ?? ""}`;
 }
 
 function keep(form) {
-  const fields = [...form.elements].filter((one) => one.name && !secret(one) && one.type !== "submit" && (!["radio", "checkbox"].includes(one.type) || one.checked));
+  const fields = [...form.elements].filter((one) => one.name && !left(one) && (!["radio", "checkbox"].includes(one.type) || one.checked));
   sessionStorage.setItem(KEY, JSON.stringify({ path: location.pathname, form: nameOf(form), values: fields.map((one) => [one.name, one.value]) }));
+}
+
+// Keeps the form in which something was typed, as the page is about to be left.
+export function keepTyped() {
+  const form = [...document.forms].find((one) => one.method === "post" && [...one.elements].some((field) => field.name && typed(field)));
+  if (form) keep(form);
 }
 
 // What is said of a form is in it. A hidden one has its buttons elsewhere, in rows and findings: what is said of it is on top of the page, below
@@ -64,7 +72,7 @@ export function restore() {
   for (const [name, value] of kept.values) {
     for (const field of form.querySelectorAll(`[name="${CSS.escape(name)}"]`)) {
       if (field.type === "radio" || field.type === "checkbox") field.checked = field.value === value;
-      else if (!secret(field)) field.value = value;
+      else if (!left(field)) field.value = value;
     }
   }
   const folded = form.closest("details");

@@ -4,14 +4,16 @@
 // every five seconds instead. When it says `refused`, events still come but the parts do not: what is shown is gone, or grows old.
 
 import { show as showAway } from "./away.js";
+import { keepTyped } from "./kept_forms.js";
 import { take } from "./lists.js";
 
 const LISTS = new Set(["migrations", "reroutes", "decisions", "rejections"]);
 const TOPICS = ["pools", "instances", "migrations", "reroutes", "decisions", "rejections"];
 const POLL_MS = 5000;
+const SILENCE_MS = 45000; // parts come with each tick of the server's clock, every ten seconds or so
 const GONE = new Set([403, 404]); // nothing that comes back by itself, unlike an API that is away
 
-const state = { paused: false, polling: null, fresh: 0, held: new Map(), lastEvent: Date.now(), failed: false, refused: 0, connected: false };
+const state = { paused: false, polling: null, fresh: 0, held: new Map(), lastEvent: Date.now(), failed: false, refused: 0, connected: false, returning: false, cameAt: 0 };
 
 const pill = () => document.getElementById("live-pill");
 const parts = () => [...document.querySelectorAll("[data-live-refresh]")];
@@ -31,7 +33,7 @@ function announce() {
   else if (gone) say("gone", "Not live");
   else if (away) say("reconnecting", "Reconnecting");
   else if (state.polling) say("polling", "Every 5 s");
-  else if (!state.connected) say("connecting", "Connecting");
+  else if (!state.connected || state.returning) say("connecting", "Connecting");
   else say("live", "Live");
   showAway(gone ? "gone" : away && !state.paused ? "away" : "", state.lastEvent);
 }
@@ -101,6 +103,14 @@ function lost() {
   announce();
 }
 
+// A connection that went without a word, as those of a suspended machine do, is no longer live: it is made again.
+function watchSilence() {
+  const due = state.connected && !state.failed && !state.returning && !state.polling && !document.hidden && parts().some((one) => one.dataset.liveRefresh.includes("tick"));
+  if (!due || Date.now() - state.cameAt < SILENCE_MS) return;
+  lost();
+  document.querySelector("[data-live-stream]")?._htmx?.sse?.reader?.cancel();
+}
+
 function swapped(event) {
   if (event.detail.ctx?.target === document.body) state.refused = 0; // another page, which came
   announce();
@@ -135,6 +145,7 @@ export function start() {
   const ofRegions = (event) => event.target.id === "live-regions";
   document.addEventListener("htmx:config:request", configure);
   document.addEventListener("htmx:sse:before:message", (event) => {
+    state.cameAt = Date.now();
     if (event.detail.message.event) return;
     state.refused = 0;
     heard();
@@ -143,6 +154,7 @@ export function start() {
   document.addEventListener("htmx:after:request", (event) => {
     if (!ofRegions(event)) return;
     const { status } = event.detail.ctx.response;
+    if (status === 401) keepTyped(); // the answer leads to the login
     if (state.polling && status < 400) state.failed = false;
     answered(status);
   });
@@ -151,19 +163,23 @@ export function start() {
   document.addEventListener("resync", (event) => ofStream(event) && pollOnce());
   document.addEventListener("htmx:sse:after:connection", (event) => {
     heard();
+    state.cameAt = Date.now();
+    state.returning = false;
     if (state.connected && event.detail.connection?.attempt > 0) ask(); // what was missed meanwhile
     state.connected = true;
     announce();
   });
-  document.addEventListener("htmx:sse:before:connection", (event) => { if (event.detail.connection?.attempt > 0 && !document.hidden) lost(); });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) state.returning = state.connected && !state.failed; }); // its stream is ended
+  document.addEventListener("htmx:sse:before:connection", (event) => { if (event.detail.connection?.attempt > 0 && !document.hidden && !state.returning) lost(); });
   document.addEventListener("htmx:sse:error", (event) => {
+    state.returning = false;
     lost();
     if (event.detail.status < 500) ask(); // the answer for the parts tells what is wrong, or leads to the login
   });
   document.addEventListener("htmx:response:error", (event) => ofStream(event) && poll());
   document.addEventListener("htmx:error", (event) => { if (ofStream(event)) poll(); else if (ofRegions(event)) lost(); });
   document.addEventListener("htmx:after:swap", swapped);
-  setInterval(announce, 2000);
+  setInterval(() => { watchSilence(); announce(); }, 2000);
   connect();
 }
 

@@ -21,7 +21,8 @@ function press(selector) {
 function rows(step) {
   const all = [...document.querySelectorAll("[data-rows] tbody tr")];
   if (!all.length) return;
-  const now = all.findIndex((row) => row.classList.contains("cursor"));
+  let now = all.findIndex((row) => row.classList.contains("cursor"));
+  if (now < 0) now = all.findIndex((row) => row.contains(document.activeElement)); // a refresh takes the mark away, not the focus
   const next = all[Math.max(0, Math.min(all.length - 1, now + step))];
   all[now]?.classList.remove("cursor");
   next.classList.add("cursor");
@@ -66,7 +67,8 @@ function plain(key) {
 
 function pressed(event) {
   if (root.dataset.shortcuts === "off" || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (event.target.closest("input, select, textarea, [contenteditable], [data-keyboard]") && event.key !== "?") return;
+  if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+  if (event.target.closest("[data-keyboard]") && event.key !== "?") return;
   const before = prefix;
   prefix = "";
   clearTimeout(prefixTimer);
