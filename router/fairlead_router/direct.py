@@ -64,7 +64,7 @@ class DirectRelay:
         failure: UpstreamFailure | None = None
         try:
             while len(tried) < (1 if only else self._tries) and not (upload and upload.begun):
-                instance = only or pool.least_loaded(tried) or await self._first_instance(call, pool, tried)
+                instance = only or pool.least_loaded(tried, self._now()) or await self._first_instance(call, pool, tried)
                 if instance is None:
                     break
                 tried.append(instance)
@@ -111,7 +111,7 @@ class DirectRelay:
         with suppress(TimeoutError):
             async with asyncio.timeout(call.deadline - pool.used_at):
                 await pool.wait_for_instance(len(call.body))
-        return pool.least_loaded(())
+        return pool.least_loaded((), self._now())
 
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
         address = pool.addresses[instance]

@@ -92,7 +92,7 @@ class Router:
         sender = Sender(self.upstream, self.calls)
         held = HeldResponses()
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
-        prompt_tokens, trusted = PromptTokens(self.upstream), settings.trusts_priority_headers
+        prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
         routed = RoutedRequests(self.pools, self.keys, self.calls, prompt_tokens, self.now, trusted=trusted)
         self.gateway = Gateway(
             settings,

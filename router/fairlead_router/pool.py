@@ -186,7 +186,7 @@ class Pool:
         self.token_sizes = sizes
         self._take(table)
         self.deliver(results, now)
-        if table.outlook is not Outlook.COMING or self.least_loaded(()) is not None:
+        if table.outlook is not Outlook.COMING or self.least_loaded((), now) is not None:
             self.waiting_room.open()
 
     def _learnt(self, engine: EngineFacts, sizes: TokenSizes) -> EngineFacts:
@@ -322,7 +322,8 @@ class Pool:
         else:
             self._count(verdict)
             self.counters.retries += 1
-            ticket.dispatched_at = now
+            if to is None:  # a proxy's own attempt began some time ago, and the wait in the queue was over before that
+                ticket.dispatched_at = now
             ticket.saw_first_token = False
         return verdict
 
@@ -475,16 +476,24 @@ class Pool:
 
     # ── engines ──
 
-    def least_loaded(self, excluded: Collection[str]) -> str | None:
-        """The accepting instance with the fewest requests in flight; None when none is left.
+    def least_loaded(self, excluded: Collection[str], now: float) -> str | None:
+        """The first of `by_load`; None when none is left."""
+        return next(iter(self.by_load(excluded, now)), None)
+
+    def by_load(self, excluded: Collection[str], now: float) -> list[str]:
+        """The accepting instances, the one with the fewest requests in flight first; those whose circuit is open last.
 
         For requests that need no particular instance, but one that writes its answer.
         """
         entries = [entry for entry in self.table.instances if entry.role is not Role.PREFILL]
         accepting = {entry.id for entry in entries if entry.accepting and entry.id not in excluded}
-        rows = [(row.in_flight + row.waiting + self.direct[row.instance], row.instance) for row in self.scheduler.in_flight()]
-        free = [row for row in rows if row[1] in accepting]
-        return min(free)[1] if free else None
+        broken = self.scheduler.broken(now)
+        rows = [
+            (row.instance in broken, row.in_flight + row.waiting + self.direct[row.instance], row.instance)
+            for row in self.scheduler.in_flight()
+            if row.instance in accepting
+        ]
+        return [instance for _, _, instance in sorted(rows)]
 
     def engine_failed(self, instance: str, kind: str, now: float) -> None:
         """Count an engine's failure. Tell the scheduler only if the failure says something about the instance."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -67,10 +67,11 @@ class _Asking:
 
 
 class PromptTokens:
-    """The known tokens of prompts, for all pools."""
+    """The known tokens of prompts, for all pools. `now` is the router's clock in Unix seconds."""
 
-    def __init__(self, upstream: UpstreamPool) -> None:
+    def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._upstream = upstream
+        self._now = now
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
@@ -110,7 +111,7 @@ class PromptTokens:
         return asking
 
     def _ask(self, pool: Pool, asking: _Asking, prompt: PromptText, path: str, document: Mapping[str, Any]) -> None:
-        instance = pool.least_loaded(())
+        instance = pool.least_loaded((), self._now())
         if prompt in asking.tasks or instance is None:
             return
         if len(asking.tasks) >= AT_ONCE:

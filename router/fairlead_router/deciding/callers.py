@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -136,8 +137,9 @@ class Callers:
         self._strangers.pop(connection, None)
         caller = self._callers.pop(connection, None)
         if caller is not None:
-            for name in tuple(caller.guests):
-                self._leave(caller, name)
+            with ExitStack() as steps:  # each is done, whatever becomes of the others
+                for name in reversed(caller.guests):
+                    steps.callback(self._leave, caller, name)
 
     def _greet(self, connection: RouterConnection, stranger: _Stranger, body: Body) -> None:
         if isinstance(body, Hello) and stranger.hello is None and body.protocol == PROTOCOL and len(body.router) <= LONGEST_NAME:

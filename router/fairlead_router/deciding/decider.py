@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -135,6 +136,7 @@ class OtherRouter:
 
     def _end(self, connection: RouterConnection) -> None:
         self.answers = False
-        for name in tuple(self._asked):
-            self._take_back(name, AGAIN_SECONDS)
-        self._ended(self)
+        with ExitStack() as steps:  # each is done, whatever becomes of the others
+            steps.callback(self._ended, self)
+            for name in reversed(self._asked):
+                steps.callback(self._take_back, name, AGAIN_SECONDS)

@@ -185,11 +185,12 @@ class RoutedAccount:
 
 
 class DirectAccount:
-    """A request that went past the scheduler, to `instance`."""
+    """A request that went past the scheduler, to the first of `told` unless the proxy tells otherwise."""
 
-    def __init__(self, pool: Pool, instance: str, now: float) -> None:
+    def __init__(self, pool: Pool, told: Sequence[str], now: float) -> None:
         self.pool = pool
-        self.instance = instance
+        self.instance = instance = told[0]
+        self._told = told
         self._outcome = "served"
         pool.direct[instance] += 1
         pool.used_at = now
@@ -198,7 +199,8 @@ class DirectAccount:
         """See `Account`."""
         other = next((name for name, address in self.pool.addresses.items() if address == served), self.instance)
         if other != self.instance:
-            self.pool.engine_failed(self.instance, PASSED_OVER, now)
+            for passed in self._told[: self._told.index(other)] if other in self._told else self._told[:1]:
+                self.pool.engine_failed(passed, PASSED_OVER, now)
             self._leave()
             self.instance = other
             self.pool.direct[other] += 1

@@ -28,12 +28,17 @@ _SUFFIX = b"-picker"
 
 
 def find_endpoint(target: bytes) -> Endpoint | None:
-    """The gateway's endpoint of a path, also of one with a prefix that a route takes away afterwards."""
+    """The gateway's endpoint of a path, also of one with a prefix that a route takes away afterwards.
+
+    What needs no key has no prefix: where none is taken away, an engine would serve `/metrics/health` as its metrics.
+    """
     path = target.partition(b"?")[0]
     found = paths.find(path)
     place = path.find(b"/", 1)
     while found is None and place > 0:
         found = paths.find(path[place:])
+        if found is not None and found.keyless:
+            found = None
         place = path.find(b"/", place + 1)
     return found
 

@@ -184,6 +184,9 @@ class GrpcConnection(asyncio.Protocol):
         """Stream, flags and beginning of a header block that goes on in the next frame."""
         self._streams: dict[int, GrpcStream] = {}
         self._last_stream = 0
+        """The highest that may be served, as a GOAWAY tells it."""
+        self._highest_stream = 0
+        """The highest that the peer began. After a GOAWAY it may begin more until it has read that."""
         self._send_window = http2.DEFAULT_WINDOW
         self._peer_window = http2.DEFAULT_WINDOW
         self._peer_frame_size = http2.DEFAULT_FRAME_SIZE
@@ -347,7 +350,7 @@ class GrpcConnection(asyncio.Protocol):
         elif kind == http2.CONTINUATION:
             self._take_continuation(flags, payload)
         elif kind == http2.RST_STREAM:
-            if len(payload) != 4 or not 0 < number <= self._last_stream:
+            if len(payload) != 4 or not 0 < number <= self._highest_stream:
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "a reset of no stream")
             stream = self._streams.pop(number, None)
             if stream is not None:
@@ -374,7 +377,7 @@ class GrpcConnection(asyncio.Protocol):
             self._unacknowledged = 0
         stream = self._streams.get(number)
         if stream is None:
-            if not 0 < number <= self._last_stream:
+            if not 0 < number <= self._highest_stream:
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, f"data of stream {number}, which was never begun")
             return  # it has ended here, which the peer did not know yet
         stream.take(http2.unpadded(payload, flags & http2.PADDED), size, self._largest)
@@ -406,16 +409,16 @@ class GrpcConnection(asyncio.Protocol):
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "headers in the middle of a stream")
             stream.close_half()
             return
-        if number <= self._last_stream:
+        if number <= self._highest_stream:
             return  # of a stream that has ended here
         if not number % 2:
             raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} is no client's")
+        self._highest_stream = number
+        if not self._leaving:
+            self._last_stream = number
         if self._leaving or len(self._streams) >= MOST_STREAMS:
-            if not self._leaving:
-                self._last_stream = number
             self.push(http2.rst_stream(number, http2.REFUSED_STREAM))
             return
-        self._last_stream = number
         stream = GrpcStream(self, number, headers.get(b":path", b""), headers.get(b":authority", b""), self._peer_window)
         self._streams[number] = stream
         if headers.get(b":method") != b"POST" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.tables import Outlook
@@ -168,7 +168,7 @@ class Picker:
         elif endpoint.handling is Handling.ROUTED:
             self._route(asked, endpoint, body, subset, key, opens)
         elif endpoint.handling is Handling.HELD:
-            self._start(asked, self._pick_holder(asked, target, key, opens))
+            self._start(asked, self._pick_holder(asked, target, subset, key, opens))
         else:
             pool, changed = self._named_pool(asked, endpoint, body, key, opens)
             self._pick_any(asked, pool, subset, changed)
@@ -239,9 +239,9 @@ class Picker:
             if key is not None:
                 self._keys.settle(key, usage, request.prompt_tokens, now)
 
-        if key is not None:
-            key.spend(request.prompt_tokens, asked.arrived_at)
         ticket = pool.submit(request, self.now())
+        if key is not None:  # not before: a request that the scheduler fails on has no account to give it back
+            key.spend(request.prompt_tokens, asked.arrived_at)
         account = RoutedAccount(pool, ticket, asked.dialect, self._held, settled)
         if ticket.verdict is None:
             asked.account = account
@@ -290,43 +290,50 @@ class Picker:
     def _pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, changed: bytes | None = None) -> None:
         """The instance with the fewest requests in flight; waits for a pool without one to have one."""
         excluded = () if subset is None else tuple(pool.addresses.keys() - set(members(pool, subset)))
-        instance = pool.least_loaded(excluded)
-        if instance is not None:
-            self._send_direct(asked, pool, instance, changed)
+        instances = pool.by_load(excluded, self.now())
+        if instances:
+            self._send_direct(asked, pool, instances, changed)
         elif subset is not None or pool.table.outlook is not Outlook.COMING:
-            pool.counters.direct["refused"] += 1
-            asked.refuse(self._nobody(asked, pool))
+            self._refuse_direct(asked, pool)
         else:
             self._start(asked, self._await_instance(asked, pool, changed))
 
     async def _await_instance(self, asked: PickedRequest, pool: Pool, changed: bytes | None) -> None:
         pool.used_at = self.now()
         await pool.wait_for_instance(0 if changed is None else len(changed))
-        instance = pool.least_loaded(())
-        if instance is None:
-            pool.counters.direct["refused"] += 1
-            asked.refuse(self._nobody(asked, pool))
+        instances = pool.by_load((), self.now())
+        if instances:
+            self._send_direct(asked, pool, instances, changed)
         else:
-            self._send_direct(asked, pool, instance, changed)
+            self._refuse_direct(asked, pool)
+
+    def _refuse_direct(self, asked: PickedRequest, pool: Pool) -> None:
+        pool.counters.direct["refused"] += 1
+        asked.refuse(self._nobody(asked, pool))
 
     def _nobody(self, asked: PickedRequest, pool: Pool) -> ErrorAnswer:
         if pool.table.outlook is Outlook.CLOSED:
             return closed(pool.table, self.now(), pool.header, asked.dialect)
         return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
 
-    def _send_direct(self, asked: PickedRequest, pool: Pool, instance: str, changed: bytes | None = None) -> None:
-        asked.account = DirectAccount(pool, instance, self.now())
-        self._go(asked, pool, [pool.addresses[instance]], self._calls.next_id(), changed)
+    def _send_direct(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], changed: bytes | None = None) -> None:
+        """Name the first of the instances, then as many of the others as may be named."""
+        told = instances[: 1 + self._settings.picker_fallbacks]
+        asked.account = DirectAccount(pool, told, self.now())
+        self._go(asked, pool, [pool.addresses[instance] for instance in told], self._calls.next_id(), changed)
 
-    async def _pick_holder(self, asked: PickedRequest, target: bytes, key: GatewayKey | None, opens: Opens) -> None:
-        """The instance that made the response; if none is remembered, look for it."""
+    async def _pick_holder(
+        self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
+    ) -> None:
+        """The instance that made the response; if none is remembered, look for it. No other can stand in for it."""
         path = target.partition(b"?")[0]
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
         home = self._held.find(response)
         pool = self._pools.get(home[0]) if home is not None else None
         if home is None or pool is None or home[1] not in pool.addresses or not opens(pool):
             pools = [pool for pool in self._pools.all() if opens(pool)]
-            found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), asked.headers)
+            headers = [(name, value) for name, value in asked.headers if not name.startswith(b":")]  # engines speak HTTP/1.1
+            found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), headers)
             if found is None or found[1] not in found[0].addresses:
                 raise BadRequest(404, "response_not_found", f"response {response[:100]!r} is held by no instance")
             pool, instance = found
@@ -335,7 +342,10 @@ class Picker:
             instance = home[1]
         if key is not None:
             self._keys.sent_to_pool(key, self.now())
-        self._send_direct(asked, pool, instance)
+        if subset is None or instance in members(pool, subset):
+            self._send_direct(asked, pool, [instance])
+        else:
+            self._refuse_direct(asked, pool)
 
     def _start(self, asked: PickedRequest, work: Coroutine[None, None, None]) -> None:
         async def guarded() -> None:

@@ -13,7 +13,7 @@ from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
-from fairlead.tables import EarlyRejectionFacts
+from fairlead.tables import EarlyRejectionFacts, PoolKey
 from fairlead_process.clock import SteadyClock
 from fairlead_router.answers import Usage
 from fairlead_router.deciding import callers, company, connections
@@ -139,7 +139,7 @@ async def test_a_request_is_sent_where_another_router_decides(together: Together
     assert await decided(front, "a") == "i0"
     assert (front.prefilling(), together.decider.prefilling()) == (1, 1)
     assert (front.pool.in_flight(), [row.in_flight for row in together.decider.pool.in_flight()]) == ((), [1])
-    assert front.pool.least_loaded(()) == "i0", "requests that need no decision still find an instance"
+    assert front.pool.least_loaded((), front.now()) == "i0", "requests that need no decision still find an instance"
     end(front, "a")
     await together.until(lambda: together.decider.prefilling() == 0)
     assert not front.pool.tickets
@@ -208,6 +208,29 @@ async def test_when_the_decider_is_killed_each_router_goes_on(together: Together
     for connection in tuple(decider.company._callers._callers):
         connection.close()
     assert await waiting == "i0", "it was decided where it came to"
+
+
+async def test_a_pool_that_cannot_be_taken_back_keeps_no_other_and_no_dead_router(
+    together: Together, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = (PoolKey(namespace="default", name=f"other-{number}") for number in range(100))
+    key = next(key for key in keys if decider_of(key, NAMES) == together.decider.name)
+    for member in together.members.values():
+        member.pools.apply(replace(TABLE, pool=key, uid="other"))
+    decider = together.decider
+    await together.until(lambda: all(front.metrics.asked_pools == 2 for front in together.fronts))
+
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError("in a scheduler")
+
+    for member in together.members.values():
+        monkeypatch.setattr(member.pool.scheduler, "ask_nobody" if member is not decider else "leave", failing)
+    for connection in tuple(decider.company._callers._callers):
+        with pytest.raises(ZeroDivisionError):
+            connection.close()
+    assert [pool.guests for pool in decider.pools.all()] == [0, 0]
+    await together.until(lambda: all(front.metrics.lost_routers == 1 for front in together.fronts), looking=False)
+    assert [pool.is_front for front in together.fronts for pool in front.pools.all()] == [False] * 4
 
 
 async def test_a_decider_that_stops_gives_requests_back_and_another_decides(together: Together) -> None:

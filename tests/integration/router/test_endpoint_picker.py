@@ -126,6 +126,42 @@ async def test_a_request_without_a_body_goes_to_some_instance(world: World, prox
     assert sum(running.pool.counters.direct.values()) == 1
 
 
+async def test_a_request_past_the_scheduler_falls_back_and_then_keeps_away_from_what_failed(world: World, proxies: list[Proxy]) -> None:
+    running = await world.ready(3)
+    proxy = await _proxy(running, proxies)
+    gone, *_ = (engine.address for engine in world.engines)
+    await world.engines[0].stop()
+    body = json.dumps({"model": "mock", "prompt": "x"}).encode()
+    answers = [await proxy.request(body, path="/tokenize") for _ in range(4)]
+    assert {answer.status for answer in answers} == {200}
+    assert [gone in answer.tried for answer in answers] == [True, True, True, False]
+    part = await proxy.request(body, path="/tokenize", subset=[gone, world.engines[2].address])
+    assert part.endpoints == (world.engines[2].address, gone)
+    await _all_settled(running)
+    assert running.pool.counters.direct["served"] == 5
+
+
+async def test_a_response_that_nobody_remembers_is_looked_for_with_headers_that_engines_understand(
+    world: World, proxies: list[Proxy]
+) -> None:
+    running = await world.ready(3)
+    answer = await (await _proxy(running, proxies)).request(None, method="GET", path="/v1/responses/resp_7-i1")
+    assert (answer.status, answer.endpoints) == (200, (world.engines[1].address,)), "nobody else has it"
+    await _all_settled(running)
+
+
+async def test_a_response_whose_holder_is_no_member_of_the_subset_is_a_503(world: World, proxies: list[Proxy]) -> None:
+    running = await world.ready(2)
+    proxy = await _proxy(running, proxies)
+    for _ in range(2):  # looked for, and remembered
+        answer = await proxy.request(None, method="GET", path="/v1/responses/resp_7-i1", subset=[world.engines[0].address])
+        assert (answer.status, answer.headers["x-llm-d-request-dropped-reason"]) == (503, "rejected-no-endpoints")
+    member = await proxy.request(None, method="GET", path="/v1/responses/resp_7-i1", subset=[world.engines[1].address])
+    assert (member.status, member.endpoints) == (200, (world.engines[1].address,))
+    await _all_settled(running)
+    assert running.pool.counters.direct["refused"] == 2
+
+
 async def test_a_session_stays_where_it_was(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(3, policy="sticky")
     proxy = await _proxy(running, proxies)

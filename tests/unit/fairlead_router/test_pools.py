@@ -17,6 +17,7 @@ from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.answers import StreamReader, Usage
 from fairlead_router.metrics import RouterMetrics
@@ -132,6 +133,9 @@ class CheckingScheduler:
     def instance_failed(self, instance: str, now: float) -> None: ...
 
     def instance_worked(self, instance: str, now: float) -> None: ...
+
+    def broken(self, now: float) -> tuple[str, ...]:
+        return ()
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None: ...
 
@@ -392,6 +396,19 @@ def test_every_pool_knows_how_many_routers_live_also_one_that_comes_later() -> N
     assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [3, 3]
     pools.know_routers(0)
     assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [1, 1]
+
+
+def test_instances_whose_circuit_is_open_get_direct_requests_last() -> None:
+    table = routing_table(["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"])
+    pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), 0.0)
+    pool.direct["i1"] += 2
+    pool.direct["i2"] += 1
+    assert pool.by_load((), 0.0) == ["i0", "i2", "i1"]
+    for _ in range(3):
+        pool.engine_failed("i0", "refused", 1.0)
+    assert pool.by_load((), 1.1) == ["i2", "i1", "i0"]
+    assert (pool.least_loaded(("i2",), 1.1), pool.least_loaded(("i1", "i2"), 1.1)) == ("i1", "i0"), "better than nobody"
+    assert pool.by_load((), 60.0) == ["i0", "i2", "i1"], "it may have come back"
 
 
 def test_what_came_to_a_pool_is_recorded_once_it_ended_with_its_tokens_if_it_was_served() -> None:

@@ -51,7 +51,7 @@ async def learnt(engine: Engine, engine_type: str) -> tuple[dict[str, int], tupl
     caches = pool.scheduler.caches
     assert caches.takes_size(BLOCK)
     caches.hear("i0", [Source(instance="i0")], complete=True)
-    prompts = PromptTokens(engine)
+    prompts = PromptTokens(engine, lambda: 0.0)
     prompts.of(pool, "/v1/completions", {"prompt": TEXT}, 1)
     async with asyncio.timeout(60):
         while not sum(pool.counters.tokenizing.values()):
@@ -77,7 +77,7 @@ async def test_an_adapters_prompt_has_the_keys_of_its_own_blocks_and_its_own_tok
     assert pool is not None
     assert pool.scheduler.caches.takes_size(BLOCK)
     pool.scheduler.caches.hear("i0", [Source(instance="i0")], complete=True)
-    prompts = PromptTokens(engine)
+    prompts = PromptTokens(engine, lambda: 0.0)
     ids = {"prompt": TOKENS}
     of_model, of_adapter = (prompts.of(pool, "/v1/completions", ids, 1, name).engine_blocks for name in (None, "sql"))
     assert (

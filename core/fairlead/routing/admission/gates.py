@@ -42,11 +42,14 @@ class Gate(Protocol):
     def weighs_decode(self) -> bool:
         """Whether decode times must be learnt for it."""
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+    def at_arrival(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
         """A refusal, or None to admit.
 
         `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at. `share` (0-1] is
-        what the request's class may use of the limits.
+        what the request's class may use of the limits. `view` is of the instances that may serve the request, `pool` of
+        all where those are more.
         """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
@@ -61,7 +64,9 @@ class DisabledGate:
     forecast: DecodeForecast | None = None
     weighs_decode = False
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+    def at_arrival(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
         return None
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
@@ -73,7 +78,9 @@ class LoadGate(DisabledGate):
 
     weighs_decode = True
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+    def at_arrival(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
         late = late_first_token(request, ttft_seconds, view, share)
         if late is not None or someone_idles(view):
             return late
@@ -88,12 +95,14 @@ class PredictedGate(DisabledGate):
     def __init__(self) -> None:
         self.forecast: DecodeForecast | None = DecodeForecast()
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+    def at_arrival(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
         refusal = late_first_token(request, ttft_seconds, view, share)
         if refusal is not None or someone_idles(view):
             return refusal
         assert self.forecast is not None
-        load = self.forecast.load_at(now + ttft_seconds, now, view)
+        load = self.forecast.load_at(now + ttft_seconds, now, pool or view)  # it knows of the pool's decodes, not where each is
         return crowded_decode(request, load, view, self.forecast.decode_seconds, share=share)
 
 
@@ -102,7 +111,9 @@ class AfterPrefillGate(DisabledGate):
 
     weighs_decode = True
 
-    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0) -> Refusal | None:
+    def at_arrival(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
         return late_first_token(request, ttft_seconds, view, share)
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
@@ -146,6 +157,7 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
         RejectionReason.PREDICTED_TTFT,
         retry_after_seconds=best - limit,
         message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}"
+        + ("" if request.within is None else " that may serve it")
         + _of_class(request, share)
         + _not_counted(request, view),
         predicted_ttft_seconds=best,

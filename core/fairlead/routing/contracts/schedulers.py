@@ -140,7 +140,7 @@ class Scheduler(Protocol):
     ) -> Dispatch | Refusal:
         """The instance failed before the first byte: the next fallback that still accepts, or a refusal
         (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes. With
-        `to` the caller's own proxy has tried again already, and that instance of the table answered.
+        `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered.
 
         An instance that was not `reached`, because it refused the connection, is not tried again and is no attempt:
         it cost nothing, and when many are lost at once, the next ones may be dead too.
@@ -159,6 +159,9 @@ class Scheduler(Protocol):
         """Feed the circuit breaker: a connection error or 5xx."""
 
     def instance_worked(self, instance: str, now: float) -> None: ...
+
+    def broken(self, now: float) -> Collection[str]:
+        """Instances whose circuit is open."""
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
         """A fresh reading of the engine's own metrics."""

@@ -33,7 +33,9 @@ class Asked:
 
 @value
 class UnderWay:
-    """A front begins to ask and has this request under way already: it was sent to `instance` at `dispatched_at`."""
+    """A front begins to ask and has this request under way already: it was sent to `instance` at `dispatched_at`, or
+    later `by_proxy`.
+    """
 
     request: RoutingRequest
     submitted_at: float
@@ -43,6 +45,7 @@ class UnderWay:
     dispatched_at: float
     is_prefilled: bool
     generated_tokens: int
+    by_proxy: bool = False
 
 
 @value
@@ -93,13 +96,16 @@ class Abandoned:
 
 @value
 class SentElsewhere:
-    """`failed` failed before the first byte, and the front sent the request to `instance` at once."""
+    """`failed` failed before the first byte, and the front sent the request to `instance` at once; or its proxy did,
+    and that instance had begun to answer when the front was told.
+    """
 
     request: str
     failed: str
     reached: bool
     instance: str
     decode: str | None
+    by_proxy: bool = False
 
 
 @value

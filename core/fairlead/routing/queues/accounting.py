@@ -65,6 +65,8 @@ class TrackedRequest:
     held_seconds: float = 0.0
     """Time in which no instance accepted it."""
     dispatched_at: float | None = None
+    by_proxy: bool = False
+    """A proxy sent it on to its instance, nobody knows when: `dispatched_at` is when it was sent to the one before."""
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
     """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
@@ -151,11 +153,12 @@ class Accounting:
         tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
         self._estimate(tracked, hit_tokens)
         tracked.stage = Stage.PREFILLING
-        tracked.dispatched_at = now
+        if not tracked.by_proxy or tracked.dispatched_at is None:
+            tracked.dispatched_at = now
         load.waiting -= 1
         load.prefilling += 1
         load.dispatched_prefill_tokens += tracked.miss_tokens
-        load.in_flight[tracked.request.id] = (now, tracked.prefill_microseconds)
+        load.in_flight[tracked.request.id] = (tracked.dispatched_at, tracked.prefill_microseconds)
         self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
         if tracked.transfer_from is not None:
             self.loads[tracked.transfer_from].transfers_out += 1

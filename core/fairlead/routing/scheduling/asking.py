@@ -13,17 +13,17 @@ from fairlead.routing.contracts.sharing import Abandoned, Asked, Decider, UnderW
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
-from fairlead.routing.scheduling.placing import Placing
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.table_changes import count_unlisted
+from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
     """The part of a front. `decider` is None while this router decides for itself."""
 
-    def __init__(self, state: SchedulerState, placing: Placing, dispatching: Dispatching, outcomes: Outcomes) -> None:
+    def __init__(self, state: SchedulerState, waiting: Waiting, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
-        self._placing = placing
+        self._waiting = waiting
         self._dispatching = dispatching
         self._outcomes = outcomes
         self._asked: dict[str, TrackedRequest] = {}
@@ -57,9 +57,7 @@ class Asking:
         state.recorder.resume()
         asked, self._asked = self._asked, {}
         for tracked in asked.values():
-            refusal = self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)
-            if refusal is not None:
-                self._outcomes.refuse(tracked, refusal, now)
+            self._waiting.take_over(tracked, now)
 
     def tell(self, word: Word, now: float) -> None:
         """Tell the decider, if there is one."""
@@ -135,4 +133,5 @@ def _under_way(tracked: TrackedRequest) -> UnderWay:
         dispatched_at=tracked.dispatched_at,
         is_prefilled=tracked.stage is Stage.DECODING,
         generated_tokens=tracked.generated_tokens,
+        by_proxy=tracked.by_proxy,
     )

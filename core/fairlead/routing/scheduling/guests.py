@@ -74,7 +74,7 @@ class Guests:
         accounting.admit(tracked)
         accounting.enqueue(tracked, word.instance, word.hit_tokens, word.dispatched_at, word.decode)
         accounting.dispatch(tracked, word.hit_tokens, word.dispatched_at)
-        tracked.tried = (word.instance,)
+        tracked.tried, tracked.by_proxy = (word.instance,), word.by_proxy
         if word.is_prefilled:
             before = state.loads[word.instance].last_first_token_at
             accounting.prefilled(tracked, word.dispatched_at)
@@ -84,7 +84,9 @@ class Guests:
     def follow(self, word: SentElsewhere, now: float) -> None:
         """A front tried another instance by itself."""
         if _known(self._state, (word.instance, word.decode)):
-            self._retrying.retry(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)
+            self._retrying.retry(
+                word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode, by_proxy=word.by_proxy
+            )
         else:
             self._outcomes.let_go(self._state.requests[word.request], now)
             self.end(word.request)

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import ceil, floor
 
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.loads import HeldDemand
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.giving_way import GivingWay, in_bytes, in_requests
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import Outlook, RoutingTable
 
@@ -20,6 +22,7 @@ class HeldRequests:
         self._by_class: Counter[str] = Counter()
         self._by_tenant: Counter[tuple[str, str]] = Counter()
         """Of each priority class and tenant, how many."""
+        self._bytes_by_tenant: Counter[tuple[str, str]] = Counter()
         self._body_bytes = 0
         self._prompt_tokens = 0
 
@@ -31,22 +34,30 @@ class HeldRequests:
 
     def has_room(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> bool:
         """Whether one more may be held, beside those of its priority and higher ones; memory is for all together."""
+        return not any(self._lacking(request, table, classes))
+
+    def giving_way(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> list[TrackedRequest]:
+        """Where tenants share fairly, who of its class leaves for a request that there is no room for; nobody when
+        there would still be none.
+        """
+        requests, body_bytes = self._lacking(request, table, classes)
+        held, size = (self._bytes_by_tenant, request.body_bytes) if body_bytes else (self._by_tenant, 1)
+        if not _is_unfair(held, request, size):  # what a flood brings is refused without looking at all that is held
+            return []
+        givers = GivingWay((one for one in self._requests.values() if one.request.priority_class == request.priority_class), request)
+        for_memory = givers.freeing(body_bytes, in_bytes)
+        if for_memory is None:
+            return []
+        others = givers.freeing(requests - len(for_memory), in_requests)
+        return [] if others is None else for_memory + others
+
+    def _lacking(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> tuple[int, int]:
+        """How many requests, and how many bytes of bodies, are too many for one more to be held."""
         rank, share = classes.rank(request.priority_class), classes[request.priority_class].share
         most = share * (table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit)
         before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)
-        return before < most and self._body_bytes + request.body_bytes <= share * self._settings.held_bytes
-
-    def gives_way(self, request: RoutingRequest) -> TrackedRequest | None:
-        """Where tenants share fairly, who leaves for a request that there is no room for: of its class, the newest of
-        the tenant that has the most held, if that is more than the request's tenant would have.
-        """
-        own = request.priority_class, request.tenant
-        of_class = [(count, key) for key, count in self._by_tenant.items() if key[0] == request.priority_class]
-        most, key = max(of_class, default=(0, own))
-        if most <= self._by_tenant[own] + 1:
-            return None
-        held = reversed(self._requests.values())
-        return next(tracked for tracked in held if (tracked.request.priority_class, tracked.request.tenant) == key)
+        bytes_over = self._body_bytes + request.body_bytes - share * self._settings.held_bytes
+        return max(0, floor(before - most) + 1), max(0, ceil(bytes_over))
 
     def by_priority(self, classes: PriorityClasses) -> list[TrackedRequest]:
         """The highest priority first, of each the one that is held longest first."""
@@ -62,7 +73,9 @@ class HeldRequests:
             tracked.waiting_since = now
             self._requests[tracked.request.id] = tracked
             self._by_class[tracked.request.priority_class] += 1
-            self._by_tenant[tracked.request.priority_class, tracked.request.tenant] += 1
+            key = tracked.request.priority_class, tracked.request.tenant
+            self._by_tenant[key] += 1
+            self._bytes_by_tenant[key] += tracked.request.body_bytes
             self._body_bytes += tracked.request.body_bytes
             self._prompt_tokens += tracked.request.prompt_tokens
 
@@ -73,8 +86,9 @@ class HeldRequests:
             self._by_class[tracked.request.priority_class] -= 1
             key = tracked.request.priority_class, tracked.request.tenant
             self._by_tenant[key] -= 1
+            self._bytes_by_tenant[key] -= tracked.request.body_bytes
             if not self._by_tenant[key]:
-                del self._by_tenant[key]
+                del self._by_tenant[key], self._bytes_by_tenant[key]
             self._body_bytes -= tracked.request.body_bytes
             self._prompt_tokens -= tracked.request.prompt_tokens
 
@@ -89,3 +103,9 @@ class HeldRequests:
     def demand(self) -> HeldDemand:
         """What is held, as demand on the pool."""
         return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens)
+
+
+def _is_unfair(held: Counter[tuple[str, str]], request: RoutingRequest, size: int) -> bool:
+    """Whether some tenant of the request's class has more than the request's own would have."""
+    own = held[request.priority_class, request.tenant] + size
+    return any(has > own for (name, _), has in held.items() if name == request.priority_class)

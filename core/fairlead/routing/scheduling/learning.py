@@ -13,13 +13,13 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
     Every prefill tells the pace of its instance; the pool's times are not learnt from prefills with fetched prefixes.
-    First tokens nobody sees say nothing. Of several routers none sees when the others' prefills came in between, which
-    lengthens what it measures and never shortens it. So the lasting pace, which tells slow instances from fast ones,
-    goes by the shorter prefills then; else an instance that others send much to would be taken for a slow one. Each
-    prefill counts by its length; else the instance that holds what most prompts begin with, whose prefills are short,
-    would be taken for a fast one.
+    First tokens nobody sees say nothing, nor do those of an instance that a proxy chose, as it does not tell when. Of
+    several routers none sees when the others' prefills came in between, which lengthens what it measures and never
+    shortens it. So the lasting pace, which tells slow instances from fast ones, goes by the shorter prefills then; else
+    an instance that others send much to would be taken for a slow one. Each prefill counts by its length; else the
+    instance that holds what most prompts begin with, whose prefills are short, would be taken for a fast one.
     """
-    if tracked.dispatched_at is None or not (tracked.request.streamed or tracked.decode):
+    if tracked.dispatched_at is None or tracked.by_proxy or not (tracked.request.streamed or tracked.decode):
         return
     if tracked.dispatched_at >= now:
         return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it

@@ -115,12 +115,12 @@ class Outcomes:
             return None
         if state.table.outlook is Outlook.CLOSED:
             return scaled_to_zero(request, state.table, now)
-        while not state.held.has_room(request, state.table, state.classes):
-            leaves = None if state.tenants is None else state.held.gives_way(request)
-            if leaves is None:
-                return not_held(request, state.table, self._seconds_to_instance(now))
-            self.refuse(leaves, not_held(leaves.request, state.table, self._seconds_to_instance(now)), now)
-        return None
+        if state.held.has_room(request, state.table, state.classes):
+            return None
+        leaving = [] if state.tenants is None else state.held.giving_way(request, state.table, state.classes)
+        for tracked in leaving:
+            self.refuse(tracked, not_held(tracked.request, state.table, self._seconds_to_instance(now)), now)
+        return None if leaving else not_held(request, state.table, self._seconds_to_instance(now))
 
     def _seconds_to_instance(self, now: float) -> float:
         """When to ask again while no instance accepts."""

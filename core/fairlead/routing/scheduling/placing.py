@@ -132,9 +132,10 @@ class Placing:
         return at_home(request, decision, home.instance, state, asked=asked)
 
     def _admission_refusal(self, request: RoutingRequest, decision: Decision, now: float) -> Refusal | None:
-        state, view = self._state, self._state.view
+        state, pool = self._state, self._state.view
+        view = pool if request.within is None else pool.within(request.within)
         ttft = view.predicted_ttft_seconds(request, decision.instance) if decision.ttft_seconds is None else decision.ttft_seconds
-        refusal = state.gate.at_arrival(request, ttft, view, now, state.share(request))
+        refusal = state.gate.at_arrival(request, ttft, view, now, state.share(request), pool=pool)
         if refusal is None and state.loads[decision.instance].entry.role is Role.PREFILL:
             choice = select_decoding(request, view, state.loads[decision.instance].entry)
             if choice is None or choice.tpot_seconds == inf:

@@ -29,9 +29,19 @@ class Retrying:
         self._outcomes = outcomes
 
     def retry(
-        self, request_id: str, now: float, failed_instance: str, *, reached: bool, to: str | None = None, decode: str | None = None
+        self,
+        request_id: str,
+        now: float,
+        failed_instance: str,
+        *,
+        reached: bool,
+        to: str | None = None,
+        decode: str | None = None,
+        by_proxy: bool = False,
     ) -> Outcome:
-        """See `Scheduler.retry`. With `to` somebody else chose that instance, and the one to decode on."""
+        """See `Scheduler.retry`. With `to` somebody else chose that instance, and the one to decode on; with
+        `by_proxy` some time ago.
+        """
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage in (Stage.HELD, Stage.QUEUED) or tracked.first_token_at is not None:
@@ -60,7 +70,7 @@ class Retrying:
         whole = state.loads[target].entry.role is Role.DECODE
         tracked.reason = DecisionReason.DECODE_ONLY if whole else DecisionReason.FALLBACK
         moved = self._moving.bind(tracked, None if whole else tracked.session, target, reason, now)
-        tracked.transfer_from = None
+        tracked.transfer_from, tracked.by_proxy = None, by_proxy
         if not moved and target != source and not state.is_front:
             self._moving.record_reroute(tracked, source, target, reason, now)
         state.count_in(tracked, target, now, decode, excluded=(failed_instance, *tracked.unreachable))

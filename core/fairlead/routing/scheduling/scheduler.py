@@ -68,10 +68,10 @@ class PoolScheduler:
         recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit, load_samples=settings.load_samples)
         self._state = state = SchedulerState(table, policy, parameters, recorder, settings)
         self._moving = moving = Moving(state)
-        self._placing = Placing(state, moving)
+        placing = Placing(state, moving)
         self._dispatching = Dispatching(state, moving)
         self._outcomes = Outcomes(state, self._dispatching)
-        self._waiting = Waiting(state, self._placing, self._outcomes)
+        self._waiting = Waiting(state, placing, self._outcomes)
         self._circuits = Circuits(state, self._waiting)
         self._retrying = Retrying(state, moving, self._dispatching, self._outcomes)
         self._progress = Progress(state, moving, self._dispatching, self._outcomes, self._circuits)
@@ -79,30 +79,32 @@ class PoolScheduler:
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
-        outcomes = self._take_in(TrackedRequest(request=request, submitted_at=now), now)
-        self._state.recorder.loads.arrived(request.prompt_tokens, now)
-        return outcomes
-
-    def _take_in(self, tracked: TrackedRequest, now: float) -> tuple[Outcome, ...]:
-        state, request = self._state, tracked.request
-        state.view.now = now
-        state.expecting.expire(now)
-        state.accounting.admit(tracked)
+        tracked = self._admit(request, submitted_at=now, now=now)
         try:
-            refusal = self._outcomes.unheld(request, now) or self._placing.place(tracked, now)
+            refusal = self._waiting.place_new(tracked, now)
         except BaseException:  # the policy failed on it: nothing may be kept of a request that the caller takes for unknown
             self._outcomes.let_go(tracked, now)
             raise
         if refusal is not None:
             self._outcomes.refuse(tracked, refusal, now)
-        return self._outcomes.take((), now)
+        outcomes = self._outcomes.take((), now)
+        self._state.recorder.loads.arrived(request.prompt_tokens, now)
+        return outcomes
+
+    def _admit(self, request: RoutingRequest, *, submitted_at: float, now: float) -> TrackedRequest:
+        state = self._state
+        state.view.now = now
+        state.expecting.expire(now)
+        tracked = TrackedRequest(request=request, submitted_at=submitted_at)
+        state.accounting.admit(tracked)
+        return tracked
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
         """Everything time brings: unseen prefills end, held requests are placed or refused, queues are
         swept, sent from and bounded.
 
-        Raises what the policy raised when it was last asked for a request that waited: that one was refused, and
-        the next tick goes on.
+        Raises what the policy raised when it was last asked for a request that waited, or that another router asked
+        for: that one was refused, and the next tick goes on.
         """
         state = self._state
         state.view.now = now
@@ -147,7 +149,7 @@ class PoolScheduler:
         """Before the first byte only: the next fallback, else the least loaded candidate not tried;
         it does not queue again.
         """
-        return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to)
+        return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Lost after the first byte, or given up."""
@@ -184,6 +186,10 @@ class PoolScheduler:
     def instance_worked(self, instance: str, now: float) -> None:
         """It answered: its circuit closes."""
         self._circuits.worked(instance)
+
+    def broken(self, now: float) -> tuple[str, ...]:
+        """Instances whose circuit is open: they failed, or are being probed."""
+        return tuple(instance for instance, load in self._state.loads.items() if load.broken_until > now)
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
         """A fresh reading of the engine's own metrics; `kv_usage` 0-1, None when it could not be read."""

@@ -25,7 +25,7 @@ from fairlead.routing.contracts.sharing import (
     Word,
 )
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.queues.accounting import Stage
 from fairlead.routing.scheduling.asking import Asking
 from fairlead.routing.scheduling.guests import Guests
 from fairlead.routing.scheduling.outcomes import Outcome
@@ -54,7 +54,7 @@ class SharedScheduler(PoolScheduler):
         policies: PolicyCatalogue = BUILT_IN,
     ) -> None:
         super().__init__(table, router_id, seed, sample_rate=sample_rate, settings=settings, policies=policies)
-        self._asking = Asking(self._state, self._placing, self._dispatching, self._outcomes)
+        self._asking = Asking(self._state, self._waiting, self._dispatching, self._outcomes)
         self._guests = Guests(self._state, self._retrying, self._outcomes)
         self._live_routers = 1
 
@@ -121,7 +121,12 @@ class SharedScheduler(PoolScheduler):
             self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
         else:
             word = SentElsewhere(
-                request=request_id, failed=failed_instance, reached=reached, instance=outcome.instance, decode=outcome.decode
+                request=request_id,
+                failed=failed_instance,
+                reached=reached,
+                instance=outcome.instance,
+                decode=outcome.decode,
+                by_proxy=to is not None,
             )
             self._asking.tell(word, now)
         return outcome
@@ -209,7 +214,9 @@ class SharedScheduler(PoolScheduler):
         match word:
             case Asked():
                 if self._guests.admit(word.request.id, front):
-                    return self._take_in(TrackedRequest(request=word.request, submitted_at=word.submitted_at), now)
+                    tracked = self._admit(word.request, submitted_at=word.submitted_at, now=now)
+                    self._waiting.take_over(tracked, now)
+                    return self._outcomes.take((), now)
             case UnderWay():
                 self._guests.adopt(word, front)
             case InstanceFailed():

@@ -23,6 +23,14 @@ class Waiting:
         self._outcomes = outcomes
         self._failure: Exception | None = None
 
+    def place_new(self, tracked: TrackedRequest, now: float) -> Refusal | None:
+        """Place or hold a request that nobody here decided about yet. Raises what the policy raises."""
+        return self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)
+
+    def take_over(self, tracked: TrackedRequest, now: float) -> None:
+        """As `place_new`, for a request whose caller cannot be told of a failure any more: that refuses it."""
+        self._placed(tracked, now, self.place_new)
+
     def place_held(self, now: float) -> None:
         """Place held requests by priority and age if somebody accepts; refuse those held for too long, and all when
         no instance is wanted any more.
@@ -46,7 +54,7 @@ class Waiting:
             self._placed(tracked, now, self._placing.place_again)
 
     def _placed(self, tracked: TrackedRequest, now: float, place: Callable[[TrackedRequest, float], Refusal | None]) -> None:
-        """Place a request that waited. One on which the policy fails is refused, and holds up no other."""
+        """Place a request that was accepted. One on which the policy fails is refused, and holds up no other."""
         try:
             refusal = place(tracked, now)
         except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
@@ -56,7 +64,7 @@ class Waiting:
             self._outcomes.refuse(tracked, refusal, now)
 
     def raise_failure(self) -> None:
-        """Raise what the policy raised last for a request that waited, once."""
+        """Raise what the policy raised last for a request that was accepted, once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

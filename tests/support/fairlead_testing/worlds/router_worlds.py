@@ -108,6 +108,9 @@ class ScriptedEngine:
                     await reader.read()
                     return
                 body = await _read_body(reader, headers)
+                if any(line.startswith(":") for line in head[1:]):  # no header's name, so servers refuse it
+                    self._write(writer, 400, b'{"error": {"message": "invalid header"}}')
+                    continue
                 if head[0].startswith("GET /metrics"):
                     self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")
                     continue

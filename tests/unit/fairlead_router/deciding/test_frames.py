@@ -92,6 +92,7 @@ BODIES: list[Body] = [
     Completed(request="r", output_tokens=3, cached_tokens=None),
     Abandoned(request="r", outcome=MoveOutcome.CANCELLED),
     SentElsewhere(request="r", failed="i0", reached=False, instance="i1", decode="i2"),
+    SentElsewhere(request="r", failed="i0", reached=True, instance="i1", decode=None, by_proxy=True),
     InstanceFailed(instance="i0"),
     InstanceWorked(instance="i0"),
 ]

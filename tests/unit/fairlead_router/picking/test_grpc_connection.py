@@ -233,9 +233,12 @@ async def test_a_connection_that_leaves_refuses_streams_and_closes_after_the_las
     client = Client()
     client.feed(HELLO, client.begin(1))
     client.connection.leave()
-    client.feed(client.begin(3), data(grpc_message(b"z")), data(b"", ended=True))
+    client.feed(client.begin(3), data(grpc_message(b"of a refused stream"), 3), http2.rst_stream(3, http2.CANCEL))
+    client.feed(data(grpc_message(b"z")), data(b"", ended=True))
     await asyncio.sleep(0)
-    assert client.goaway() == http2.NO_ERROR
+    assert [(payload[:4], payload[4:8]) for kind, _, _, payload in client.frames() if kind == http2.GOAWAY] == [
+        ((1).to_bytes(4, "big"), http2.NO_ERROR.to_bytes(4, "big"))
+    ]
     assert (http2.RST_STREAM, 0, 3, http2.REFUSED_STREAM.to_bytes(4, "big")) in client.frames()
     assert client.data() == grpc_message(b"z")
     assert client.transport.is_closed

@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
+from fairlead.gateway_keys import GatewayKeyFacts
+from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_router.main import Router
 from fairlead_router.picking.grpc_connection import OK
@@ -21,7 +24,14 @@ from fairlead_router.picking.streams import PickerStream
 from fairlead_router.pool import Pool
 from fairlead_router.settings import RouterSettings
 from fairlead_testing.builders.routing_tables import routing_table
-from fairlead_testing.running.ext_proc_proxy import request_body, request_headers, response_body, response_headers
+from fairlead_testing.running.ext_proc_proxy import (
+    DESTINATION,
+    headers_of,
+    request_body,
+    request_headers,
+    response_body,
+    response_headers,
+)
 
 
 class HeardStream:
@@ -180,6 +190,51 @@ async def test_a_refused_request_is_in_no_account(proxied: Proxied) -> None:
     stream.message(_WORDS[6])
     assert [one.immediate_response.status.code for one in heard.said] == [503]
     assert heard.ends == [OK]
+    assert proxied.open_accounts() == 0
+
+
+async def test_a_request_that_the_scheduler_fails_on_costs_its_key_no_tokens(proxied: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = sha256(b"secret").hexdigest()
+    proxied.router.keys.replace([GatewayKeyFacts(id="k", digest=digest, tokens_per_minute=100)], 0.0)
+
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError("in a policy")
+
+    def status_of_one() -> int:
+        stream, heard = proxied.open()
+        stream.message(request_headers(headers={"authorization": "Bearer secret"}).SerializeToString())
+        stream.message(_WORDS[6])
+        return int(heard.said[0].immediate_response.status.code)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(proxied.pool.scheduler, "submit", failing)
+        assert status_of_one() == 500
+    assert [status_of_one(), status_of_one()] == [0, 429], "0: it was picked for"
+
+
+async def test_a_request_whose_proxy_fell_back_waited_in_the_queue_no_longer_for_that(proxied: Proxied) -> None:
+    stream, heard = proxied.open()
+    stream.message(_WORDS[0])
+    stream.message(_WORDS[6])
+    (ticket,) = proxied.pool.tickets.values()
+    sent_at, first = ticket.dispatched_at, headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION]
+    served, instance = ("10.0.0.2:8000", "i1") if first.startswith("10.0.0.1") else ("10.0.0.1:8000", "i0")
+    await asyncio.sleep(0.01)
+    stream.message(response_headers(200, SSE, served=served).SerializeToString())
+    assert isinstance(ticket.verdict, Dispatch)
+    assert (ticket.verdict.instance, ticket.dispatched_at) == (instance, sent_at)
+
+
+async def test_those_before_the_one_that_served_a_request_past_the_scheduler_have_failed(proxied: Proxied) -> None:
+    stream, heard = proxied.open()
+    stream.message(_WORDS[1])
+    (said,) = heard.said
+    assert headers_of(said.request_headers.response.header_mutation)[DESTINATION] == "10.0.0.1:8000,10.0.0.2:8000"
+    stream.message(response_headers(200, {}, served="10.0.0.2:8000").SerializeToString())
+    assert proxied.pool.direct == {"i1": 1}
+    assert proxied.pool.counters.upstream_errors["passed-over"] == 1
+    stream.message(_WORDS[15])
+    stream.half_closed()
     assert proxied.open_accounts() == 0
 
 

@@ -99,6 +99,43 @@ def test_of_held_requests_those_of_a_flood_give_way() -> None:
     assert [end(chat, "o0", 2.0), end(chat, "o1", 3.0)] == [["o1"], ["f0"]]
 
 
+def sized(tenant: str, name: str, body_bytes: int) -> RoutingRequest:
+    return replace(of(tenant, name), body_bytes=body_bytes)
+
+
+def holding(*held: RoutingRequest, limit: int = 4096, held_bytes: int = 1000) -> PoolScheduler:
+    """A pool that holds these, and may hold so many requests and bytes."""
+    settings = SchedulerSettings(held_limit=limit, held_bytes=held_bytes)
+    made = PoolScheduler(fairly(table([entry("i00", InstanceState.CORDONED)])), "router-0", 0, settings=settings)
+    for one in held:
+        assert not refusals(made.submit(one, 0.0))
+    return made
+
+
+def refused(chat: PoolScheduler, newcomer: RoutingRequest) -> list[str]:
+    return [refusal.request.id for refusal in refusals(chat.submit(newcomer, 0.0))]
+
+
+def test_for_memory_the_tenant_that_holds_most_of_it_gives_way_however_few_its_requests_are() -> None:
+    chat = holding(*(sized("many", f"m{number}", 10) for number in range(9)), sized("large", "l0", 900), sized("large", "l1", 0))
+    assert refused(chat, sized("other", "o", 200)) == ["l0"]
+    assert chat.held().requests == 11
+
+
+@pytest.mark.parametrize(("body_bytes", "why"), [(1001, "never fits"), (600, "takes more than what is left to the other")])
+def test_a_request_that_would_not_fit_even_so_sends_nobody_away(body_bytes: int, why: str) -> None:
+    chat = holding(*(sized("many", f"m{number}", 100) for number in range(9)))
+    assert refused(chat, sized("other", "o", body_bytes)) == ["o"], why
+    assert chat.held().requests == 9
+    assert refused(chat, sized("other", "p", 400)) == ["m8", "m7", "m6"], "and no more than need to go"
+
+
+def test_those_that_go_for_memory_make_room_among_the_number_too() -> None:
+    chat = holding(sized("large", "l0", 900), *(sized("many", f"m{number}", 0) for number in range(3)), limit=4)
+    assert refused(chat, sized("other", "o", 200)) == ["l0"]
+    assert refused(chat, sized("other", "p", 0)) == ["m2"], "of the number, who has most requests"
+
+
 def test_of_held_requests_those_of_another_class_stay() -> None:
     closed = fairly(table([entry("i00", InstanceState.CORDONED)], classes=(PriorityClass(name="low", priority=-1),)))
     chat = scheduler(closed, held_limit=2)

@@ -7,6 +7,8 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.moves import MoveOutcome
 from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import decider_of
@@ -98,6 +100,47 @@ def test_without_a_decider_a_front_decides_what_waits_and_late_verdicts_change_n
     assert sent(front.first_token("a", 1.0)) == [("b", "i0")]
 
 
+def failing_on(bad: str, scheduler: SharedScheduler) -> None:
+    """The policy in force fails on requests whose id begins so, as one of somebody's own may."""
+    policy = scheduler._state.policy
+
+    def choose(request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        if request.id.startswith(bad):
+            raise ZeroDivisionError("in a policy")
+        return policy.choose(request, view, now)
+
+    scheduler._state.policy = replace(policy, choose=choose)
+
+
+def ends(outcomes: tuple[Dispatch | Refusal, ...]) -> dict[str, int]:
+    """What becomes of each request: 0 for one that is sent, the status of one that is refused."""
+    return {outcome.request.id: outcome.status if isinstance(outcome, Refusal) else 0 for outcome in outcomes}
+
+
+def test_a_request_that_the_policy_fails_on_strands_no_other_when_the_decider_is_gone() -> None:
+    _, (front, _), (wire, _) = routers(TWO)
+    failing_on("bad", front)
+    for name in ("good", "bad", "last"):
+        front.submit(asked(name), 0.0)
+    assert ends(wire.part(0.1)) == {"good": 0, "bad": 500, "last": 0}
+    assert front.waiting() == 0
+    with pytest.raises(ZeroDivisionError):
+        front.tick(0.2)
+    assert front.tick(0.3) == ()
+
+
+def test_a_request_of_a_front_that_the_policy_fails_on_is_refused_to_that_front() -> None:
+    decider, (front, _), (wire, _) = routers(TWO)
+    failing_on("bad", decider)
+    for name in ("bad", "good"):
+        front.submit(asked(name), 0.0)
+    assert ends(wire.carry(0.1)) == {"bad": 500, "good": 0}
+    assert decider._state.guests.keys() == {"good"}
+    with pytest.raises(ZeroDivisionError):
+        decider.tick(0.2)
+    assert decider.discrepancies() == front.discrepancies() == ()
+
+
 def test_a_decider_that_is_asked_again_counts_what_was_sent_meanwhile() -> None:
     decider, (front, _), (wire, _) = routers(ONE)
     front.submit(asked("a"), 0.0)
@@ -146,6 +189,26 @@ def test_a_front_tries_again_at_once_and_the_decider_counts_it_there() -> None:
     assert [(move.source, move.target) for move in records.migrations] == [(first, outcome.instance)]
     kept = front.take_records(5.0, final=True)
     assert (kept.migrations, kept.reroutes, kept.bindings) == ((), (), ())
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_proxys_own_choice_teaches_the_decider_nothing_of_prefills(meanwhile: bool) -> None:
+    decider, (front, _), (wire, _) = routers(TWO)
+    front.submit(asked("a"), 0.0)
+    ((_, first),) = sent(wire.carry(0.0))
+    if meanwhile:
+        wire.part(1.0)
+    served = "i1" if first == "i0" else "i0"
+    front.retry("a", 3.0, first, to=served)
+    wire = Wire(front, decider, 3.0) if meanwhile else wire
+    wire.carry(3.0)
+    front.first_token("a", 3.001)
+    wire.carry(3.001)
+    for one in (front, decider):
+        load = one.load(served)
+        assert load is not None
+        assert (load.decoding, load.prefill_pace, one.prefill_estimate().samples) == (1, 1.0, 0)
+        assert one.discrepancies() == ()
 
 
 def test_a_request_that_no_instance_could_serve_ends_at_both() -> None:

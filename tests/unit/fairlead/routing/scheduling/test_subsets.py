@@ -9,6 +9,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.builders.routing import entries, table
 
 WITHIN = ("i02", "i04")
@@ -63,6 +64,36 @@ def test_a_subset_of_which_nobody_accepts_is_refused_at_once() -> None:
     assert pool.waiting() == 0
 
 
+def test_a_subset_that_is_too_busy_refuses_whatever_the_others_could_take() -> None:
+    rejection = EarlyRejectionFacts(mode="Load", headroom=1.0)
+    pool = PoolScheduler(table(entries(3), policy="least-loaded", speed=300.0, rejection=rejection), "router-0", 1)
+    assert isinstance(only(pool.submit(request("first", ("i00",)), 0.0)), Dispatch)
+    refusal = only(pool.submit(request("second", ("i00",)), 0.1))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.reason) == (429, RejectionReason.PREDICTED_TTFT)
+    assert "of pool default/chat that may serve it" in refusal.message
+    assert isinstance(only(pool.submit(request("third", ("i00", "i01")), 0.2)), Dispatch)
+
+
+def test_a_forecast_spreads_the_decodes_of_the_pool_over_all_of_it_and_not_over_a_subset() -> None:
+    pool = PoolScheduler(
+        table(
+            entries(4),
+            policy="least-loaded",
+            window=0,
+            rejection=EarlyRejectionFacts(mode="Predicted"),
+            decode_base_seconds=0.01,
+            decode_seconds_per_request=0.03,
+        ),
+        "router-0",
+        1,
+    )
+    for number in range(4):  # one each: 0.04 s a token, and 0.13 s if one instance had all
+        assert isinstance(only(pool.submit(request(f"r{number}", None), 0.0)), Dispatch)
+        pool.first_token(f"r{number}", 0.1)
+    assert isinstance(only(pool.submit(request("part", ("i00",)), 0.2)), Dispatch)
+
+
 def test_queued_requests_are_refused_when_the_last_member_leaves_and_never_placed_outside() -> None:
     pool = scheduler("least-loaded", instances=3)
     only(pool.submit(request("first", ("i02",)), 0.0))
@@ -81,6 +112,21 @@ def test_a_retry_stays_within() -> None:
     assert isinstance(again, Dispatch)
     assert {dispatch.instance, again.instance} == set(WITHIN)
     assert isinstance(pool.retry("r", 0.2, again.instance), Refusal)
+
+
+def test_an_instance_that_a_proxy_chose_itself_is_no_faster_for_that_nor_did_the_request_wait_longer() -> None:
+    pool = scheduler("least-loaded", window=0)
+    dispatch = only(pool.submit(request("r", None), 0.0))
+    assert isinstance(dispatch, Dispatch)
+    served = next(name for name in ("i03", "i04") if name != dispatch.instance)
+    pool.retry("r", 3.0, dispatch.instance, to=served)
+    assert not pool.discrepancies()
+    pool.first_token("r", 3.001)
+    load = pool.load(served)
+    assert load is not None
+    assert (load.prefill_pace, load.lasting_pace, pool.prefill_estimate().samples) == (1.0, 1.0, 0)
+    (record,) = pool.take_records(4.0, final=True).decisions
+    assert (record.queued_seconds, record.ttft_seconds) == (0.0, 3.001)
 
 
 def test_an_instance_that_a_proxy_chose_itself_counts_from_then_on() -> None:

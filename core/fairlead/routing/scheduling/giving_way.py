@@ -1,0 +1,54 @@
+"""Giving way: whose held requests leave for one that there is no room for, where tenants share fairly."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from heapq import heapify, heapreplace
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.queues.accounting import TrackedRequest
+
+Size = Callable[[RoutingRequest], int]
+"""What of a limit a request takes."""
+
+
+def in_requests(_: RoutingRequest) -> int:
+    """Every request takes as much as any other."""
+    return 1
+
+
+def in_bytes(request: RoutingRequest) -> int:
+    """What its body takes of memory."""
+    return request.body_bytes
+
+
+class GivingWay:
+    """Who of `held`, the oldest first, may leave for `request`: the newest of the tenant that has the most, as long as
+    that is more than the tenant of the request would have.
+    """
+
+    def __init__(self, held: Iterable[TrackedRequest], request: RoutingRequest) -> None:
+        self._request = request
+        self._by_tenant: defaultdict[str, list[TrackedRequest]] = defaultdict(list)
+        for tracked in held:
+            self._by_tenant[tracked.request.tenant].append(tracked)
+
+    def freeing(self, lacking: int, size: Size) -> list[TrackedRequest] | None:
+        """Those that have to leave to free as much; None when all who may do not free it. A later call names others."""
+        most = [(-sum(size(one.request) for one in held), tenant) for tenant, held in self._by_tenant.items()]
+        own = size(self._request) - sum(has for has, tenant in most if tenant == self._request.tenant)
+        heapify(most)
+        leaving: list[TrackedRequest] = []
+        while lacking > 0:
+            if not most or -most[0][0] <= own:
+                return None
+            has, tenant = most[0]
+            leaving.append(self._pop_newest(tenant, size))
+            freed = size(leaving[-1].request)
+            lacking -= freed
+            heapreplace(most, (has + freed, tenant))
+        return leaving
+
+    def _pop_newest(self, tenant: str, size: Size) -> TrackedRequest:
+        """The newest that frees something."""
+        held = self._by_tenant[tenant]
+        return held.pop(next(place for place in range(len(held) - 1, -1, -1) if size(held[place].request)))
