@@ -17,13 +17,26 @@ from fairlead_client.resources.simulations import EngineModel, TraceRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoleRange:
+    """The least and the greatest number of a role's instances."""
+
+    role: Role
+    min_replicas: int
+    max_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscaled:
-    """The rules by which a pool changes its own instances."""
+    """The rules by which a pool changes its own instances.
+
+    `min_replicas` and `max_replicas` hold for a role that `roles` does not name; what an older API kept has none.
+    """
 
     scaling: ScalingSpec
     ratio: RatioSpec
     min_replicas: int
     max_replicas: int
+    roles: list[RoleRange] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import gcd
 from queue import SimpleQueue
 
 from fairlead.errors import FairleadError
@@ -31,12 +32,13 @@ from fairlead_client.simulation_jobs import (
     encode_line,
 )
 from fairlead_simulator.engine_model.costs import PrefillCost
+from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
-from fairlead_simulator.simulation.autoscaling import SimulatedScaling
+from fairlead_simulator.simulation.autoscaling import ScalingByRole, SimulatedScaling
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.run_results import RunResult
@@ -85,7 +87,7 @@ def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec)
     """The engine that the simulated engine's server makes of the same figures."""
     at_one = replace(
         base,
-        block_tokens=spec.block_size,
+        block_tokens=gcd(spec.block_size, PREFIX_BLOCK_TOKENS),  # prompts are known in prefix blocks, which engine blocks divide
         kv_tokens=target.kv_cache_tokens,
         max_sequences=spec.max_running,
         prefill=PrefillCost(per_token=spec.time_scale / target.prefill_tokens_per_second),
@@ -147,7 +149,7 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
         seed=job.seed if run.seed is None else run.seed,
     )
     targets = Targets(ttft_seconds=target.slo_ttft_seconds, tpot_seconds=target.slo_tpot_seconds)
-    plan = ArrivalPlan(rate=rate, seed=spec.seed)
+    plan = ArrivalPlan(rate=rate, spread="even", seed=spec.seed)  # recorded stamps stay; those of a trace may be whole seconds
     half = 0 if run.change is None else len(workload.rows) // 2
     timeline, scaling = ((), None) if run.change is None else changes_of(run.change, arrivals(workload, plan)[half])
     cell = Cell(label=run.policy, spec=spec, plan=plan, timeline=timeline, scaling=scaling, targets=targets)
@@ -207,11 +209,12 @@ def changes_of(change: PoolChange, at: float) -> tuple[tuple[TimelineEvent, ...]
     rules = change.autoscaled
     if rules is None:
         return tuple(events), None
-    scaling = SimulatedScaling(
+    scaling = ScalingByRole(
         scaling=rules.scaling,
         ratio=rules.ratio,
         min_replicas=rules.min_replicas,
         max_replicas=rules.max_replicas,
+        ranges={one.role: (one.min_replicas, one.max_replicas) for one in rules.roles},
         startup_seconds=startup,
     )
     return tuple(events), scaling

@@ -70,9 +70,15 @@ class SequenceTracker(Generic[Batch]):
         self._replaying = False
         self._asked_at: int | None = None
         """The number that was missing first when the replay was asked for."""
+        self._asked_stamp: float | None = None
+        """Of the batch before that one."""
         self._recognised = True
         """Whether the replay has shown the batch before `_next` as we know it; if not, it is another engine's."""
         self._incomplete = False
+        self._taken: tuple[int, float] | None = None
+        """The number that came next, and the stamp before it, when a replay did not show that batch: unless the engine
+        proves to be another one, those before were applied and are not lost.
+        """
         self.counts = SequenceCounts()
 
     @property
@@ -105,6 +111,7 @@ class SequenceTracker(Generic[Batch]):
                 self.counts.repeated += 1
                 return Step()
             return self._restarted(number, stamp, batch)
+        self._note_restart(number, stamp)
         self._waiting[number] = (stamp, batch)
         if self._replaying:
             return self.replay_ended() if len(self._waiting) > self._most_waiting else Step()
@@ -122,6 +129,7 @@ class SequenceTracker(Generic[Batch]):
             self._recognised |= stamp == self._newest_stamp
             self.counts.repeated += 1
             return Step()
+        self._note_restart(number, stamp)
         self._waiting.setdefault(number, (stamp, batch))
         return Step(batches=self._in_line())
 
@@ -136,8 +144,16 @@ class SequenceTracker(Generic[Batch]):
             return Step()
         self._replaying = False
         if not self._recognised:
+            assert self._asked_at is not None
+            assert self._asked_stamp is not None
+            has_nothing_newer = not self._waiting and self._next == self._asked_at
             self._next, self._newest_stamp = 0, None
-            return Step(reset=True, replay_from=self._ask().replay_from if self._waiting else None)
+            self._incomplete = False  # what was lost before no longer matters: the source is cleared
+            if has_nothing_newer:  # it has not even sent as many
+                self.counts.restarts += 1
+                return Step(reset=True)
+            self._taken = (self._asked_at, self._asked_stamp)
+            return Step(reset=True, replay_from=self._ask().replay_from)
         batches = self._in_line()
         if not self._waiting:
             return Step(batches=batches)
@@ -162,8 +178,15 @@ class SequenceTracker(Generic[Batch]):
         """The source said that it holds nothing: whatever was lost before no longer matters."""
         self._incomplete = False
 
+    def _note_restart(self, number: int, stamp: float) -> None:
+        """A number that was taken, with a later stamp, shows that the engine is another one than before."""
+        if self._taken is not None and number < self._taken[0] and stamp > self._taken[1]:
+            self._taken = None
+            self.counts.restarts += 1
+
     def _restarted(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
         self.counts.restarts += 1
+        self._taken = None
         self._next, self._newest_stamp = 0, None
         self._replaying = self._incomplete = False
         self._waiting = {number: (stamp, batch)}
@@ -177,7 +200,7 @@ class SequenceTracker(Generic[Batch]):
         """From the batch before the first that is missing: its stamp shows whether the engine restarted."""
         assert self._next is not None
         self.counts.replays += 1
-        self._asked_at = self._next
+        self._asked_at, self._asked_stamp = self._next, self._newest_stamp
         self._replaying = True
         self._recognised = self._newest_stamp is None
         return Step(replay_from=max(0, self._next - 1))
@@ -186,9 +209,10 @@ class SequenceTracker(Generic[Batch]):
         """Go on with what is behind the last hole; anything between holes is as uncertain as what was before them."""
         assert self._next is not None
         batches: tuple[Batch, ...] = ()
+        applied_below, self._taken = 0 if self._taken is None else self._taken[0], None
         while self._waiting:
             earliest = min(self._waiting)
-            self.counts.lost += earliest - self._next
+            self.counts.lost += max(0, earliest - max(self._next, applied_below))
             self._next = earliest
             batches = self._in_line()
         self._incomplete = True

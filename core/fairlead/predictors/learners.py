@@ -15,7 +15,7 @@ from fairlead.predictors.networks import Network
 from fairlead.predictors.samples import Samples
 
 HELD_OUT = 5
-"""Every n-th part of the samples is kept for the evaluation."""
+"""Every n-th sample is kept for the evaluation, and never trained on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,13 @@ class Learner:
     def __init__(self, settings: LearnerSettings, seed: int) -> None:
         self.settings = settings
         self._seed = seed
-        self._pools = TwoPools(len(settings.feature_names), settings.recent_samples, settings.replay_samples, settings.selection)
-        self._new = 0
+        # A network goes on from the one before, so what a round was fitted to tells no later one's error:
+        # it is decided once for a sample, and those held out are remembered apart.
+        width, recent, replay = len(settings.feature_names), settings.recent_samples, settings.replay_samples
+        out_of_recent, out_of_replay = recent // HELD_OUT, replay // HELD_OUT
+        self._fitted = TwoPools(width, recent - out_of_recent, replay - out_of_replay, settings.selection)
+        self._held_out = TwoPools(width, out_of_recent, out_of_replay, settings.selection)
+        self._kept = self._new = 0
         self.model: Model | None = None
         """Of the last round."""
         self.samples_seen = 0
@@ -54,7 +59,10 @@ class Learner:
         """Take samples, oldest first."""
         self.samples_seen += len(samples)
         kept = samples.below(self.settings.longest_ttft_seconds)
-        self._pools.add(kept)
+        is_held_out = np.arange(self._kept + 1, self._kept + len(kept) + 1) % HELD_OUT == 0
+        self._fitted.add(kept.at(np.flatnonzero(~is_held_out)))
+        self._held_out.add(kept.at(np.flatnonzero(is_held_out)))
+        self._kept += len(kept)
         self._new += len(kept)
 
     @property
@@ -65,7 +73,7 @@ class Learner:
     @property
     def remembered(self) -> Samples:
         """What the next round would train on, the replay first."""
-        return self._pools.everything()
+        return self._fitted.everything()
 
     def steps(self, samples: int) -> int:
         """Steps that a round on so many samples takes."""
@@ -76,14 +84,12 @@ class Learner:
         settings, before = self.settings, self.model
         number = 1 if before is None else before.round + 1
         dice = np.random.default_rng((self._seed, number))
-        self._pools.choose_replay(before, dice)
-        every = self._pools.everything()
-        if not len(every):
+        self._fitted.choose_replay(before, dice)
+        self._held_out.choose_replay(None, dice)  # by chance: those predicted worst would not tell the usual error
+        fitted, held_out = self._fitted.everything(), self._held_out.everything()
+        if not len(fitted):
             raise ValueError("there is nothing to train on")
-        order = dice.permutation(len(every))
-        held_out = len(every) // HELD_OUT
-        fitted, kept = every.at(order[held_out:]), every.at(order[:held_out])
-        scales = Scales.of(every.features)
+        scales = Scales.of(fitted.followed_by(held_out).features)
         begun = None if settings.from_scratch or before is None else before.network
         begun = begun or Network.initial(len(settings.feature_names), settings.width, dice)
         network = fit(begun, scales.normalised(fitted.features), -fitted.ttft_seconds, settings.fit, dice)
@@ -95,6 +101,6 @@ class Learner:
             round=number,
             samples_seen=self.samples_seen,
             trained_on=len(fitted),
-            evaluation=evaluate(scales, network, kept),
+            evaluation=evaluate(scales, network, held_out),
         )
         return self.model

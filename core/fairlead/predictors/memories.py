@@ -7,7 +7,7 @@ from fairlead.predictors.models import Model
 from fairlead.predictors.samples import Samples
 
 CANDIDATES = 10_000
-"""Samples at most among which a replay is chosen; more are thinned out first."""
+"""Samples at most among which a replay is chosen, unless more are to be replayed; more are thinned out first."""
 
 
 class TwoPools:
@@ -16,6 +16,7 @@ class TwoPools:
     def __init__(self, width: int, recent_limit: int, replay_limit: int, selection: Selection) -> None:
         self._recent_limit = recent_limit
         self._replay_limit = 0 if selection is Selection.FIFO else replay_limit
+        self._candidates = max(CANDIDATES, self._replay_limit)
         self._selection = selection
         self.recent = Samples.none(width)
         self.replay = Samples.none(width)
@@ -29,14 +30,14 @@ class TwoPools:
         self.recent = every.at(slice(over, None))
         if self._replay_limit and over:
             leaving = self.leaving.followed_by(every.at(slice(0, over)))
-            self.leaving = leaving.at(slice(max(0, len(leaving) - CANDIDATES), None))
+            self.leaving = leaving.at(slice(max(0, len(leaving) - self._candidates), None))
 
     def choose_replay(self, model: Model | None, dice: np.random.Generator) -> None:
         """Choose anew among the replay and what has left since: by `model`'s gradients, by chance without one."""
         candidates = self.replay.followed_by(self.leaving)
         self.leaving = self.leaving.at(slice(0, 0))
-        if len(candidates) > CANDIDATES:
-            candidates = candidates.at(np.sort(dice.choice(len(candidates), CANDIDATES, replace=False)))
+        if len(candidates) > self._candidates:
+            candidates = candidates.at(np.sort(dice.choice(len(candidates), self._candidates, replace=False)))
         if len(candidates) > self._replay_limit:
             if model is None:
                 rows = np.sort(dice.choice(len(candidates), self._replay_limit, replace=False))

@@ -45,7 +45,7 @@ def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: 
 
 
 class KvMemory:
-    """`capacity` engine blocks of `block_tokens`.
+    """`capacity` engine blocks of `block_tokens`, which must divide a prefix block: ValueError if they do not.
 
     With `caching` off nothing outlives its request (a DRAM tier caches instead).
     """
@@ -53,6 +53,8 @@ class KvMemory:
     __slots__ = ("_idle", "_pinned", "_shared", "_watcher", "caching", "capacity", "evicted", "per_prefix_block", "private")
 
     def __init__(self, capacity: int, block_tokens: int, caching: bool, watcher: PrefixCacheWatcher | None = None) -> None:
+        if PREFIX_BLOCK_TOKENS % block_tokens:  # prefix blocks would take less room than they have tokens, or none
+            raise ValueError(f"engine blocks of {block_tokens} tokens do not divide a prefix block of {PREFIX_BLOCK_TOKENS}")
         self._watcher = watcher
         self.capacity = capacity
         self.per_prefix_block = PREFIX_BLOCK_TOKENS // block_tokens

@@ -102,7 +102,14 @@ def simulate_cell(
     with _without_collecting():
         jobs = plan_jobs(workload, cell.plan)
         simulation = Simulation(
-            cell.spec, jobs, quality=cell.quality, timeline=cell.timeline, scaling=cell.scaling, on_progress=on_progress, probe=probe
+            cell.spec,
+            jobs,
+            quality=cell.quality,
+            timeline=cell.timeline,
+            scaling=cell.scaling,
+            on_progress=on_progress,
+            probe=probe,
+            keep_loads=keep_loads,
         )
         result = simulation.run()
     cpu_seconds = time.process_time() - cpu
@@ -114,7 +121,7 @@ def simulate_cell(
         wall_seconds=time.perf_counter() - started,
         cpu_seconds=cpu_seconds,
         events=result.events,
-        loads=tuple((point.at, point.pending) for point in result.loads) if keep_loads else (),
+        loads=tuple((point.at, point.pending) for point in result.loads),
         parts=measure_parts(result, cell.plan.warmup, cell.targets),
         sizes=() if simulation.autoscaler is None else tuple(simulation.autoscaler.changes),
         moves=tuple((move.at, move.source, move.target) for move in (*result.migrations, *result.reroutes)) if keep_loads else (),

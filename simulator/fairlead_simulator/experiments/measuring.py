@@ -5,10 +5,9 @@ Requests are measured by their index, so that every policy is judged by the same
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from math import fsum, sqrt
 
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.run_results import LoadPoint, RunResult
+from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.traces.descriptions import percentile
 
 
@@ -134,21 +133,12 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
         ideal_hit_rate=sum(ideal[job.index] for job in measured) / all_tokens if all_tokens else 0.0,
         belief_exact=sum(told == hit for told, hit in believed) / len(believed) if believed else None,
         belief_error=sum(abs(told - hit) for told, hit in believed) / cached if cached else None,
-        load_cv=_mean_variation(result.loads, begin, end),
+        load_cv=result.variations.mean(begin, end),
         migrations=len(result.migrations),
         reroutes=len(result.reroutes),
         preemptions=result.preemptions,
         output_tokens_per_second=sum(job.output_tokens for job in served) / (finished - begin) if finished > begin else 0.0,
     )
-
-
-def variation(values: Sequence[float]) -> float:
-    """Population coefficient of variation; 0 when the mean is 0."""
-    count = len(values)
-    mean = fsum(values) / count if count else 0.0
-    if mean == 0:
-        return 0.0
-    return sqrt(fsum((value - mean) ** 2 for value in values) / count) / mean
 
 
 def in_time(job: Job, targets: Targets) -> bool:
@@ -157,11 +147,6 @@ def in_time(job: Job, targets: Targets) -> bool:
     if targets.tpot_seconds is None or job.output_tokens < 2:
         return True
     return (job.finished_at - job.first_token_at) / (job.output_tokens - 1) <= targets.tpot_seconds
-
-
-def _mean_variation(loads: Sequence[LoadPoint], begin: float, end: float) -> float:
-    busy = [variation(list(point.pending.values())) for point in loads if begin <= point.at <= end and any(point.pending.values())]
-    return fsum(busy) / len(busy) if busy else 0.0
 
 
 def _percentile(ordered: Sequence[float], percent: float) -> float | None:

@@ -2,7 +2,7 @@
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,6 +45,20 @@ class SimulatedScaling:
     startup_seconds: float = duration("From a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
     round_seconds: float = duration("From one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
 
+    def range_of(self, role: Role) -> tuple[int, int]:
+        """The least and the greatest number of a role's instances."""
+        return self.min_replicas, self.max_replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingByRole(SimulatedScaling):
+    """As a pool's spec may have it: roles with numbers of their own, where a file has the same for all."""
+
+    ranges: Mapping[Role, tuple[int, int]]
+
+    def range_of(self, role: Role) -> tuple[int, int]:
+        return self.ranges.get(role, (self.min_replicas, self.max_replicas))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeChange:
@@ -74,8 +88,8 @@ class Autoscaler:
                 DeclaredRole(
                     role=role,
                     replicas=number,
-                    min_replicas=max(rules.min_replicas, 0 if role is Role.BOTH else 1),
-                    max_replicas=rules.max_replicas,
+                    min_replicas=max(rules.range_of(role)[0], 0 if role is Role.BOTH else 1),
+                    max_replicas=rules.range_of(role)[1],
                 )
                 for role, number in numbers.items()
             ),
@@ -84,7 +98,7 @@ class Autoscaler:
             slo=SloFacts(ttft_seconds=pool.slo_ttft_seconds, tpot_seconds=pool.slo_tpot_seconds),
             capacity=Capacity(prefill_tokens_per_second=pool.prefill_tokens_per_second, kv_cache_tokens=pool.preset.kv_tokens),
             refuses_late=pool.early_rejection != "Disabled",
-            may_sleep=rules.min_replicas == 0,
+            may_sleep=all(rules.range_of(role)[0] == 0 for role in numbers),
         )
         self._used_at = 0.0
 

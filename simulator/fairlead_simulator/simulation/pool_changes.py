@@ -160,7 +160,8 @@ class PoolChanges:
         return self._start(missing, event, table)
 
     def _start(self, number: int, event: ScaleTo | Drain, table: RoutingTable) -> PoolChange:
-        fresh = tuple(self._spec.entry(self._created + place, event.role) for place in range(number))
+        # A new one has no weight of its own in a cluster either, whatever those that began have by then.
+        fresh = tuple(replace(self._spec.entry(self._created + place, event.role), weight=1.0) for place in range(number))
         self._created += number
         names = tuple(entry.id for entry in fresh)
         if event.startup_seconds <= 0:

@@ -39,7 +39,8 @@ class Simulation:
     its calls.
 
     `probe` is shown the simulation at every sample (`metrics_seconds` apart), with the time. With `scaling` the pool is
-    scaled by itself, and `autoscaler` has the history of that.
+    scaled by itself, and `autoscaler` has the history of that. With `keep_loads` the result has the load of every
+    instance at every sample.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Simulation:
         on_progress: Callable[[int], None] | None = None,
         probe: "Callable[[Simulation, float], None] | None" = None,
         scaling: SimulatedScaling | None = None,
+        keep_loads: bool = False,
     ) -> None:
         self.spec = spec
         self.quality = quality or ObservationQuality()
@@ -66,11 +68,11 @@ class Simulation:
         self._keys = PromptKeys()
         self.fleet = Fleet(spec.preset_of, (entry.id for entry in table.instances), self._events, self._step_ended, self._delivery)
         self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.routers, self._lost)
-        self._recorder = RunRecorder(self.routers, self.result)
+        self._recorder = RunRecorder(self.routers, self.result, keep_loads=keep_loads)
         self._changes = PoolChanges(spec, timeline, self._cheapest_first)
         self.autoscaler = None if scaling is None else Autoscaler(spec, scaling)
         self._meter = None if self.autoscaler is None else self.autoscaler.meter
-        self._training = Training(self.scheduler, self._events, spec.seed)
+        self._training = Training(lambda: self.scheduler, self._events, spec.seed)
         self._jobs: dict[str, Job] = {}
         self._open = 0
         """Jobs that have arrived or will, and have not ended."""

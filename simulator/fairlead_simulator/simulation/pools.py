@@ -52,7 +52,7 @@ class SimulatedPool:
     first; empty = all alike.
     """
     weights: tuple[float, ...] = ()
-    """The instances' weights on the hash ring, as `speeds`; empty = all have 1."""
+    """The weights on the hash ring of the instances it begins with, as `speeds`; empty = all have 1, as later ones."""
     prefill_tokens_per_second: float
     """The speed the router believes in, of every instance."""
     fetching: bool = True

@@ -1,7 +1,10 @@
 """What a run leaves behind besides its jobs, and the taking of it."""
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import fsum, sqrt
 
 from fairlead.instances import Role
 from fairlead.predictors.reports import LearningReport
@@ -21,6 +24,39 @@ class LoadPoint:
     pending: dict[str, int]
 
 
+def variation(values: Sequence[float]) -> float:
+    """Population coefficient of variation; 0 when the mean is 0."""
+    count = len(values)
+    mean = fsum(values) / count if count else 0.0
+    if mean == 0:
+        return 0.0
+    return sqrt(fsum((value - mean) ** 2 for value in values) / count) / mean
+
+
+class LoadVariations:
+    """The variation of pending prefill tokens over instances at each instant at which any were pending, in order of
+    time. Two numbers an instant, however many instances: which part of a run is measured is known only after it.
+    """
+
+    def __init__(self) -> None:
+        self._at = array("d")
+        self._variations = array("d")
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def add(self, at: float, pending: Sequence[float]) -> None:
+        """What every instance has pending at a later instant than all before."""
+        if any(pending):
+            self._at.append(at)
+            self._variations.append(variation(pending))
+
+    def mean(self, begin: float, end: float) -> float:
+        """Mean over the instants from `begin` to `end`, both included; 0 without any."""
+        busy = self._variations[bisect_left(self._at, begin) : bisect_right(self._at, end)]
+        return fsum(busy) / len(busy) if busy else 0.0
+
+
 @dataclass(slots=True)
 class RunResult:
     """What a run left behind, besides the jobs themselves."""
@@ -31,7 +67,9 @@ class RunResult:
     """Refused requests by reason."""
     migrations: list[MigrationRecord] = field(default_factory=list)
     reroutes: list[ReRouteRecord] = field(default_factory=list)
+    variations: LoadVariations = field(default_factory=LoadVariations)
     loads: list[LoadPoint] = field(default_factory=list)
+    """Only of a run that was to keep them: each has an entry per instance."""
     events: int = 0
     preemptions: int = 0
     transferred_tokens: int = 0
@@ -51,9 +89,10 @@ class RunResult:
 class RunRecorder:
     """Writes what the schedulers say of themselves into a result."""
 
-    def __init__(self, routers: Routers, result: RunResult) -> None:
+    def __init__(self, routers: Routers, result: RunResult, *, keep_loads: bool) -> None:
         self._routers = routers
         self._result = result
+        self._keep_loads = keep_loads
         self._taken_at = 0.0
 
     def sample_loads(self, now: float) -> None:
@@ -63,7 +102,9 @@ class RunRecorder:
             for load in scheduler.loads():
                 if load.entry.role is not Role.DECODE:
                     pending[load.entry.id] = pending.get(load.entry.id, 0) + load.pending_prefill_tokens
-        self._result.loads.append(LoadPoint(now, pending))
+        self._result.variations.add(now, list(pending.values()))
+        if self._keep_loads:
+            self._result.loads.append(LoadPoint(now, pending))
 
     def take_records(self, now: float, *, final: bool = False) -> None:
         """Migrations and re-routes so far; before the end only now and then."""

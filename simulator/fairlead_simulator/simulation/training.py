@@ -4,6 +4,7 @@ the router would have had them ready.
 The round itself is computed at once; only its outcome waits for the clock.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,12 @@ class TrainedRound:
 
 
 class Training:
-    """The trainer of one run. A policy that another one replaced is forgotten with all it taught."""
+    """The trainer of one run. A policy that another one replaced is forgotten with all it taught.
 
-    def __init__(self, scheduler: PoolScheduler, events: EventQueue, seed: int) -> None:
+    `scheduler` tells which one learns: others take its place when the routers are restarted.
+    """
+
+    def __init__(self, scheduler: Callable[[], PoolScheduler], events: EventQueue, seed: int) -> None:
         self._scheduler = scheduler
         self._events = events
         self._seed = seed
@@ -41,7 +45,7 @@ class Training:
 
     def second(self, now: float) -> None:
         """Take what is new, and begin a round when one is due and none is under way."""
-        policy = self._scheduler.learns_online
+        policy = self._scheduler().learns_online
         if policy is None or self._busy:
             return
         if policy is not self._policy or self._learner is None:

@@ -68,6 +68,6 @@ class Transfers:
         self._fleet.release(job, source, now)
         target = job.decode_instance
         if target is None or not self._fleet.alive(target):
-            self._lost(job, job.instance, now)
+            self._lost(job, job.instance if target is None else target, now)  # the prefill instance has done its part
             return
         self._fleet.receive(job, target, now)

@@ -20,6 +20,8 @@ from fairlead_simulator.traces.arrivals import arrival_times
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, LATEST_MS, LONGEST_TOKENS, TraceRow, read_trace, shown, write_trace
 
 FORMS = ("jsonl", "csv", "burstgpt")
+_LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
+"""What JSON of this format can be written with, and a block id be in a run."""
 CSV_COLUMNS = ("timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay")
 
 
@@ -160,6 +162,9 @@ def _ids(record: dict[str, str], name: str, line: int, count: int) -> tuple[int,
         ids = tuple(int(part) for part in record["hash_ids"].split())
     except ValueError:
         raise TraceInvalid(name, line, "hash_ids", "must be whole numbers separated by spaces") from None
+    for one in ids:
+        if not _LEAST_ID <= one <= _GREATEST_ID:
+            raise TraceInvalid(name, line, "hash_ids", f"{shown(one)} must be a whole number of 64 bits")
     if len(ids) != count:
         raise TraceInvalid(name, line, "hash_ids", f"holds {len(ids)} ids; input_length needs {count} (one per {BLOCK_TOKENS} tokens)")
     return ids

@@ -11,7 +11,7 @@ from fairlead.instances import Role
 from fairlead.reports.rejections import RejectionReason
 from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec, ScaleDownSpec, ScalingMode, ScalingSpec, ZeroSpec
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, plan_jobs
-from fairlead_simulator.simulation.autoscaling import SimulatedScaling
+from fairlead_simulator.simulation.autoscaling import ScalingByRole, SimulatedScaling
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
@@ -121,6 +121,18 @@ def test_the_output_that_arrives_is_known_while_most_answers_are_still_running()
     by_all, by_ended = known[90.0]
     assert by_ended < 0.6 * mean
     assert 0.75 * mean < by_all < 1.25 * mean
+
+
+def test_each_role_keeps_to_its_own_bounds() -> None:
+    work = phases.Phase(seconds=400.0, requests_per_second=6.0, input_median=8000, output_median=300)
+    slo = ScalingSpec(mode=ScalingMode.SLO)
+    pool = replace(SPLIT, prefill_instances=2, decode_instances=2)
+    free = simulated(pool, jobs_of(work), SimulatedScaling(scaling=slo, max_replicas=9))
+    assert max(sizes(free, Role.PREFILL)) > 3
+    bound = ScalingByRole(scaling=slo, ranges={Role.PREFILL: (2, 3), Role.DECODE: (4, 9)})
+    simulation = simulated(pool, jobs_of(work), bound)
+    assert max(sizes(simulation, Role.PREFILL)) == 3
+    assert min(sizes(simulation, Role.DECODE)) == 4
 
 
 def test_constant_work_is_split_once() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from math import fsum
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
-from fairlead_simulator.simulation.jobs import Phase
+from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
-from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
+from fairlead_simulator.simulation.run_results import variation
+from fairlead_simulator.simulation.timeline import Drain, Fail, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
 
 CONVERSATIONS = load_workload(islice(KINDS["conversation"].rows(None, None, 21), 800), requests=None, max_input=20_480, infer_sessions=True)
@@ -131,6 +133,41 @@ def test_a_slow_link_delays_the_second_token() -> None:
         jobs = [job for job in pools.result.jobs if job.phase is Phase.FINISHED]
         gaps.append(sum(job.finished_at - job.first_token_at for job in jobs) / len(jobs))
     assert gaps[1] > gaps[0] + 1.0
+
+
+def test_a_decode_instance_that_dies_is_blamed_for_what_was_on_its_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    blamed: set[tuple[str, bool]] = set()
+    lost = Simulation._lost
+
+    def heard(simulation: Simulation, job: Job, instance: str, now: float) -> None:
+        blamed.add((instance, simulation.fleet.alive(instance)))
+        lost(simulation, job, instance, now)
+
+    monkeypatch.setattr(Simulation, "_lost", heard)
+    fast = preset("mooncake-a800-llama70b")
+    slow = replace(fast, transfer=replace(fast.transfer, bytes_per_second=1e9))
+    died = [Fail(at=60.0, instance=3, detected_after_seconds=20.0)]
+    simulated(instances=0, prefill_instances=3, decode_instances=2, policy="static-pd", preset=slow, rate=1.0, timeline=died)
+    assert blamed == {("d003-0", False)}
+
+
+def test_an_instance_that_comes_later_has_no_weight_of_its_own() -> None:
+    grown = simulated(weights=(0.5, 2.0), timeline=[ScaleTo(at=20.0, instances=6), Drain(at=30.0, place=0)])
+    weights = {entry.id: entry.weight for entry in grown.scheduler.table.instances}
+    assert len(weights) == 6 and "b006-0" in weights, "one was replaced"
+    assert {weight for name, weight in weights.items() if name >= "b004"} == {1.0}
+    assert {weight for name, weight in weights.items() if name < "b004"} == {0.5, 2.0}
+
+
+@pytest.mark.parametrize("keep_loads", [False, True])
+def test_the_loads_of_all_instances_are_kept_only_when_asked_for_and_their_variation_always(*, keep_loads: bool) -> None:
+    spec = SimulatedPool(preset=preset("dualmap-910b4-qwen7b"), instances=4, policy="dualmap", prefill_tokens_per_second=6250.0)
+    result = Simulation(spec, plan_jobs(CONVERSATIONS, ArrivalPlan(rate=3.0)), keep_loads=keep_loads).run()
+    assert bool(result.loads) is keep_loads
+    assert len(result.variations) > 100
+    if keep_loads:
+        busy = [variation(list(point.pending.values())) for point in result.loads if 20 <= point.at <= 90 and any(point.pending.values())]
+        assert result.variations.mean(20, 90) == fsum(busy) / len(busy)
 
 
 def test_prefixes_are_fetched_only_where_engines_can() -> None:

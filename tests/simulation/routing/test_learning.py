@@ -12,6 +12,7 @@ from fairlead_simulator.simulation.jobs import Phase
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.run_results import RunResult
+from fairlead_simulator.simulation.timeline import RestartRouters
 from fairlead_simulator.workloads.kinds import KINDS
 
 WORKLOAD = load_workload(islice(KINDS["tool-agent"].rows(None, None, 5), 2900), requests=2400, max_input=20_480, infer_sessions=True)
@@ -31,6 +32,17 @@ def run(policy: str, rate: float = 7.0, speeds: tuple[float, ...] = (1.0, 0.5), 
         seed=2,
     )
     return Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=rate, seed=2))).run()
+
+
+def test_new_routers_have_models_trained_for_them_too() -> None:
+    spec = SimulatedPool(
+        preset=preset("dualmap-910b4-qwen7b"), instances=8, policy="lodestar", parameters=QUICK, prefill_tokens_per_second=6250.0, seed=2
+    )
+    jobs = plan_jobs(WORKLOAD, ArrivalPlan(rate=7.0, seed=2))
+    result = Simulation(spec, jobs, timeline=[RestartRouters(at=jobs[1000].arrives_at)]).run()
+    assert any(one.at > jobs[1000].arrives_at for one in result.rounds)
+    assert result.learning is not None and result.learning.model is not None
+    assert result.learning.learned_choices > 100
 
 
 def mean_ttft(result: RunResult) -> float:

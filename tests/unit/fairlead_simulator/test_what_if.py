@@ -5,14 +5,18 @@ from itertools import chain
 
 import pytest
 
+from fairlead.instances import Role
 from fairlead.pools import parse_spec
+from fairlead.scaling.specs import RatioSpec, ScalingSpec
 from fairlead.tables import ModelledFacts, RoutingTable
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 from fairlead_client.simulation_jobs import (
     PARTS,
+    Autoscaled,
     JobLine,
     JobRun,
     PoolChange,
+    RoleRange,
     RunFigures,
     SimulatedTarget,
     SimulationJob,
@@ -22,9 +26,11 @@ from fairlead_client.simulation_jobs import (
 )
 from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import WorkloadImpossible
+from fairlead_simulator.experiments import cells
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
-from fairlead_simulator.what_if import engine_of, parts_by_session, parts_by_time, run_job, workload_of
+from fairlead_simulator.what_if import changes_of, engine_of, parts_by_session, parts_by_time, run_job, workload_of
 
 TARGET = SimulatedTarget(
     engine=EngineModel.VLLM_8B,
@@ -87,6 +93,23 @@ def test_every_request_is_told_as_done_once() -> None:
     assert lines[0].notes[0].startswith("1 requests are left out")
 
 
+def test_requests_come_as_they_were_recorded_whatever_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[float]] = []
+
+    def kept(workload: Workload, plan: ArrivalPlan) -> list[Job]:
+        jobs = plan_jobs(workload, plan)
+        seen.append([job.arrives_at for job in jobs])
+        return jobs
+
+    monkeypatch.setattr(cells, "plan_jobs", kept)
+    job = a_job()
+    uneven = [replace(one, timestamp=one.timestamp + (400.0 if index % 2 else 0.0)) for index, one in enumerate(job.requests)]
+    for seed in (1, 2):
+        assert lines_of(replace(job, requests=uneven, seed=seed), "round-robin")
+    recorded = [one.timestamp / 1e3 for one in uneven]
+    assert seen[0] == seen[1] == pytest.approx([(at - recorded[0]) / 2 for at in recorded])
+
+
 def test_requests_that_stand_for_several_come_so_many_times_as_fast() -> None:
     (figures,) = [line.figures for line in lines_of(replace(a_job(), weight=4.0), "round-robin") if line.figures]
     assert figures.requests_per_second == pytest.approx(8.0, rel=0.02)
@@ -112,6 +135,17 @@ def test_engines_that_are_simulated_themselves_are_as_those_that_are_served() ->
     assert found.prefill.seconds(1000, 1000) == pytest.approx(1000 / spec.engine.prefill_tokens_per_second / 2)
     assert found.decode.fixed == pytest.approx(0.015)
     assert "compute 12500 prompt tokens/s" in words
+
+
+@pytest.mark.parametrize(("block_size", "block_tokens"), [(1024, 512), (48, 16), (7, 1)])
+def test_a_simulated_engines_cache_is_as_large_as_declared_whatever_its_block_size(block_size: int, block_tokens: int) -> None:
+    spec = parse_spec({"model": "m", "engine": {"simulated": {"blockSize": block_size}}}).simulated
+    target = replace(TARGET, engine=EngineModel.SIMULATED, simulated=spec, instances=1, kv_cache_tokens=20_480)
+    found, _ = engine_of(target)
+    assert found.block_tokens == block_tokens
+    little = figures_with(PoolChange(), target)
+    ample = figures_with(PoolChange(), replace(target, kv_cache_tokens=200_000))
+    assert little.hit_rate < ample.hit_rate, "prefixes are evicted"
 
 
 @pytest.mark.parametrize("policy", ["fairlead", "ear", "mooncake"])
@@ -211,6 +245,20 @@ def test_sessions_that_stand_for_several_count_so_many_when_they_move() -> None:
         return next(line.figures.sessions_moved or 0 for line in lines if line.figures)
 
     assert moved(4.0) == 4 * moved(1.0) > 0
+
+
+def test_a_role_of_a_pool_that_scales_itself_keeps_to_its_own_bounds() -> None:
+    rules = Autoscaled(
+        scaling=ScalingSpec(),
+        ratio=RatioSpec(),
+        min_replicas=1,
+        max_replicas=9,
+        roles=[RoleRange(role=Role.PREFILL, min_replicas=2, max_replicas=3)],
+    )
+    _, scaling = changes_of(PoolChange(autoscaled=rules), 0.0)
+    assert scaling is not None
+    assert scaling.range_of(Role.PREFILL) == (2, 3)
+    assert scaling.range_of(Role.DECODE) == (1, 9), "as runs that were kept before have it for all roles"
 
 
 def test_more_instances_another_policy_and_early_rejection_show_in_the_figures() -> None:

@@ -14,7 +14,7 @@ from fairlead_api.services.plans.changes import DRAIN
 from fairlead_api.services.plans.effects import InstanceQuestion, Question, ScaleQuestion, SpecQuestion
 from fairlead_api.services.plans.evidence import PoolUse
 from fairlead_client.resources.plans import PlanKind
-from fairlead_client.simulation_jobs import Autoscaled, JobRun, PoolChange
+from fairlead_client.simulation_jobs import Autoscaled, JobRun, PoolChange, RoleRange
 
 SEEDS = (0, 1)
 """Each is simulated: where they differ, nothing is known."""
@@ -134,6 +134,7 @@ def _by_its_rules(spec: PoolSpec, startup_seconds: float) -> PoolChange:
         ratio=spec.ratio,
         min_replicas=min(role.min_replicas for role in spec.roles),
         max_replicas=max(role.max_replicas for role in spec.roles),
+        roles=[RoleRange(role=role.name, min_replicas=role.min_replicas, max_replicas=role.max_replicas) for role in spec.roles],
     )
     return PoolChange(autoscaled=rules, startup_seconds=startup_seconds)
 

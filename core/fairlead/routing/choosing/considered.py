@@ -71,12 +71,17 @@ class Considered:
             kv_usage=self.kv_usage[kept],
         )
 
+    @property
+    def block_tokens(self) -> int:
+        """Tokens per block, in which hits are counted."""
+        return self.view.block_tokens(self.request)
+
     def prompt_blocks(self, most_tokens: int = 0) -> int:
         """Full blocks of the prompt, or of its first `most_tokens` tokens; 0 = of all."""
         tokens = self.request.prompt_tokens
-        return (min(tokens, most_tokens) if most_tokens else tokens) // self.view.table.engine.block_tokens
+        return (min(tokens, most_tokens) if most_tokens else tokens) // self.block_tokens
 
     def matched_blocks(self) -> IntVector:
         """Leading blocks of the prompt that each holds. The one token always computed costs the last block no match."""
-        block = self.view.table.engine.block_tokens
+        block = self.block_tokens
         return (self.hits + block - 1) // block

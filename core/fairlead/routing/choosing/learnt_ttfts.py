@@ -68,8 +68,14 @@ class LearntTtfts:
         """What to call with the time of the first token when the candidate at `index` was chosen and computed it;
         `formula_seconds` is the TTFT that the policy expects there without a model.
         """
-        row, predicted, experience = expected.features[index].copy(), expected.of(index), self._experience
-        return lambda first_token_at: experience.saw(row, predicted, formula_seconds, first_token_at - now)
+        row, predicted, model = expected.features[index].copy(), expected.of(index), self.model
+
+        def learn(first_token_at: float) -> None:
+            # What a model that was swapped meanwhile predicted is no error of the one that is judged now.
+            own = predicted if self.model is model else None
+            self._experience.saw(row, own, formula_seconds, first_token_at - now)
+
+        return learn
 
     def take_samples(self) -> Samples:
         """What came of requests since the last call, oldest first."""

@@ -50,6 +50,11 @@ class PoolView(Protocol):
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
         """Instances with a hit > 0 only."""
 
+    def block_tokens(self, request: RoutingRequest) -> int:
+        """Tokens per block of the request's hits: the engines' own where events tell what they hold of it, else the
+        routing block.
+        """
+
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         """Time for what is pending there, less what is done of the prefill under way, and this request's uncached
         tokens: by the table's speed, or as fitted when the policy asks for it.

@@ -134,6 +134,10 @@ class LiveView:
         pending = 0 if load is None else load.pending_prefill_tokens
         return (pending + max(1, request.prompt_tokens - hit)) / self.table.engine.prefill_tokens_per_second - done
 
+    def block_tokens(self, request: RoutingRequest) -> int:
+        told = self.caches.block_tokens if self.caches.heard and request.engine_blocks else 0
+        return told or self.table.engine.block_tokens
+
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.decode_times.seconds(self.routers * context_tokens, self.routers * requests)
 

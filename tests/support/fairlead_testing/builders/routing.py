@@ -121,6 +121,7 @@ class ScriptedView:
         self.bindings = dict(bindings or {})
         self.now = now
         self.load_of_pool = 0.0
+        self.told_block_tokens = 0
 
     def pool_load(self) -> float:
         return self.load_of_pool
@@ -158,6 +159,9 @@ class ScriptedView:
 
     def prefill_seconds(self, asked: RoutingRequest, hit_tokens: int) -> float:
         return max(1, asked.prompt_tokens - hit_tokens) / self.table.engine.prefill_tokens_per_second
+
+    def block_tokens(self, request: RoutingRequest) -> int:
+        return (self.told_block_tokens if request.engine_blocks else 0) or self.table.engine.block_tokens
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.table.engine.modelled.decode_seconds(context_tokens, requests)

@@ -49,7 +49,7 @@ def test_what_a_replay_no_longer_has_is_lost_and_the_source_cleared() -> None:
     assert made.replayed(4, 4.0, "b4") == Step() and made.replayed(5, 5.0, "b5") == Step()
     assert made.replay_ended() == Step(batches=("b4", "b5", "b6"), reset=True)
     assert made.state is SourceState.INCOMPLETE
-    assert (made.counts.lost, made.counts.gaps) == (4, 1)
+    assert (made.counts.lost, made.counts.gaps, made.counts.restarts) == (2, 1, 0), "batches 0 and 1 were applied"
     assert made.live(7, 7.0, "b7") == Step(batches=("b7",))
 
 
@@ -123,6 +123,52 @@ def test_an_engine_that_does_not_know_our_last_batch_is_another_one() -> None:
     made.reconnected()
     assert made.replay_ended() == Step(reset=True)
     assert made.live(0, 9.0, "new") == Step(batches=("new",))
+
+
+def test_an_engine_that_has_nothing_of_what_it_is_asked_for_has_restarted_and_is_complete_again() -> None:
+    made = after(0, 1, 2)
+    made.live(9, 9.0, "b9")
+    made.replayed(2, 2.0, "b2")
+    assert made.replay_ended().reset
+    assert made.state is SourceState.INCOMPLETE
+    made.reconnected()
+    assert made.replay_ended() == Step(reset=True)
+    assert (made.state, made.counts.restarts) == (SourceState.CURRENT, 1)
+
+
+def test_an_engine_that_has_only_what_comes_next_is_asked_for_everything() -> None:
+    made = after(0, 1, 2)
+    made.reconnected()
+    assert made.replayed(3, 3.0, "b3") == Step(batches=("b3",))
+    assert made.replay_ended() == Step(reset=True, replay_from=0)
+    made.replayed(3, 3.0, "b3")
+    assert made.replay_ended() == Step(batches=("b3",), reset=True)
+    assert (made.state, made.counts.restarts, made.counts.lost) == (SourceState.INCOMPLETE, 0, 0)
+
+
+def test_a_whole_replay_from_the_beginning_makes_an_incomplete_source_complete() -> None:
+    made = after(0)
+    made.live(2, 2.0, "b2")
+    made.replayed(0, 0.0, "b0")
+    assert made.replay_ended().reset and made.state is SourceState.INCOMPLETE
+    made.reconnected()
+    assert made.live(4, 9.4, "n4") == Step()
+    assert made.replay_ended() == Step(reset=True, replay_from=0)
+    for number in range(4):
+        made.replayed(number, 9.0 + number / 10, f"n{number}")
+    assert made.replay_ended() == Step()
+    assert (made.state, made.counts.restarts, made.counts.lost) == (SourceState.CURRENT, 1, 1)
+
+
+def test_what_a_restarted_engine_no_longer_has_is_lost_from_its_own_beginning() -> None:
+    made = after(0, 1, 2, 3)
+    made.live(6, 9.6, "n6")
+    assert made.replayed(5, 9.5, "n5") == Step()
+    assert made.replay_ended() == Step(reset=True, replay_from=0)
+    for number in (2, 3, 4):
+        made.replayed(number, 9.0 + number / 10, f"n{number}")
+    assert made.replay_ended() == Step(batches=("n2", "n3", "n4", "n5", "n6"), reset=True)
+    assert (made.counts.lost, made.counts.restarts) == (2, 1)
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,12 +1,15 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.predictors import learners
 from fairlead.predictors.coresets import Selection, coreset, gradient_features
 from fairlead.predictors.fitting import FitSettings
 from fairlead.predictors.learners import Learner, LearnerSettings
 from fairlead.predictors.memories import TwoPools
-from fairlead.predictors.models import Model
+from fairlead.predictors.models import Evaluation, Model, Scales, evaluate
+from fairlead.predictors.networks import Network
 from fairlead.predictors.samples import Floats, Samples
 
 QUICK = FitSettings(epochs=2, least_steps=30)
@@ -72,6 +75,13 @@ def test_memory_is_bounded_however_long_no_round_is_run() -> None:
     assert len(pools.recent) + len(pools.replay) + len(pools.leaving) <= 10_020
 
 
+def test_as_many_samples_are_replayed_as_were_asked_for() -> None:
+    pools = TwoPools(1, 10, 25_000, Selection.CORRECTED)
+    pools.add(numbered(0, 30_010))
+    pools.choose_replay(None, np.random.default_rng(1))
+    assert len(pools.replay) == 25_000
+
+
 def test_fifo_alone_keeps_no_replay() -> None:
     pools = TwoPools(1, 10, 10, Selection.FIFO)
     pools.add(numbered(0, 40))
@@ -110,6 +120,29 @@ def test_samples_that_the_model_predicts_exactly_have_no_direction_and_do_no_har
     assert len(coreset(np.zeros_like(directions), np.zeros_like(sizes), 7, Selection.CORRECTED)) == 7
 
 
+def test_what_is_held_out_once_is_never_trained_on_in_any_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = LearnerSettings(
+        feature_names=("a",), first_samples=100, round_samples=37, recent_samples=100, replay_samples=60, width=4, fit=QUICK
+    )
+    fitted: set[float] = set()
+    held_out: set[float] = set()
+
+    def evaluated(scales: Scales, network: Network, samples: Samples) -> Evaluation:
+        held_out.update(samples.features[:, 0].tolist())
+        return evaluate(scales, network, samples)
+
+    monkeypatch.setattr(learners, "evaluate", evaluated)
+    learner = Learner(settings, 1)
+    for begin in range(0, 28 * 37, 37):
+        learner.add(numbered(begin, begin + 37))
+        if learner.due:
+            learner.train()
+            fitted.update(learner.remembered.features[:, 0].tolist())
+    assert learner.model is not None and learner.model.round > 20
+    assert not fitted & held_out
+    assert held_out == set(range(4, 28 * 37, 5)), "every fifth, whatever batches they came in"
+
+
 def test_after_a_shift_the_replay_still_holds_the_old_regime() -> None:
     settings = LearnerSettings(
         feature_names=("a", "b"), first_samples=100, round_samples=100, recent_samples=100, replay_samples=60, width=16, fit=QUICK
@@ -121,6 +154,6 @@ def test_after_a_shift_the_replay_still_holds_the_old_regime() -> None:
     for batch in range(3, 8):
         learner.add(regime(100, 8.0, 4.0, batch))
         learner.train()
-    replayed = learner.remembered.features[:60, 0]
+    replayed = learner.remembered.features[:48, 0]
     assert float((replayed < 4.0).mean()) > 0.1
-    assert len(learner.remembered) == 160
+    assert len(learner.remembered) == 128, "every fifth of them is held out"

@@ -2,6 +2,7 @@
 cached.
 """
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,12 @@ class ReferenceLru:
         while count < len(blocks) and blocks[count] in self.order:
             count += 1
         return count
+
+
+@pytest.mark.parametrize("block_tokens", [48, 1024])
+def test_engine_blocks_that_do_not_divide_a_prefix_block_are_refused(block_tokens: int) -> None:
+    with pytest.raises(ValueError, match=f"blocks of {block_tokens} tokens do not divide"):
+        KvMemory(100, block_tokens, caching=True)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 9)), max_size=60), st.integers(1, 20))

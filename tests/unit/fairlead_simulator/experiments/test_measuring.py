@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairlead_simulator.experiments.measuring import Targets, measure, variation
+from fairlead_simulator.experiments.measuring import Targets, measure
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.run_results import LoadPoint, RunResult
+from fairlead_simulator.simulation.run_results import RunResult, variation
 
 
 def served(index: int, ttft: float, *, decode: float = 1.0, hit: int = 0, output: int = 11) -> Job:
@@ -54,8 +54,9 @@ def test_variation_is_that_of_the_population_and_zero_for_nothing() -> None:
 
 def test_balance_is_taken_over_the_measured_seconds_with_work() -> None:
     result = RunResult([served(0, 1.0), served(1, 1.0), served(2, 1.0)])
-    result.loads = [LoadPoint(0.5, {"a": 9, "b": 0}), LoadPoint(1.0, {"a": 2, "b": 4}), LoadPoint(1.5, {"a": 0, "b": 0})]
-    assert measure(result, [0] * 3, 1, Targets(ttft_seconds=5.0)).load_cv == pytest.approx(1 / 3)
+    for at, pending in ((0.5, [9, 0]), (1.0, [2, 4]), (1.5, [0, 0]), (2.0, [3, 3]), (2.5, [0, 9])):
+        result.variations.add(at, pending)
+    assert measure(result, [0] * 3, 1, Targets(ttft_seconds=5.0)).load_cv == pytest.approx(1 / 6)
 
 
 def test_a_run_that_served_nothing_has_no_latencies() -> None:

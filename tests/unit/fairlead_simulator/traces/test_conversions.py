@@ -69,6 +69,7 @@ HEADER = "timestamp,input_length,output_length,hash_ids\n"
         (HEADER + "0,512,-1,1\n", ":2", "output_length: '-1' must be"),
         (HEADER + "0,1024,1,1\n", ":2", "hash_ids: holds 1 ids; input_length needs 2"),
         (HEADER + "0,512,1,one\n", ":2", "hash_ids: must be whole numbers"),
+        (HEADER + "0,512,1,1\n1,512,1,18446744073709551616\n", ":3", "hash_ids: 18446744073709551616 must be a whole number of 64 bits"),
         (HEADER + "5,512,1,1\n4,512,1,2\n", ":3", "timestamp: 4 ms is before"),
     ],
 )

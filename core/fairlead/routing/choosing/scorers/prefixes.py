@@ -63,7 +63,7 @@ class PrefixCacheScorer:
         share = absolute(matched, total)
         if not given.match_length_weight:
             return share
-        tokens = np.minimum(matched, total) * seen.view.table.engine.block_tokens
+        tokens = np.minimum(matched, total) * seen.block_tokens
         length = np.minimum(1.0, tokens / given.match_length_scale_tokens) ** 2
         scores: FloatVector = given.match_length_weight * length + (1.0 - given.match_length_weight) * share
         return scores

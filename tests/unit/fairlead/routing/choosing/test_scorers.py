@@ -1,5 +1,6 @@
 """Scores and filters by llm-d's rules, on pools that can be drawn on paper."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,6 +81,19 @@ def test_tokens_in_flight_count_with_what_the_request_would_add() -> None:
 def test_a_match_scores_by_its_share_of_the_prompts_blocks() -> None:
     seen = pool(load_of("a"), load_of("b"), load_of("c"), hits={"b": 2560, "c": 5119})
     assert scores(PrefixCacheScorer(PrefixMatches()), seen) == [0.0, 0.5, 1.0]
+
+
+def test_a_match_told_by_events_is_counted_in_the_engines_own_blocks() -> None:
+    loads = {name: load_of(name) for name in ("a", "b")}
+    view = ScriptedView(table([load.entry for load in loads.values()]), loads, {("r", "a"): 512, ("r", "b"): 16})
+    view.told_block_tokens = 16
+    known = replace(request("r", 1024), engine_blocks=tuple(range(64)))
+    assert scores(PrefixCacheScorer(PrefixMatches()), Considered.of(known, view, 0.0)) == [0.5, 1 / 64]
+    by_length = PrefixCacheScorer(PrefixMatches(match_length_weight=1.0, match_length_scale_tokens=64))
+    assert scores(by_length, Considered.of(known, view, 0.0)) == [1.0, 1 / 16]
+    assert kept(PrefixCacheAffinityFilter(PrefixCacheAffinity(affinity_threshold=0.4)), Considered.of(known, view, 0.0)) == ["a"]
+    unknown = Considered.of(request("r", 1024), view, 0.0)
+    assert (unknown.prompt_blocks(), unknown.block_tokens) == (2, 512), "own history counts in routing blocks"
 
 
 def test_only_so_many_leading_tokens_are_compared_where_the_producer_says_so() -> None:

@@ -169,8 +169,19 @@ def test_events_go_before_own_history_wherever_candidates_stand() -> None:
     caches.ignore("i04")
     expected = dict.fromkeys(NAMES, 100) | {"i03": 200, "i04": 200}
     assert dict(zip(NAMES, stage.view.hit_vector(asked).tolist(), strict=True)) == expected
+    assert stage.view.block_tokens(asked) == 100
     stage.do("break", NAMES[0], 5)
     assert stage.view.hit_vector(asked).tolist() == [expected[name] for name in NAMES[1:]]
+
+
+def test_hits_are_counted_in_routing_blocks_while_nothing_is_told_of_a_request() -> None:
+    stage = Stage()
+    known = replace(request("r", 450, blocks=(1, 2, 3)), engine_blocks=(7, 8, 9, 10))
+    own = stage.view.table.engine.block_tokens
+    assert stage.view.block_tokens(known) == own
+    stage.view.caches.takes_size(16)
+    stage.view.caches.hear(NAMES[0], [Source(instance=NAMES[0])], complete=True)
+    assert (stage.view.block_tokens(known), stage.view.block_tokens(request("r", 450, blocks=(1, 2, 3)))) == (16, own)
 
 
 def test_picking_is_stable_and_ties_go_by_the_next_vector() -> None:

@@ -272,6 +272,19 @@ def test_another_model_is_judged_by_its_own_predictions() -> None:
     assert policy.choose(request("r"), view, 0.0).reason is DecisionReason.LEARNED_TTFT
 
 
+def test_requests_placed_by_the_model_before_do_not_count_for_or_against_another() -> None:
+    view = pool(1000, 5000)
+    policy = lodestar(sum_of("prefill_tokens"), view)
+    under_way = [policy.choose(request("r"), view, 0.0) for _ in range(150)]
+    policy.adopt(sum_of("prefill_tokens", number=2))
+    for decision in under_way:
+        assert decision.learn is not None
+        decision.learn(decision.instance, 0.0)
+    assert policy.learning().error_seconds is None
+    assert len(policy.take_samples()) == 150, "they are learnt from all the same"
+    assert policy.choose(request("r"), view, 0.0).reason is DecisionReason.LEARNED_TTFT
+
+
 def test_models_that_do_not_fit_are_refused_and_the_one_in_use_stays() -> None:
     view = pool(5000, 1000)
     policy = lodestar(sum_of("prefill_tokens"), view)

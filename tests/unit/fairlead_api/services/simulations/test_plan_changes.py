@@ -73,7 +73,8 @@ def test_a_ratio_that_changes_itself_is_simulated_by_its_rules() -> None:
     after = parse_spec({**ROLES, "ratio": {"mode": "Fixed"}})
     trial = trial_of(PlanKind.RATIO, SpecQuestion(kind=PlanKind.RATIO, after=after), ROLES, USE, 12.0)
     assert trial.as_it_is.autoscaled is not None
-    assert trial.as_it_is.autoscaled.max_replicas == 64
+    found = {one.role: (one.min_replicas, one.max_replicas) for one in trial.as_it_is.autoscaled.roles}
+    assert found == {Role.PREFILL: (0, 6), Role.DECODE: (0, 64)}, "each role has its own bounds"
     assert trial.as_planned == PoolChange()
 
 
