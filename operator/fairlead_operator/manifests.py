@@ -187,6 +187,8 @@ def pod(
     """
     name = instance_name(identity.name, identity.uid, role, ordinal)
     template = _template(spec, role, image)
+    if _given_template(spec, role) is None:
+        template = _restricted(template)
     metadata = template.get("metadata") or {}
     return {
         "apiVersion": "v1",
@@ -262,14 +264,20 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int) -> dict
 
     It says how many of `replicas` must stay. `maxUnavailable`, which earlier versions wrote, would count from the
     pool's scale: that is 1 for a pool of prefill and decode, and another number than the one in force when a schedule
-    or the load decides it. The null takes it off an earlier version's budget.
+    or the load decides it. The null takes it off an earlier version's budget. An instance that is not ready protects
+    nothing and may always go: without that the drain of its node would hang.
     """
     selector = {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: role.value}}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": child_metadata(identity, f"{identity.name}-{role.value}"),
-        "spec": {"minAvailable": max(0, replicas - 1), "maxUnavailable": None, "selector": selector},
+        "spec": {
+            "minAvailable": max(0, replicas - 1),
+            "maxUnavailable": None,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": selector,
+        },
     }
 
 
@@ -299,7 +307,7 @@ def child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
 
 def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
     """The role's pod template, completed with the fields that every engine needs; the template's own settings win."""
-    given = next((item.template for item in spec.roles if item.name is role), None)
+    given = _given_template(spec, role)
     template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
     container = _engine_container(template)
     ports = container.setdefault("ports", [])
@@ -320,6 +328,21 @@ def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
         },
     )
     return template
+
+
+def _given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
+    return next((item.template for item in spec.roles if item.name is role), None)
+
+
+def _restricted(template: Mapping[str, Any]) -> dict[str, Any]:
+    """The template of a simulated engine, as the Pod Security Standard `restricted` demands.
+
+    This is no part of the hash: instances that were made without run as well, and an upgrade is to restart none.
+    """
+    pod_security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    container_security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    containers = [{**container, "securityContext": container_security} for container in template["spec"]["containers"]]
+    return {**template, "spec": {**template["spec"], "securityContext": pod_security, "containers": containers}}
 
 
 def _engine_container(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ A pool never takes two steps at once.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Protocol
 
+from fairlead.tables import PoolKey
 from fairlead_operator.cluster import ClusterError
 from fairlead_operator.settings import Pace
 
@@ -117,8 +117,35 @@ class PoolWorker:
             return
 
 
-Workers = Mapping[tuple[str | None, str], Collection[PoolWorker]]
-"""Workers by namespace and name of their pool, as kopf indexes them."""
+class PoolWorkers:
+    """The workers of all pools, for the events of their instances and children.
 
-NO_WORKERS: Workers = MappingProxyType({})
-"""Default of a handler's argument; kopf always gives it."""
+    This is not an index of kopf's: while one namespace's list of pools is refused, as when its Role went with it, kopf
+    would handle no object of any other.
+    """
+
+    def __init__(self, make: Callable[[PoolKey], PoolWorker]) -> None:
+        self._make = make
+        self._workers: dict[PoolKey, list[PoolWorker]] = {}
+
+    def __len__(self) -> int:
+        """How many pools have a worker."""
+        return len(self._workers)
+
+    def add(self, pool: PoolKey) -> PoolWorker:
+        """A new worker. A pool and its namesake that is being deleted have one each."""
+        worker = self._make(pool)
+        self._workers.setdefault(pool, []).append(worker)
+        return worker
+
+    def remove(self, pool: PoolKey, worker: PoolWorker) -> None:
+        """Its pool is gone."""
+        left = [other for other in self._workers.get(pool, ()) if other is not worker]
+        if left:
+            self._workers[pool] = left
+        else:
+            self._workers.pop(pool, None)
+
+    def of(self, pool: PoolKey) -> tuple[PoolWorker, ...]:
+        """The workers of the pools of this name."""
+        return tuple(self._workers.get(pool, ()))

@@ -13,10 +13,9 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Sized
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Protocol, cast
-from weakref import WeakValueDictionary
 
 import kopf
 
@@ -32,7 +31,7 @@ from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
 from fairlead_operator.manifests import POOL_LABEL, PoolIdentity
 from fairlead_operator.persistence import NothingHandled
-from fairlead_operator.pool_worker import PoolWorker, Turns
+from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
@@ -71,7 +70,7 @@ def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> 
     kopf.event(cast(kopf.Body, pool.reference()), type=type_, reason=reason, message=message)
 
 
-async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Sized) -> None:
+async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
     """Read the settings, connect, wait for the Kubernetes API and the Lease; put the handlers' dependencies into
     `memo`.
 
@@ -92,8 +91,8 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Si
         await wait_for_kubernetes(cluster, health)
         await configure(kopf_settings, settings, cluster)
         lease = _lease(settings, cluster)
-        memo.make_worker, watches = _worker_maker(memo, settings, FencedCluster(cluster, lease))
-        health.watch(lease, pools)
+        memo.workers, watches = _pool_workers(memo, settings, FencedCluster(cluster, lease))
+        health.watch(lease, memo.workers)
         election = LeaderElection(lease, settings.lease.retry_seconds)
         await election.win()
     except asyncio.CancelledError:  # told to stop while waiting: then kopf does not call `stop`
@@ -113,10 +112,10 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
     return Lease(settings.lease, identity, cluster, time.monotonic, time.time)
 
 
-def _worker_maker(
+def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
-) -> tuple[Callable[[str, str], PoolWorker], dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
-    """Makes the worker of a pool; and by name what watches for ever for that which no event tells, to wake workers:
+) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    """The workers of pools, none yet; and by name what watches for ever for that which no event tells, to wake workers:
     requests held for pools at zero, and what gateways say.
     """
     place = settings.control_plane
@@ -136,22 +135,17 @@ def _worker_maker(
     )
     turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random)
 
-    workers: WeakValueDictionary[PoolKey, PoolWorker] = WeakValueDictionary()
-
-    def make(namespace: str, name: str) -> PoolWorker:
-        key = PoolKey(namespace=namespace, name=name)
-        worker = workers[key] = PoolWorker(PoolReconciler(key, dependencies), str(key), turns)
-        return worker
+    workers = PoolWorkers(lambda pool: PoolWorker(PoolReconciler(pool, dependencies), str(pool), turns))
 
     def wake(pool: PoolKey) -> None:
-        if (worker := workers.get(pool)) is not None:
+        for worker in workers.of(pool):
             worker.wake()
 
     watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "sleeping pools": partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy),
         "gateways": partial(dependencies.gateways.watch, cluster, settings.picker.service, wake, settings.pace.gateways),
     }
-    return make, watches
+    return workers, watches
 
 
 async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:

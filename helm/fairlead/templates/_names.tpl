@@ -1,6 +1,10 @@
 {{- /* Beginning of every object's name. */ -}}
 {{- define "fairlead.name" -}}
 {{- $name := .Values.fullnameOverride | default (contains "fairlead" .Release.Name | ternary .Release.Name (printf "%s-fairlead" .Release.Name)) -}}
+{{- /* Services have it, and theirs is a DNS label that begins with a letter. */ -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}
+{{- fail (printf "the release's name %q: objects cannot be named %q; set fullnameOverride to a name that begins with a letter and has only a-z, 0-9 and -" .Release.Name $name) }}
+{{- end -}}
 {{- $name | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 

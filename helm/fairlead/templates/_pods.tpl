@@ -73,6 +73,13 @@ resources:
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
 {{- end }}
 
+{{- /* Bytes of a quantity with a unit, such as 1.5Gi. */ -}}
+{{- define "fairlead.bytes" -}}
+{{- $number := regexFind "^[0-9.]+" . -}}
+{{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 -}}
+{{- mulf $number (index $units (trimPrefix $number .)) | int64 -}}
+{{- end }}
+
 {{- /* Variables that every process has, then those in its `settings`, and others: list of root and these. */ -}}
 {{- define "fairlead.environment" -}}
 {{- $root := index . 0 -}}

@@ -85,7 +85,9 @@ class Applier:
         Instances are created from `spec`, or from `former` where the action's template is that one's.
         After one refused creation no other creation of that role is tried.
 
-        Raises ClusterUnavailable at once: without the Kubernetes API the rest would fail too.
+        The others are: an instance is lost, drained or deleted while nothing can be created.
+
+        Raises ClusterUnavailable at once when the Kubernetes API gives no answer: the rest would fail too.
         """
         done = [
             await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec, former)) for action in actions

@@ -1,4 +1,4 @@
-"""Retries actions that the Kubernetes API refused.
+"""Retries actions that the Kubernetes API refused, or that it answered with an error of its own.
 
 Each refusal is recorded as one event, and the action is tried again after a growing pause.
 """
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 
 from fairlead.conditions.facts import ActionFailure, ActionFailureReason
 from fairlead_operator.backoff import ActionBackoff
-from fairlead_operator.cluster import ClusterRefused
+from fairlead_operator.cluster import ClusterError, ClusterUnavailable
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import PoolIdentity
 
@@ -50,7 +50,7 @@ class ActionRetries:
     async def attempt(self, identity: PoolIdentity, what: Hashable, act: Callable[[], Awaitable[object]]) -> bool:
         """Do an action, unless the pause after its last refusal still lasts.
 
-        Returns whether it was done. Raises ClusterUnavailable at once.
+        Returns whether it was done. Raises ClusterUnavailable at once when the Kubernetes API gives no answer at all.
         """
         self._wanted.add(what)
         now = self._clock()
@@ -60,7 +60,9 @@ class ActionRetries:
             return False
         try:
             await act()
-        except (ClusterRefused, NotOwned) as error:
+        except (ClusterError, NotOwned) as error:
+            if isinstance(error, ClusterUnavailable) and not _answers_others(error):
+                raise
             reason = ActionFailureReason.CHILD_NOT_OURS if isinstance(error, NotOwned) else ActionFailureReason.ACTION_FAILED
             problem = ActionFailure(reason=reason, message=str(error))
             self.problem = self.problem or problem
@@ -70,3 +72,10 @@ class ActionRetries:
             return False
         self._refusals.clear(what)
         return True
+
+
+def _answers_others(error: ClusterUnavailable) -> bool:
+    """Whether other calls may succeed: 429 and 5xx may be about this one, as when an admission webhook fails, whose
+    error the server answers as a 500 of its own.
+    """
+    return error.status is not None and (error.status == 429 or error.status >= 500)

@@ -4,14 +4,13 @@ from typing import Any
 
 import kopf
 
-from fairlead_operator.pool_worker import NO_WORKERS, Workers
 from fairlead_operator.startup import start, stop
 
 
 @kopf.on.startup()
-async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, workers: Workers = NO_WORKERS, **_: Any) -> None:
+async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) -> None:
     """Wait for the Kubernetes API and for the Lease; until this returns kopf watches nothing."""
-    await start(memo, settings, workers)
+    await start(memo, settings)
 
 
 @kopf.on.login()

@@ -40,6 +40,7 @@ LEFT = {
     ("Lease", NAMESPACE, "fairlead-operator"),
     ("Namespace", "", NAMESPACE),
     ("PersistentVolumeClaim", NAMESPACE, "data-fairlead-postgres-0"),
+    ("Secret", NAMESPACE, "fairlead-postgres"),
 }
 """What docs/install.md says of a release that is gone, and the namespace, which nobody uninstalls."""
 PODS = 5

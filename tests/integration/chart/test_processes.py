@@ -1,6 +1,7 @@
 """Each process takes its command and its environment as the chart renders them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fairlead_router.settings import RouterSettings
 from fairlead_router.settings import read_settings as read_router_settings
 from fairlead_sandbox.kubelet.expansion import expand
 from fairlead_testing.running.chart import Render
-from fairlead_testing.running.helm import Document, Release
+from fairlead_testing.running.helm import Document, HelmRefused, Release
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, OIDC, merged
 
 SECRET = "a-secret-of-at-least-16-characters"
@@ -205,6 +206,62 @@ def test_variables_of_libraries_reach_the_api_beside_its_settings(render: Render
     assert environment(container(release, "api"), tmp_path)["WEB_CONCURRENCY"] == "1"
     for process in ("router", "operator"):
         assert environment(container(release, process), tmp_path).keys() & others.keys() == set()
+
+
+def test_the_api_becomes_ready_with_its_database_and_stays_in_its_service_without(external: Release) -> None:
+    found = container(external, "api")
+    assert (found["startupProbe"]["httpGet"]["path"], found["readinessProbe"]["httpGet"]["path"]) == ("/readyz", "/healthz")
+    wait = float(found["command"][found["command"].index("--wait-for-database") + 1])
+    assert found["startupProbe"]["periodSeconds"] * found["startupProbe"]["failureThreshold"] > 2 * wait
+
+
+def test_migrations_run_in_a_pod_like_the_apis_which_no_service_selects(render: Render, tmp_path: Path) -> None:
+    like = {
+        "environment": {"PGSSLROOTCERT": "/tmp/ca.crt"},
+        "nodeSelector": {"role": "system"},
+        "tolerations": [{"key": "system", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "podLabels": {"team": "a"},
+        "podAnnotations": {"note": "x"},
+    }
+    release = render(merged(EVERYTHING, {"api": like, "imagePullSecrets": ["pull"]}))
+    api, job = (
+        next(one for one in release.every() if (one["kind"], one["metadata"]["name"]) == named)["spec"]["template"]
+        for named in (("Deployment", "test-fairlead-api"), ("Job", "test-fairlead-migrations"))
+    )
+    for field in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "securityContext", "imagePullSecrets"):
+        assert job["spec"][field] == api["spec"][field]
+    assert job["metadata"]["annotations"] == {"note": "x"}
+    component = {"app.kubernetes.io/component": "migrations"}
+    assert job["metadata"]["labels"] == api["metadata"]["labels"] | component
+    assert environment(container(release, "migrations"), tmp_path)["PGSSLROOTCERT"] == str(tmp_path / "tmp/ca.crt")
+
+
+def test_simulated_engines_come_from_the_registry_of_the_other_images(render: Render, tmp_path: Path) -> None:
+    mirrored = merged(EXTERNAL, {"imageRegistry": "registry.example.com/mirror/"})
+    release = render(mirrored)
+    operator = container(release, "operator")["image"]
+    assert settings_of(release, "operator", tmp_path).engine_image == operator.replace("fairlead/operator", "fairlead/engine")
+    named = render(merged(mirrored, {"operator": {"engineImage": "engine:1"}}))
+    assert settings_of(named, "operator", tmp_path).engine_image == "engine:1"
+    assert "FAIRLEAD_ENGINE_IMAGE" not in environment(container(render(EXTERNAL), "operator"), tmp_path), "the operator's own default"
+
+
+def test_the_spool_of_a_pod_has_room_for_each_of_its_processes(render: Render) -> None:
+    def room(size: str, processes: int, **settings: int) -> Document:
+        return merged(BUNDLED, {"router": {"spool": {"size": size}, "processes": processes, "settings": settings}})
+
+    (default,) = [int(str(one.default)) for one in fields(RouterSettings) if one.name == "spool_max_bytes"]
+    for enough in (room("80Mi", 1), room("1Gi", 12), room("0.5G", 4, FAIRLEAD_SPOOL_MAX_BYTES=100_000_000)):
+        render(enough)
+    for size, processes, settings, least in (
+        ("79Mi", 1, {}, default * 5 // 4),
+        ("1Gi", 16, {}, default * 20),
+        ("1Gi", 1, {"FAIRLEAD_SPOOL_MAX_BYTES": 1 << 30}, (1 << 30) * 5 // 4),
+    ):
+        with pytest.raises(HelmRefused, match=rf"router\.spool\.size: {size} is too little.* {least};"):
+            render(room(size, processes, **settings))
 
 
 @pytest.mark.parametrize("process", ["router", "api", "operator"])

@@ -155,6 +155,30 @@ def test_uninstalling_leaves_nothing_but_the_definitions(helm: Helm, client: Kub
     assert client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets")["items"] == []
 
 
+def test_the_bundled_database_opens_to_a_later_release_of_the_same_name(helm: Helm, client: KubernetesClient) -> None:
+    """Its volume stays with the password that it was made with."""
+    secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/fairlead-postgres"
+    helm.install(RELEASE, BUNDLED, create_namespace=True, server_side_apply=True)
+    password = client.call("GET", secret)["data"]
+    helm.uninstall(RELEASE)
+    left = [one["metadata"]["name"] for one in client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets")["items"]]
+    assert left == ["fairlead-postgres"]
+    helm.install(RELEASE, BUNDLED, server_side_apply=True)
+    assert client.call("GET", secret)["data"] == password
+    helm.uninstall(RELEASE)
+    client.call("DELETE", secret)
+    helm.install(RELEASE, merged(BUNDLED, {"database": {"bundled": {"storage": {"size": ""}}}}), server_side_apply=True)
+    helm.uninstall(RELEASE)
+    assert not is_there(client, secret), "without a volume there is nothing to open"
+
+
+@pytest.mark.parametrize("name", ["9fair", "a.b"])
+def test_a_release_whose_objects_could_not_be_named_after_it_is_refused_with_what_helps(name: str, helm: Helm) -> None:
+    with pytest.raises(HelmRefused, match="set fullnameOverride to a name that begins with a letter"):
+        helm.install(name, BUNDLED, create_namespace=True, server_side_apply=True)
+    helm.install(name, merged(BUNDLED, {"fullnameOverride": "fairlead"}), create_namespace=True, server_side_apply=True)
+
+
 def test_migrations_come_before_anything_of_a_newer_version(helm: Helm, client: KubernetesClient, former_chart: Path) -> None:
     images: list[str] = []
 

@@ -159,6 +159,7 @@ WRONG: dict[str, tuple[Document, str]] = {
     "a setting among the other variables": (merged(BUNDLED, {"api": {"environment": {"FAIRLEAD_KEEP_EVENTS_DAYS": "9"}}}), "FAIRLEAD_KEEP_EVENTS_DAYS"),
     "a variable that the chart makes": (merged(BUNDLED, {"api": {"environment": {"ADMIN_TOKEN": "x"}}}), "ADMIN_TOKEN"),
     "no name of a variable": (merged(BUNDLED, {"api": {"environment": {"ssl-cert": "x"}}}), "ssl-cert"),
+    "a name that no Service can have": (merged(BUNDLED, {"fullnameOverride": "9fair"}), "fullnameOverride"),
     "an Ingress without an address": (merged(BUNDLED, {"api": {"ingress": {"enabled": True}}}), "api.publicUrl"),
     "an Ingress of the routers without a host": (merged(BUNDLED, {"router": {"ingress": {"enabled": True}}}), "router.ingress.host"),
 }  # fmt: skip

@@ -15,6 +15,9 @@ SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 ROUTERS = "/apis/discovery.k8s.io/v1/namespaces/routers/endpointslices"
 
+FOUND_TO_REMOVE = {("inference.networking.k8s.io", "inferencepools", "get"), ("discovery.k8s.io", "endpointslices", "list")}
+"""Rights by which the operator finds what is to be removed."""
+
 CREATED_BY_APPLY = {("inference.networking.k8s.io", "inferencepools", "create"), ("discovery.k8s.io", "endpointslices", "create")}
 """Rights that a server demands of an apply that creates; the request itself is a patch."""
 
@@ -101,6 +104,9 @@ def test_gateways_find_the_pool_say_what_they_think_and_lose_it_again(proxied: t
     without = granted(rights_of("operator", tmp_path / "without", values=values))
     rights = granted(rights_of("operator", tmp_path / "with", values=merged(values, {"router": {"picker": {"enabled": True}}})))
     assert proxy.asked <= rights
+    removing = {right for right in proxy.asked if right[2] == "delete"} | FOUND_TO_REMOVE
+    assert ("inference.networking.k8s.io", "inferencepools", "delete") in removing
+    assert removing <= without, "what a picker made can be removed once it is switched off"
     assert rights - without - CREATED_BY_APPLY <= proxy.asked
 
 

@@ -17,7 +17,8 @@ from fairlead_api.services.access.cluster_rights import ClusterUser
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_operator.manifests import PoolIdentity
-from fairlead_testing.running.chart import granted, rights_of
+from fairlead_testing.running.chart import RIGHTS, applied_rights, granted, rights_of
+from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import ROLES, Stage, eventually, health
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
@@ -28,6 +29,14 @@ from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 FINALIZERS = ("fairlead.dev", "inferencepools/finalizers", "update")
+REMOVALS = {
+    ("inference.networking.k8s.io", "inferencepools", "get"),
+    ("inference.networking.k8s.io", "inferencepools", "delete"),
+    ("", "services", "delete"),
+    ("discovery.k8s.io", "endpointslices", "list"),
+    ("discovery.k8s.io", "endpointslices", "delete"),
+}
+"""Of what showed pools to gateways before the picker was switched off: test_gateways.py."""
 SERVICES = "/api/v1/namespaces/default/services"
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -110,7 +119,7 @@ def test_the_operator_asks_for_exactly_the_rights_that_it_has(proxied: tuple[Sta
     proxy.start()
     stage.operator.start()
     live_a_whole_life(stage, "righteous")
-    assert proxy.asked == rights - {FINALIZERS}
+    assert proxy.asked == rights - {FINALIZERS} - REMOVALS
     assert PoolIdentity(namespace="n", name="p", uid="u").owner_reference()["blockOwnerDeletion"] is True, (
         "what the finalizers right is for"
     )
@@ -152,7 +161,34 @@ def test_limited_to_a_namespace_it_asks_for_exactly_the_rights_there_and_begins_
     stage.operator.start()
     live_a_whole_life(stage, "limited")
     taken = {("coordination.k8s.io", "leases", "create")}  # only the first time
-    assert proxy.asked - taken == granted(limited) - {FINALIZERS} - taken
+    assert proxy.asked - taken == granted(limited) - {FINALIZERS} - REMOVALS - taken
+
+
+def test_a_watched_namespace_that_was_deleted_with_its_role_keeps_the_others_from_nothing(
+    stage: Stage, kubeconfig: str, tmp_path: Path
+) -> None:
+    limited = rights_of("operator", tmp_path, values=merged(EXTERNAL, {"operator": {"watchNamespaces": ["default"]}}))
+    limited = [{**one, "metadata": {**one["metadata"], "name": f"{one['metadata']['name']}-limited"}} for one in limited]
+    for one in limited:
+        for reference in (one.get("roleRef"), *one.get("subjects", ())):
+            if reference is not None:
+                reference["name"] += "-limited"
+    stage.operator.stop()
+    port = free_port()
+    with applied_rights(stage.client, limited):
+        stage.operator.kubeconfig = str(service_account_kubeconfig(kubeconfig, "default", f"{RIGHTS}-fairlead-operator-limited", tmp_path))
+        stage.operator.settings |= {"FAIRLEAD_WATCH_NAMESPACES": "gone,default", "FAIRLEAD_OPERATOR_LEASE_NAMESPACE": "default"}
+        stage.operator.settings |= {"FAIRLEAD_OPERATOR_HEALTH_HOST": "127.0.0.1", "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port)}
+        stage.operator.start()
+        stage.apply("among-others")
+        stage.settle("among-others", 2)
+        stage.edit("among-others", {"replicas": 1})
+        stage.settle("among-others", 1)
+        assert health(port, "/readyz") == (200, {"state": "leading", "holder": "under-test", "pools": 1})
+        assert "/namespaces/gone/inferencepools" in stage.operator.log.read_text(encoding="utf-8"), "it goes on asking for the other"
+        stage.delete("among-others")
+        eventually(lambda: stage.pool("among-others") is None, "the pool is gone")
+        stage.operator.stop()
 
 
 def test_without_the_right_to_list_definitions_it_works_and_says_so_once(proxied: tuple[Stage, RecordingProxy]) -> None:

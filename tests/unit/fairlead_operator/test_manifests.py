@@ -76,6 +76,14 @@ def test_a_simulated_engine_is_told_everything_by_arguments() -> None:
     assert container["readinessProbe"]["httpGet"] == {"path": "/health", "port": 9000}
 
 
+def test_a_simulated_engine_meets_the_restricted_standard_and_that_restarts_none_made_before() -> None:
+    body = made(simulated())["spec"]
+    assert body["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert body["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert spec_hash(simulated(), Role.BOTH) == "5710194dc1a9", "the same as before: another would replace every simulated instance"
+    assert "securityContext" not in made(with_template())["spec"], "a person's template is a person's business"
+
+
 @pytest.mark.parametrize(("engine", "period", "timeout"), [("vllm", 1, 2), ("sglang", 2, 10)])
 def test_a_readiness_probe_gives_sglang_time_to_make_a_token(engine: str, period: int, timeout: int) -> None:
     probe = made(with_template(engine))["spec"]["containers"][1]["readinessProbe"]
@@ -158,6 +166,7 @@ def test_service_and_budget_select_the_pools_pods() -> None:
     budget = disruption_budget(IDENTITY, Role.DECODE, 4)
     assert budget["metadata"]["name"] == "chat-decode"
     assert budget["spec"]["minAvailable"] == 3
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow", "an instance that is not ready holds up no drain of its node"
     assert budget["spec"]["selector"]["matchLabels"] == {"fairlead.dev/pool": "chat", "llm-d.ai/role": "decode"}
     assert disruption_budget(IDENTITY, Role.BOTH, 0)["spec"]["minAvailable"] == 0
     assert service(IDENTITY, simulated())["metadata"]["ownerReferences"][0]["uid"] == "u1"

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from fairlead.tables import PoolKey
 from fairlead_operator.cluster import ClusterUnavailable
-from fairlead_operator.pool_worker import PoolWorker, Turns
+from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
 from fairlead_operator.settings import Pace
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -154,3 +155,15 @@ async def test_no_more_steps_run_at_once_than_allowed() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_pool_and_its_namesake_that_is_being_deleted_have_a_worker_each_until_they_are_gone() -> None:
+    chat, other = PoolKey(namespace="ns", name="chat"), PoolKey(namespace="ns", name="other")
+    workers = PoolWorkers(lambda pool: PoolWorker(Script([3600.0]), str(pool), turns()))
+    first, second = workers.add(chat), workers.add(chat)
+    assert (workers.of(chat), workers.of(other), len(workers)) == ((first, second), (), 1)
+    workers.remove(chat, first)
+    assert workers.of(chat) == (second,)
+    workers.remove(chat, second)
+    workers.remove(chat, second)
+    assert (workers.of(chat), len(workers)) == ((), 0)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from fairlead_operator.cluster import ClusterRefused, Resource
+from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
 from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
 QUOTA = "pods is forbidden: exceeded quota: gpus"
+WEBHOOK = "POST /api/v1/namespaces/default/pods: 500 Internal error occurred: failed calling webhook"
 
 
 def posts(stage: VirtualStage, resource: Resource = Resource.PODS) -> int:
@@ -47,6 +48,56 @@ async def test_a_refused_creation_is_told_once_and_tried_less_and_less_often() -
     stage.now += SETTINGS.pace.longest_retry
     await stage.round()
     assert stage.reasons() == ["ActionFailed", "ActionFailed"], "new words are told"
+
+
+def break_down(stage: VirtualStage, verb: str, resource: Resource, status: int | None) -> None:
+    """The server answers these calls with an error of its own, or (None) not at all."""
+    stage.cluster.refuse = lambda given, kind, name: ClusterUnavailable(WEBHOOK, status) if (given, kind) == (verb, resource) else None
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_an_error_that_the_server_answers_to_creations_leaves_the_rest_of_the_round_and_is_told(status: int) -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    break_down(stage, "create", Resource.PODS, status)
+    stage.pods()[0]["status"] = {"phase": "Failed"}
+    stage.apply(replicas=3)
+    began, before = stage.now, posts(stage)
+    while stage.now < began + 60:
+        stage.now += await stage.round() or 0.0
+    assert len(stage.pods()) == 1, "the failed one was deleted though none could take its place"
+    assert stage.condition("InstancesReady")["status"] == "False"
+    assert (stage.condition("Degraded")["reason"], stage.condition("Degraded")["message"]) == ("ActionFailed", WEBHOOK)
+    assert stage.events.count(("Warning", "ActionFailed", WEBHOOK)) == 1
+    assert 2 < posts(stage) - before < 12, "it is tried less and less often"
+    break_down(stage, "no verb", Resource.PODS, status)
+    stage.now += SETTINGS.pace.longest_retry
+    await stage.settle()
+    assert (len(stage.pods()), stage.condition("Degraded")["status"]) == (3, "False")
+
+
+@pytest.mark.parametrize("status", [None, 401])
+async def test_without_an_answer_nothing_more_is_tried_in_the_round(status: int | None) -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=4)
+    break_down(stage, "create", Resource.PODS, status)
+    with pytest.raises(ClusterUnavailable):
+        await stage.round()
+    assert (posts(stage), stage.events) == (1, [])
+
+
+async def test_a_deleted_pool_goes_though_every_write_to_its_pods_is_answered_with_an_error() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    break_down(stage, "merge", Resource.PODS, 500)
+    stage.delete()
+    deleted_at = stage.now
+    while stage.exists():
+        stage.now += await stage.round() or 0.0
+        assert stage.now - deleted_at <= SETTINGS.pace.finalizing + 1
+    assert stage.api.deleted != [], "the control API was told"
 
 
 class Stale(FakeCluster):
