@@ -203,9 +203,19 @@ class Router:
         if self._ticks % 250 == 0:
             self.upstream.close_idle()
 
+    async def let_go(self, server: GatewayServer, listener: socket.socket) -> None:
+        """Let clients and proxies find another router, and let their requests end, also those that wait; then `drain`.
+
+        They have half of `timeouts.shutdown` seconds for that.
+        """
+        self.informing.draining = True
+        seconds = self.settings.timeouts.shutdown / 2
+        await asyncio.gather(server.let_clients_go(listener, seconds), self.picker.drain(seconds))
+        await self.drain()
+
     async def drain(self) -> None:
         """Refuse new requests and those that wait in a queue; wait for those under way, at most half of
-        `timeouts.shutdown` seconds. The other half is for clients that are connected, before this.
+        `timeouts.shutdown` seconds.
         """
         self.informing.draining = self.informing.refusing = True
         if self.company is not None:
@@ -247,10 +257,8 @@ async def serve(
     draining: list[asyncio.Task[None]] = []
 
     async def drain_then_exit() -> None:
-        router.informing.draining = True
         logger.info("shutting down", extra={"in_flight": router.calls.active()})
-        await server.let_clients_go(listener, settings.timeouts.shutdown / 2)
-        await router.drain()
+        await router.let_go(server, listener)
         server.should_exit = True
 
     config = server_config(router.gateway, router.connection_limits())

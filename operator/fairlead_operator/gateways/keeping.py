@@ -87,20 +87,24 @@ class GatewayObjects:
         place = self._picker.service
         if place is None:
             raise _NotShown(GatewayProblemReason.NO_PICKER, _NO_PICKER)
-        of_routers, slices = None, list[dict[str, Any]]()
-        if place.namespace == identity.namespace:
-            of_routers = await self._cluster.get(Resource.SERVICES, place.namespace, place.name)
+        is_elsewhere = place.namespace != identity.namespace
+        of_routers, told = None, list[dict[str, Any]]()
+        if is_elsewhere:
+            told = await self._cluster.find(Resource.ENDPOINT_SLICES, place.namespace, f"{SERVICE_LABEL}={place.name}")
         else:
-            found = await self._cluster.find(Resource.ENDPOINT_SLICES, place.namespace, f"{SERVICE_LABEL}={place.name}")
-            slices = picker_slices(identity, found)
-        if of_routers is None and not slices:
+            of_routers = await self._cluster.get(Resource.SERVICES, place.namespace, place.name)
+        if of_routers is None and not told:
             message = f"Service {place.namespace}/{place.name}, by which gateways reach the routers, leads nowhere; correct FAIRLEAD_PICKER_SERVICE"
             raise _NotShown(GatewayProblemReason.NO_PICKER, message)
         await apply_owned(self._cluster, identity, Resource.SERVICES, picker_service(identity, self._picker, of_routers))
+        slices = picker_slices(identity, self._picker, told)
         for wanted in slices:
             await apply_owned(self._cluster, identity, Resource.ENDPOINT_SLICES, wanted)
-        if slices:
+        if is_elsewhere:
             await delete_others(self._cluster, identity, Resource.ENDPOINT_SLICES, slices)
+            if not slices:
+                message = f"Service {place.namespace}/{place.name}, by which gateways reach the routers, has no router at present"
+                raise _NotShown(GatewayProblemReason.NO_PICKER, message)
 
     async def _remove(self, identity: PoolIdentity) -> None:
         await delete_owned(self._cluster, identity, Resource.GATEWAY_POOLS, identity.name)

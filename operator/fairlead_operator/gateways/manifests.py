@@ -66,13 +66,16 @@ def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: M
     }
 
 
-def picker_slices(identity: PoolIdentity, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The EndpointSlices of the pool's own Service, made of those of the routers': one for each kind of address."""
+def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The EndpointSlices of the pool's own Service, made of those of the routers': one for each kind of address. None
+    when no router is there: Kubernetes tells no ports then.
+    """
     found: dict[str, tuple[int, dict[str, bool]]] = {}
     for document in sorted(of_routers, key=lambda one: str(one["metadata"]["name"])):
-        for port in (document.get("ports") or [])[:1]:
-            number, routers = found.setdefault(document["addressType"], (int(port["port"]), {}))
-            if number == port["port"]:
+        port = _port_of(document, picker)
+        if port is not None:
+            number, routers = found.setdefault(document["addressType"], (port, {}))
+            if number == port:
                 routers.update(_addresses(document))
     service = own_service(identity.name)
     return [
@@ -86,6 +89,15 @@ def picker_slices(identity: PoolIdentity, of_routers: Iterable[Mapping[str, Any]
         }
         for kind, (number, routers) in sorted(found.items())
     ]
+
+
+def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
+    """Where the routers of a slice listen for proxies: at the Service's own port, else at that of the usual name, else
+    at the first. A Service may have others, such as one for health checks.
+    """
+    told = [(one.get("name"), int(one["port"])) for one in document.get("ports") or ()]
+    preferred = sorted(told, key=lambda one: (one[1] != picker.port, one[0] != _PORT_NAME))
+    return preferred[0][1] if preferred else None
 
 
 def _addresses(document: Mapping[str, Any]) -> dict[str, bool]:

@@ -403,6 +403,29 @@ async def test_a_router_that_drains_lets_streams_end_and_takes_no_more(world: Wo
     assert running.pool.counters.served == 1
 
 
+async def test_what_waits_for_an_instance_when_the_router_is_told_to_stop_still_gets_one(world: World, proxies: list[Proxy]) -> None:
+    await world.start_engines(1)
+    world.api.state.set_table(world.table())
+    running = await world.start_router(timeouts=Timeouts(shutdown=2 * PATIENCE_SECONDS))
+    await until(lambda: running.router.informing.synced)
+    world.api.state.set_table(replace(world.table(version=2), instances=(), outlook=Outlook.COMING))
+    await until(lambda: not running.pool.addresses)
+    stream = (await _proxy(running, proxies)).open()
+    await stream.say(request_headers(), request_body(_chat(), ended=True))
+    await until(lambda: running.router.picker.active == 1)
+    leaving = asyncio.create_task(running.router.let_go(running.server, running.listener))
+    await until(lambda: running.router.informing.draining)
+    assert not running.router.informing.refusing
+    world.api.state.set_table(world.table(version=3))
+    assert [(await stream.hear()).WhichOneof("response") for _ in range(2)] == ["request_headers", "request_body"]
+    await stream.say(response_headers(200, {}, ended=True))
+    assert (await stream.hear()).WhichOneof("response") == "response_headers"
+    await stream.call.done_writing()
+    assert await stream.hear() is None
+    await leaving
+    assert running.pool.counters.served == 1
+
+
 async def test_a_router_process_picks_over_tls_tells_health_without_and_drains_on_a_signal(world: World, tmp_path: Path) -> None:
     await world.start_engines(1)
     world.api.state.set_table(world.table())

@@ -262,6 +262,42 @@ async def test_routers_that_move_are_followed() -> None:
     assert left == {"fairlead-picker-abc", "chat"}, "the routers' own and the pool's headless Service stay"
 
 
+@pytest.mark.parametrize(
+    ("ports", "port"),
+    [
+        ([("health", 9003), ("grpc", 9102)], 9102),
+        ([("health", 9003), ("picker", 9002)], 9002),
+        ([("picker", 9102)], 9102),
+    ],
+)
+async def test_the_routers_port_is_found_among_others(ports: list[tuple[str, int]], port: int) -> None:
+    stage = staged(ELSEWHERE)
+    routers_at(stage, "10.0.0.1")
+    document = stage.cluster.objects[Resource.ENDPOINT_SLICES, "fairlead-picker-abc"]
+    told = [{"name": name, "port": number, "protocol": "TCP"} for name, number in ports]
+    stage.cluster.put(Resource.ENDPOINT_SLICES, {**document, "ports": told})
+    await asking(stage)
+    assert stage.cluster.objects[Resource.ENDPOINT_SLICES, "chat-picker-ipv4"]["ports"][0]["port"] == port
+
+
+async def test_while_no_router_is_there_nothing_leads_to_where_they_were() -> None:
+    stage = staged(ELSEWHERE)
+    routers_at(stage, "10.0.0.1")
+    await asking(stage)
+    routers_at(stage)
+    stage.cluster.put(Resource.ENDPOINT_SLICES, {**stage.cluster.objects[Resource.ENDPOINT_SLICES, "fairlead-picker-abc"], "ports": None})
+    await stage.look_at_gateways()
+    await stage.settle()
+    assert (Resource.ENDPOINT_SLICES, "chat-picker-ipv4") not in stage.cluster.objects
+    assert ready(stage) == ("False", "NoPicker")
+    assert "has no router at present" in stage.condition("GatewayReady")["message"]
+    routers_at(stage, "10.0.0.9")
+    await stage.look_at_gateways()
+    await stage.settle()
+    found = stage.cluster.objects[Resource.ENDPOINT_SLICES, "chat-picker-ipv4"]
+    assert [one["addresses"] for one in found["endpoints"]] == [["10.0.0.9"]]
+
+
 async def test_looking_survives_a_cluster_that_does_not_answer() -> None:
     stage = await asking(staged())
     stage.cluster.refuse = lambda verb, resource, name: ClusterUnavailable("connection refused")
