@@ -11,11 +11,12 @@ for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
 done
 [ -n "$python" ] || { echo "fairlead needs Python 3.11 or newer on PATH (or PYTHON=/path/to/python make ...)" >&2; exit 1; }
 
-if [ ! -x .venv/bin/python ]; then
+# A venv that was cut short, or made without ensurepip, has python and no pip.
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
   echo "creating .venv with $("$python" --version)"
-  "$python" -m venv .venv 2>/dev/null || {
+  "$python" -m venv --clear .venv 2>/dev/null || {
     if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-      apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && rm -rf .venv && "$python" -m venv .venv
+      apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && "$python" -m venv --clear .venv
     else
       echo "python's venv module is missing: install it (Debian: apt-get install python3-venv) and repeat" >&2; exit 1
     fi

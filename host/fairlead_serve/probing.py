@@ -7,6 +7,7 @@ own. An engine without `/health` (404) is taken for healthy when it lists its mo
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import msgspec
@@ -37,6 +38,11 @@ class EngineFindings:
     kv_cache_tokens: int | None = None
     sources: tuple[EventSource, ...] = ()
     problem: str | None = None
+
+
+def keyless_words(pool_file: Path) -> str:
+    """What to do about engines that answer, none of which tells its model."""
+    return f"no engine tells its model without a key: write `model` into {pool_file}"
 
 
 class _Version(msgspec.Struct):
@@ -70,9 +76,10 @@ class Prober:
             answer = await self._http.get(f"{url}/v1/models")
             if answer.status_code in {401, 403}:
                 return ToldModels(names=())
-            return read_models(answer.content) if answer.is_success else None
+            told = read_models(answer.content) if answer.is_success else None
         except (httpx.HTTPError, PageUnreadable):
             return None
+        return told if told is not None and told.names else None  # an empty list asks for no key
 
     async def findings(self, url: str) -> EngineFindings:
         """All that the engine says of itself."""

@@ -22,9 +22,10 @@ from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.settings import Pace
 from fairlead_router.engine_pages import ToldModels
-from fairlead_serve.engine_states import Health, WantedEngine, next_round, warm_shares
+from fairlead_serve.engine_states import Health, ServedEngine, WantedEngine, next_round, warm_shares
 from fairlead_serve.pool_files import NAMESPACE, PoolFile, digest, parse_pool_file
 from fairlead_serve.pool_reports import conditions, pool_state, wanted_engines
+from fairlead_serve.probing import keyless_words
 from fairlead_serve.state_files import Marks, Memory, StateFiles
 
 logger = logging.getLogger(__name__)
@@ -137,14 +138,15 @@ class PoolSource:
             if memory.name != pool.name:
                 gone = await self._control_plane.delete_pool(PoolKey(namespace=NAMESPACE, name=memory.name))
                 if isinstance(gone, Later):
-                    self.waiting_words = gone.problem
+                    self._wait(gone.problem)
                     return None
             memory = None
         if memory is None:
             told = self._first_told(wanted)
             model = pool.model or (told.names[0] if told is not None else None)
             if model is None:
-                self.waiting_words = "no engine answers yet, and the file names no model"
+                answered = any(self._health.health(one.address, "").ready for one in wanted)
+                self._wait(keyless_words(self._files.pool_file) if answered else "no engine answers yet, and the file names no model")
                 return None
             engine_type = pool.engine.type or (told.engine_type if told is not None else "vllm")
             memory = Memory(name=pool.name, uid=uuid.uuid4().hex, model=model, engine_type=engine_type)
@@ -152,6 +154,12 @@ class PoolSource:
         self._memory = memory
         self._exchange = StateExchange(pool.key, self._control_plane, Pace(busy=1.0, settled=SETTLED_SECONDS), self._now)
         return memory
+
+    def _wait(self, words: str) -> None:
+        """Note why there is no pool yet; it is logged when it changes, not in every round."""
+        if words != self.waiting_words:
+            logger.warning("there is no pool yet", extra={"error": words})
+        self.waiting_words = words
 
     def _first_told(self, wanted: Sequence[WantedEngine]) -> ToldModels | None:
         """What the first engine of the file tells that names a model."""
@@ -170,12 +178,24 @@ class PoolSource:
             uids={one.address: uuid.uuid5(uuid.UUID(memory.uid), f"{one.name} {one.address}").hex for one in wanted},
             now=now,
         )
+        self._drop_marks(memory.engines, found.engines)
         self._events += found.events
         for event in found.events:
             logger.info("pool event", extra={"reason": event.reason, "instance": event.instance, "text": event.message})
         spec = self._file.spec_digest(memory.model, memory.engine_type)
         generation = memory.generation + (spec != memory.spec_digest)
         return replace(memory, engines=found.engines, spec_digest=spec, generation=generation)
+
+    def _drop_marks(self, before: Sequence[ServedEngine], after: Sequence[ServedEngine]) -> None:
+        """Forget the marks of engines that have left: the next one of the same name must not be drained for them."""
+        uids = {engine.name: engine.uid for engine in after}
+        gone = {engine.name for engine in before if uids.get(engine.name) != engine.uid}
+        if not gone & self._marks.engines.keys():
+            return
+        with self._files.writing():
+            known = self._files.read_marks()
+            self._marks = replace(known, engines={name: marks for name, marks in known.engines.items() if name not in gone})
+            self._files.write_marks(self._marks)
 
     def _health_of(self, memory: Memory, wanted: Sequence[WantedEngine]) -> dict[str, Health]:
         places = {engine.name: engine.address for engine in memory.engines} | {one.name: one.address for one in wanted}

@@ -92,25 +92,27 @@ class ServeRun:
         ]
         notices += strange(self._environment, [node for node in nodes if isinstance(node, ProcessSpec)])
         urls = {"api": plan.api_url, ROUTER: plan.gateway_url, f"metrics-of-{ROUTER}": plan.metrics_url}
-        summary = partial(self._summary, plan, file, findings, (*waiting_notices(findings), *notices))
+        summary = partial(self._summary, plan, file, findings, notices)
         return PreparedRun(nodes=nodes, ports=claims.ports, urls=urls, claims=claims, summary=summary)
 
     async def _summary(
-        self, plan: ServePlan, file: PoolFile, findings: tuple[EngineFindings, ...], notices: tuple[str, ...]
+        self, plan: ServePlan, file: PoolFile, findings: tuple[EngineFindings, ...], notices: Sequence[str]
     ) -> Callable[[bool], str]:
         memory = plan.files.read_memory()
+        told = next((one.models[0] for one in findings if one.models), None)
+        model = memory.model if memory is not None else file.pool.model or told
         report = ServeReport(
             gateway=plan.gateway_url,
             dashboard=plan.api_url,
             login_link=await make_login_link((plan.api_url,), plan.tokens.admin),
             metrics=plan.metrics_url,
             pool=str(file.pool.key),
-            model=memory.model if memory is not None else file.pool.model or next((one.models[0] for one in findings if one.models), None),
+            model=model,
             pool_file=plan.files.pool_file,
             is_ours=plan.files.is_ours,
             state_dir=self._directory.root,
             findings=findings,
-            notices=notices,
+            notices=(*waiting_notices(findings, model, plan.files.pool_file), *notices),
         )
         width = shutil.get_terminal_size((100, 30)).columns
         return lambda coloured: render(report, width=width, coloured=coloured)

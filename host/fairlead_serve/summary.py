@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fairlead_serve.probing import EngineFindings
+from fairlead_serve.probing import EngineFindings, keyless_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +80,11 @@ def engine_line(found: EngineFindings, model: str | None) -> str:
     return f"{found.url}  {' · '.join(words)}"
 
 
-def waiting_notices(findings: Sequence[EngineFindings]) -> tuple[str, ...]:
-    """What to say when no engine answers yet."""
-    if any(one.problem is None for one in findings):
-        return ()
-    return ("no engine answers yet: requests get 503 until one does",)
+def waiting_notices(findings: Sequence[EngineFindings], model: str | None, pool_file: Path) -> tuple[str, ...]:
+    """What to say when no engine answers yet, or when none tells the model that the pool needs."""
+    if all(one.problem is not None for one in findings):
+        return ("no engine answers yet: requests get 503 until one does",)
+    return () if model is not None else (keyless_words(pool_file),)
 
 
 def _endpoints(found: EngineFindings) -> str:

@@ -4,6 +4,7 @@ Each imports the modules it needs only when it runs.
 """
 
 import asyncio
+import errno
 import os
 import sys
 from pathlib import Path
@@ -88,6 +89,8 @@ def logs(state_dir: Path, follow: bool, count: int | None, process: str | None) 
 
     def emit(name: str, line: str) -> None:
         console.write_plain(line) if process else console.write(name, line)
+        if console.reader_left:  # else it would follow for nobody, for ever
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     for name, path in found.items():
         for line in log_reading.last_lines(path, count):

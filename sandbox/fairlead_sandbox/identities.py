@@ -19,6 +19,9 @@ from pathlib import Path
 MARK = "FAIRLEAD_SANDBOX_STATE_DIR"
 """Environment variable of every process of a sandbox; its value is the absolute path of the state directory."""
 
+POSTGRES_ACCOUNT = "nobody"
+"""The user that Postgres becomes where root can run it in no other way; its socket's folder is given to that user."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:

@@ -1,5 +1,6 @@
 """The processes' output: one bounded file each, and one merged stream on the terminal with coloured names."""
 
+import contextlib
 import itertools
 from collections import deque
 from pathlib import Path
@@ -15,6 +16,7 @@ class Console:
 
     def __init__(self, target: TextIO | None, *, names: tuple[str, ...], coloured: bool) -> None:
         self._target = target
+        self.reader_left = False
         self._width = max((len(name) for name in names), default=0)
         self._colours = dict(zip(names, itertools.cycle(COLOURS), strict=False)) if coloured else {}
 
@@ -25,7 +27,7 @@ class Console:
     def write(self, name: str, line: str) -> None:
         """Print one line of one process.
 
-        When the reader has gone away (a closed pipe), the stream ends and the sandbox goes on.
+        When the reader has gone away (a closed pipe or terminal), the stream ends and the sandbox goes on.
         """
         label = f"{name:<{self._width}} |"
         if name in self._colours:
@@ -39,8 +41,8 @@ class Console:
         try:
             self._target.write(text + "\n")
             self._target.flush()
-        except (BrokenPipeError, ValueError):
-            self._target = None
+        except (OSError, ValueError):
+            self._target, self.reader_left = None, True
 
 
 class ProcessLog:
@@ -65,21 +67,30 @@ class ProcessLog:
             self._console.write(self._name, line)
         try:
             self._keep(line.encode(errors="replace") + b"\n")
-        except OSError:  # a full disk must not block the process that wrote the line
-            self._size = 0
+        except (OSError, ValueError):  # a full disk must not block the process that wrote the line
+            self._open_again()
 
     def _keep(self, data: bytes) -> None:
         if self._size + len(data) > self._limit:
-            self._file.close()
-            self.path.replace(self.path.with_name(self.path.name + ".1"))
-            self._file = self.path.open("ab")
-            self._size = 0
+            try:
+                with contextlib.suppress(FileNotFoundError):  # somebody has removed it
+                    self.path.replace(self.path.with_name(self.path.name + ".1"))
+            finally:
+                self._open_again()
         self._file.write(data)
         self._file.flush()
         self._size += len(data)
 
+    def _open_again(self) -> None:
+        """Go on with whatever file has the name now. Where there can be none, the next line tries again."""
+        self.close()
+        self._size = 0
+        with contextlib.suppress(OSError):
+            self._file = self.path.open("ab")
+
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is lost
+            self._file.close()
 
 
 class LineSplitter:

@@ -14,17 +14,18 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import end_processes, identity_of
+from fairlead_sandbox.identities import POSTGRES_ACCOUNT, ProcessIdentity, end_processes, identity_of
 
 NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
 USER = "fairlead"
@@ -64,7 +65,8 @@ class PostgresServer:
     @property
     def url(self) -> str:
         """The URL of the application's database, as SQLAlchemy takes it."""
-        return f"postgresql+psycopg://{USER}@/{DATABASE}?host={self.socket_directory}"
+        place = {"host": str(self.socket_directory)}
+        return URL.create("postgresql+psycopg", username=USER, database=DATABASE, query=place).render_as_string(hide_password=False)
 
     def command(self) -> tuple[str, ...]:
         """The command that runs the server in the foreground; the pid of that process is the postmaster's."""
@@ -73,32 +75,47 @@ class PostgresServer:
         return (*self.user.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
 
     def initialise(self) -> None:
-        """Make the database cluster unless it exists. Raises SandboxError with the complaint of initdb."""
+        """Make the database cluster unless it exists.
+
+        Raises SandboxError with the complaint of initdb, or when the folder holds something else.
+        """
         if (self.data / "PG_VERSION").exists():
             return
-        if self.data.exists():  # a first start that was killed half-way leaves a folder without PG_VERSION
-            shutil.rmtree(self.data)
-        self.data.mkdir(mode=0o700, parents=True)
+        if self.data.exists() and any(self.data.iterdir()):
+            raise SandboxError(
+                f"postgres: {self.data} is not empty and holds no Postgres database; move it away or choose another --state-dir"
+            )
+        # initdb writes PG_VERSION first: only in a folder aside does its being there say that initdb had ended.
+        making = self.data.with_name(f"{self.data.name}.making")
+        if making.exists():
+            shutil.rmtree(making)
+        making.mkdir(mode=0o700, parents=True)
         if self.user.account is not None:
-            for folder in (self.data, self.socket_directory):
-                shutil.chown(folder, self.user.account)
+            shutil.chown(making, self.user.account)
         locale = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-        command = [*self.user.prefix, str(self.binaries / "initdb"), "-D", str(self.data), "-U", USER, *locale]
+        command = [*self.user.prefix, str(self.binaries / "initdb"), "-D", str(making), "-U", USER, *locale]
         done = subprocess.run(command, capture_output=True, text=True, user=self.user.account, check=False)
         if done.returncode != 0:
-            shutil.rmtree(self.data, ignore_errors=True)
+            shutil.rmtree(making, ignore_errors=True)
             complaint = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
             raise SandboxError(
                 f"postgres: initdb in {self.data} failed: {complaint}; choose another --state-dir or set FAIRLEAD_DATABASE_URL"
             )
+        making.rename(self.data)
 
     def prepare(self) -> None:
-        """Prepare a start: make the cluster if there is none, and end a stray server.
+        """Prepare a start: make the cluster if there is none, end a stray server, and remove its sockets.
 
-        Runs before every start. Raises SandboxError.
+        Runs before every start, while the state directory's lock is held. Raises SandboxError.
         """
+        if self.user.account is not None:  # the folder may have been made anew, or by a run as another user
+            root = self.data.parent
+            root.chmod(stat.S_IMODE(root.stat().st_mode) | 0o011)  # it must pass through, and need not see what else is there
+            shutil.chown(self.socket_directory, self.user.account)
         self.initialise()
         stop_stray(self.data)
+        for left in self.socket_directory.glob(".s.PGSQL.*"):  # a lock file whose pid somebody else has now would stop the server
+            left.unlink(missing_ok=True)
 
     async def is_ready(self) -> bool:
         """Whether the server accepts connections. The first time it does, the application's database is made."""
@@ -155,13 +172,13 @@ def choose_user(binaries: Path) -> ServerUser:
         if trial.returncode == 0:
             return ServerUser(prefix=NAMESPACE)
     try:
-        pwd.getpwnam("nobody")
-        trial = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, user="nobody", check=False)
+        pwd.getpwnam(POSTGRES_ACCOUNT)
+        trial = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, user=POSTGRES_ACCOUNT, check=False)
     except (KeyError, PermissionError):
         pass
     else:
         if trial.returncode == 0:
-            return ServerUser(account="nobody")
+            return ServerUser(account=POSTGRES_ACCOUNT)
     raise SandboxError(
         "postgres cannot run as root here (no user namespaces, no usable `nobody`); run as another user or set FAIRLEAD_DATABASE_URL"
     )
@@ -170,23 +187,46 @@ def choose_user(binaries: Path) -> ServerUser:
 def stop_stray(data: Path) -> int:
     """End a server that a killed supervisor left running on this cluster; return 1 if there was one, else 0.
 
-    A pid file that names no such server is removed. A process is our postmaster only if its working directory is the
-    data directory, by whatever path a container sees it; the pid alone proves nothing.
+    A process is our postmaster only if its working directory is the data directory, by whatever path a container sees
+    it; the pid alone proves nothing. Where no server runs, the pid file is removed, also one that cannot be read.
     """
     pid_file = data / "postmaster.pid"
     try:
-        pid = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
-    except (OSError, ValueError):
+        pid_file.lstat()
+    except OSError:  # there is none, or the folder is closed to us
         return 0
-    identity = identity_of(pid)
-    try:
-        ours = identity is not None and Path(f"/proc/{pid}/cwd").samefile(data)
-    except OSError:
-        ours = False
-    if identity is not None and ours:
-        return end_processes([identity], grace_seconds=10.0, first_signal=signal.SIGINT)
-    pid_file.unlink(missing_ok=True)
+    postmaster = _named_by(pid_file)
+    if postmaster is not None and _works_in(postmaster.pid, data):
+        return end_processes([postmaster], grace_seconds=10.0, first_signal=signal.SIGINT)
+    if not _is_worked_in(data):  # a server that the file does not name, or has not named yet, needs it
+        with contextlib.suppress(OSError):  # then the server says what is wrong with it
+            pid_file.unlink(missing_ok=True)
     return 0
+
+
+def _named_by(pid_file: Path) -> ProcessIdentity | None:
+    try:
+        return identity_of(int(pid_file.read_bytes().split(b"\n", 1)[0]))
+    except (OSError, ValueError):
+        return None
+
+
+def _works_in(pid: int, folder: Path) -> bool:
+    """Whether the folder is the working directory of this process."""
+    try:
+        return Path(f"/proc/{pid}/cwd").samefile(folder)
+    except OSError:  # it has ended meanwhile, or belongs to another user
+        return False
+
+
+def _is_worked_in(data: Path) -> bool:
+    """Whether a Postgres process works in the folder; a shell that stands in there is none."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _works_in(int(entry.name), data):
+            with contextlib.suppress(OSError):
+                if (entry / "comm").read_bytes().startswith(b"postgres"):
+                    return True
+    return False
 
 
 async def check_external(url: str) -> str:

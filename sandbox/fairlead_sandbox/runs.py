@@ -161,7 +161,7 @@ class SupervisedRun:
             return
         try:
             print(text, file=self._output, flush=True)
-        except (BrokenPipeError, ValueError):
+        except (OSError, ValueError):  # a closed pipe, or a terminal that has gone (EIO)
             self._output = None
 
 

@@ -1,9 +1,11 @@
 """The files of a sandbox: paths in the state directory, its lock, and `run.json`, the note about the current run."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
+import pwd
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.identities import POSTGRES_ACCOUNT
 
 SOCKET_PATH_LIMIT = 90
 """Most bytes that the path of Postgres' socket may have together with its lock file's name.
@@ -88,8 +91,16 @@ class StateDirectory:
             raise SandboxError(
                 f"--state-dir {self.root}: cannot be created ({problem.strerror}); choose a directory you may write"
             ) from None
-        if self.socket_directory.stat().st_uid != os.getuid():
+        if self.socket_directory.stat().st_uid not in self._socket_owners():
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir")
+
+    def _socket_owners(self) -> set[int]:
+        """Who may own the socket's folder: we; for root also Postgres' own user, unless it lies where all may write."""
+        owners = {os.getuid()}
+        if os.geteuid() == 0 and self.socket_directory.parent == self.root:
+            with contextlib.suppress(KeyError):
+                owners.add(pwd.getpwnam(POSTGRES_ACCOUNT).pw_uid)
+        return owners
 
     def claim_for_chart(self) -> None:
         """Mark the directory as one that runs the chart. Raises SandboxError for one that has run without."""

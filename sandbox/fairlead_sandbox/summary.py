@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -93,8 +94,8 @@ def _blocks(summary: StartReport) -> Sequence[Text]:
         _block(f"Sign in (once, within ten minutes; `{command_line('login', summary.state_dir)}` makes another link):", summary.login_link),
         _block(
             "Use the Kubernetes API:" if summary.detached else "Use the Kubernetes API, from another terminal:",
-            *(() if summary.activate is None else (f"source {summary.activate}",)),
-            f"export KUBECONFIG={summary.kubeconfig}",
+            *(() if summary.activate is None else (f"source {shlex.quote(str(summary.activate))}",)),
+            f"export KUBECONFIG={shlex.quote(str(summary.kubeconfig))}",
             "kubectl get fpool",
         ),
     ]

@@ -107,7 +107,7 @@ async def test_a_pid_file_that_names_somebody_else_is_forgotten(folder: Path) ->
 
 
 def test_a_first_start_that_was_cut_short_is_repeated(folder: Path) -> None:
-    (folder / "pg" / "base").mkdir(parents=True)
+    (folder / "pg.making" / "base").mkdir(parents=True)
     server = embedded_server(data=folder / "pg", socket_directory=folder)
     server.initialise()
     assert (folder / "pg" / "PG_VERSION").exists()

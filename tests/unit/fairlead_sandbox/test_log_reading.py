@@ -1,9 +1,14 @@
 """Reading logs back: last lines, pods by name, and following through cuts."""
 
+import sys
+from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from fairlead_sandbox import log_reading
+from fairlead_sandbox.commands import logs
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.log_reading import find_logs, follow, last_lines
 from fairlead_sandbox.state_directory import StateDirectory
@@ -45,3 +50,19 @@ def test_following_goes_on_after_the_file_was_cut(directory: StateDirectory) -> 
 def append(path: Path, text: str) -> None:
     with path.open("a") as file:
         file.write(text)
+
+
+def test_following_ends_when_the_reader_has_gone(directory: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    def two_lines(_: dict[str, Path]) -> Iterator[tuple[str, str]]:
+        yield "api", "four"
+        pytest.fail("it followed for nobody")
+
+    monkeypatch.setattr(log_reading, "follow", two_lines)
+    monkeypatch.setattr(sys, "stdout", Gone())
+    assert logs.callback is not None
+    with pytest.raises(BrokenPipeError, match="Broken pipe"):
+        logs.callback(state_dir=directory.root, follow=True, count=0, process="api")

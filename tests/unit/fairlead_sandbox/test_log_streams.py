@@ -1,8 +1,12 @@
 """Cutting output into lines, bounding files, and the merged stream."""
 
+import errno
+import os
+import shutil
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,9 +54,46 @@ def test_the_merged_stream_names_each_process_and_colours_names_only_when_wanted
     assert coloured.getvalue().splitlines()[0] == "\x1b[36mapi      |\x1b[0m up"
 
 
-def test_a_reader_that_went_away_ends_the_stream_quietly() -> None:
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO])
+def test_a_reader_that_went_away_ends_the_stream_quietly(number: int) -> None:
     class Gone(StringIO):
         def write(self, text: str) -> int:
-            raise BrokenPipeError
+            raise OSError(number, os.strerror(number))
 
-    Console(Gone(), names=("api",), coloured=False).write("api", "up")
+    console = Console(Gone(), names=("api",), coloured=False)
+    console.write("api", "up")
+    assert console.reader_left
+
+
+def test_a_log_file_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+    log = ProcessLog(tmp_path, "api", None, limit_bytes=10)
+    log.write("one .....")
+    (tmp_path / "api.log").unlink()
+    log.write("two .....")
+    log.write("three ...")
+    log.close()
+    assert (tmp_path / "api.log").read_text() == "three ...\n"
+    assert (tmp_path / "api.log.1").read_text() == "two .....\n"
+
+
+def test_a_log_goes_on_when_its_folder_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = ProcessLog(folder, "api", None, limit_bytes=10)
+    shutil.rmtree(folder)
+    for line in ("one .....", "two .....", "three ..."):
+        log.write(line)
+    folder.mkdir()
+    log.write("four ....")
+    log.write("five ....")
+    log.close()
+    assert (folder / "api.log").read_text() == "five ....\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the kernel has no full disk to offer")
+def test_a_full_disk_ends_neither_writing_nor_closing(tmp_path: Path) -> None:
+    (tmp_path / "api.log").symlink_to("/dev/full")
+    log = ProcessLog(tmp_path, "api", None)
+    log.write("one")
+    log.close()
+    assert list(log.last_lines) == ["one"]

@@ -1,11 +1,14 @@
 """The state directory: its lock, its note, its private files, and short socket paths."""
 
+import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
 from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.identities import POSTGRES_ACCOUNT
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory, write_private
 
@@ -49,6 +52,17 @@ def test_the_socket_moves_to_a_short_folder_when_the_path_would_be_too_long(tmp_
     assert near.socket_directory == Path("/srv/f/run")
     assert len(str(far.socket_directory)) < 70
     assert far.socket_directory != StateDirectory(root=Path("/srv") / ("deep" * 21)).socket_directory
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_root_goes_on_where_postgres_ran_as_its_own_user_and_with_nobody_elses_folder(tmp_path: Path) -> None:
+    directory = StateDirectory(root=tmp_path)
+    directory.create()
+    shutil.chown(directory.socket_directory, POSTGRES_ACCOUNT)
+    directory.create()
+    shutil.chown(directory.socket_directory, 4321)
+    with pytest.raises(SandboxError, match="belongs to another user"):
+        directory.create()
 
 
 def test_secrets_are_made_once_and_kept_private(tmp_path: Path) -> None:

@@ -46,6 +46,13 @@ def test_a_newcomer_whose_path_lacks_the_command_is_told_how_to_get_it() -> None
     assert "  source /srv/fairlead/.venv/bin/activate\n" in told
 
 
+def test_commands_to_be_copied_are_one_word_for_the_shell_where_a_path_is() -> None:
+    folder = Path("/srv/r & d")
+    told = render(replace(SUMMARY, activate=folder / "activate", kubeconfig=folder / "kubeconfig"), width=60, coloured=False)
+    assert "  source '/srv/r & d/activate'\n" in told
+    assert "  export KUBECONFIG='/srv/r & d/kubeconfig'\n" in told
+
+
 def test_what_is_not_as_expected_is_said() -> None:
     assert "api listens on 8081" in render(SUMMARY, width=120, coloured=False)
 

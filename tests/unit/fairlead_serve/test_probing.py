@@ -52,3 +52,8 @@ async def test_any_other_engine_is_asked_as_vllm() -> None:
     }
     seen = await found(pages)
     assert (seen.engine_type, seen.version, len(seen.sources), seen.problem) == ("vllm", "0.32", 1, None)
+
+
+async def test_an_empty_list_of_models_asks_for_no_key() -> None:
+    seen = await found({"/v1/models": {"data": []}})
+    assert (seen.models, seen.problem) == ((), "it answers, but lists no models at /v1/models")

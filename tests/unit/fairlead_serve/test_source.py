@@ -211,3 +211,36 @@ async def test_while_the_control_api_is_away_no_engine_leaves_as_drained(tmp_pat
     world.api.is_away = False
     assert await world.rounds(40) == {"a-8000": "Serving"}
     assert "EngineRemoved" in {event.reason for event in world.api.events}
+
+
+@pytest.mark.parametrize("successor", [{"url": f"http://{A}", "name": "gpu"}, {"url": "http://c:8000", "name": "gpu"}])
+async def test_the_marks_of_an_engine_do_not_outlive_it(successor: dict[str, str], tmp_path: Path) -> None:
+    engine, other = {"url": f"http://{A}", "name": "gpu"}, {"url": f"http://{B}"}
+    world = World(tmp_path, engines=[engine, other])
+    world.engines.known = {A: WELL, B: WELL, "c:8000": WELL}
+    world.engines.models = {A: ToldModels(names=("m",))}
+    await world.rounds()
+    cluster = FileCluster(world.files, installed_policies())
+    for name in ("gpu", "b-8000"):
+        target = Target.of_instance(PoolKey(namespace="default", name="engines"), name)
+        found = await cluster.read(target)
+        await cluster.patch(target, {"fairlead.dev/drain": "true"}, found.resource_version, {}, dry_run=False)
+    assert await world.rounds() == {"gpu": "Draining", "b-8000": "Draining"}
+    if successor == engine:
+        world.write(engines=[other])
+        assert await world.rounds(60) == {"b-8000": "Draining"}
+    world.write(engines=[successor, other])
+    assert await world.rounds() == {"gpu": "Serving", "b-8000": "Draining"}
+
+
+async def test_engines_that_tell_no_model_without_a_key_are_named_as_the_reason_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    for known in ({}, {A: WELL, B: WELL}, {A: WELL, B: WELL}):
+        world.engines.known = known
+        await world.source.step()
+    words = f"no engine tells its model without a key: write `model` into {world.files.pool_file}"
+    assert world.source.waiting_words == words
+    logged = [record.__dict__["error"] for record in caplog.records if record.levelname == "WARNING"]
+    assert logged == ["no engine answers yet, and the file names no model", words]

@@ -15,7 +15,7 @@ from fairlead_serve.pool_files import parse_pool_file
 from fairlead_serve.probing import EngineFindings
 from fairlead_serve.starting import ServeOptions, ServeRun, check_options, claimed_ports, forget_other_model, pool_of
 from fairlead_serve.state_files import Memory, StateFiles, own_pool_file
-from fairlead_serve.summary import engine_line
+from fairlead_serve.summary import engine_line, waiting_notices
 
 QUIET_PORT = 21_000
 """Below the ports that the kernel gives out by itself, so that nobody takes one between two lines of a test."""
@@ -157,3 +157,15 @@ def test_engines_of_another_kind_than_last_time_are_another_pool_unless_the_file
 )
 def test_an_engine_is_told_of_in_one_line(found: EngineFindings, words: str) -> None:
     assert words in engine_line(found, "m")
+
+
+@pytest.mark.parametrize(
+    ("finding", "model", "words"),
+    [
+        (EngineFindings(url=ONE), None, ("no engine tells its model without a key: write `model` into /s/pool.yaml",)),
+        (EngineFindings(url=ONE), "m", ()),
+        (EngineFindings(url=ONE, problem="silent"), None, ("no engine answers yet: requests get 503 until one does",)),
+    ],
+)
+def test_the_summary_says_what_the_pool_waits_for(finding: EngineFindings, model: str | None, words: tuple[str, ...]) -> None:
+    assert waiting_notices((finding,), model, Path("/s/pool.yaml")) == words
