@@ -59,12 +59,14 @@ async def api(database_url: str, cluster: FakeClusterGateway) -> AsyncIterator[A
 
 
 async def record(api: ApiInstance, sessions: int = 15, turns: int = 4) -> None:
-    """Sessions that take turns once a second, each turn with all that was said before; the last one was refused."""
+    """Sessions that take turns, two of them every other second, each turn with all that was said before; the last one
+    was refused.
+    """
     begin = datetime.now(UTC).timestamp() - sessions * turns - 5
     rows = [
         RecordedRequest(
             pool=CHAT,
-            at=begin + turn * sessions + session,
+            at=begin + turn * sessions + session - 0.99 * (session % 2),
             session=session,
             prompt_tokens=1024 * (turn + 1) + 3,
             output_tokens=40 if (turn, session) != (turns - 1, 0) else None,

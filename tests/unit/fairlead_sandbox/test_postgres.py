@@ -63,7 +63,7 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
     assert (tmp_path / "postgres" / "base").is_dir()
 
 
-@pytest.mark.parametrize("content", ["", "nonsense", f"{os.getpid()}\n"])
+@pytest.mark.parametrize("content", ["", "nonsense", f"{os.getpid()}\n"], ids=["empty", "unreadable", "of somebody else"])
 def test_what_a_crash_left_blocks_no_start(content: str, tmp_path: Path) -> None:
     made = initialised(tmp_path)
     left = [made.data / "postmaster.pid", *(made.socket_directory / name for name in (".s.PGSQL.5432", ".s.PGSQL.5432.lock"))]
