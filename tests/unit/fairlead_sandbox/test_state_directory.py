@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -55,14 +56,16 @@ def test_the_socket_moves_to_a_short_folder_when_the_path_would_be_too_long(tmp_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_root_goes_on_where_postgres_ran_as_its_own_user_and_with_nobody_elses_folder(tmp_path: Path) -> None:
-    directory = StateDirectory(root=tmp_path)
-    directory.create()
-    shutil.chown(directory.socket_directory, POSTGRES_ACCOUNT)
-    directory.create()
-    shutil.chown(directory.socket_directory, 4321)
-    with pytest.raises(SandboxError, match="belongs to another user"):
+def test_root_goes_on_where_postgres_ran_as_its_own_user_and_with_nobody_elses_folder() -> None:
+    with tempfile.TemporaryDirectory() as short:  # a longer path has its socket elsewhere
+        directory = StateDirectory(root=Path(short))
         directory.create()
+        assert directory.socket_directory.parent == directory.root
+        shutil.chown(directory.socket_directory, POSTGRES_ACCOUNT)
+        directory.create()
+        shutil.chown(directory.socket_directory, 4321)
+        with pytest.raises(SandboxError, match="belongs to another user"):
+            directory.create()
 
 
 def test_secrets_are_made_once_and_kept_private(tmp_path: Path) -> None:
