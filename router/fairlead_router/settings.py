@@ -64,7 +64,12 @@ class Timeouts:
     )
     keep_alive: float = field(
         default=75.0,
-        metadata=variable("FAIRLEAD_KEEP_ALIVE_SECONDS", _SECONDS, "a client's connection without a request", "then it is closed"),
+        metadata=variable(
+            "FAIRLEAD_KEEP_ALIVE_SECONDS",
+            _SECONDS,
+            "a client's connection without a request, or with an answer that it does not read",
+            "then it is closed",
+        ),
     )
     shutdown: float = field(
         default=30.0,

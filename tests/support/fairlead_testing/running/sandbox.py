@@ -121,7 +121,7 @@ class RunningSandbox:
         return answer.json()
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """A request to the first API that takes the connection. One that is too busy now is asked again, as it says."""
+        """A request to the first API that takes the connection. One that says to come back later is asked again."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             answer = self._request(method, path, **options)

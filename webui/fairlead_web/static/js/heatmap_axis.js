@@ -21,7 +21,7 @@ export function names(list, height) {
   [...list.children].forEach((item, index) => item.classList.toggle("unnamed", index % each !== 0));
 }
 
-// Seconds that the zone's clock is before UTC's.
+// Seconds by which the zone's clock is ahead of UTC.
 function offset(at, timeZone) {
   const parts = new Intl.DateTimeFormat("en-GB", {
     timeZone, hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric",
