@@ -61,7 +61,7 @@ def test_eight_tabs_load_and_stay_fresh_over_one_connection_pool(chromium: Brows
     site.push("pools", [site.fake.world.pool(name) for name in site.fake.world.pools_known])
     for tab in tabs:
         wait_until(tab, "document.querySelector('#status .value').textContent.endsWith('/ 11')")
-    assert time.monotonic() - began < 20, "a tab that polls asks every five seconds; the rest is this machine"
+    assert time.monotonic() - began < 60, "a tab that polls asks every five seconds; the rest is this machine"
     context.close()
 
 

@@ -27,6 +27,8 @@ def test_a_plan_that_cannot_be_sent_is_told_where_it_is_seen_and_can_be_sent_lat
     wait_until(page, "document.querySelectorAll('button[form=plan-this][aria-busy]:disabled').length > 0")
     assert pressed.is_disabled()
     site.fake.broken.add("/v1/")
+    while not held:  # the button is busy before its question reaches this process
+        page.wait_for_timeout(25)
     held[0].continue_()
     page.unroute_all()
     page.wait_for_selector(SAID)
