@@ -22,7 +22,8 @@ INTRODUCTION = """
 # InferencePool and InferencePoolRole
 
 Every field of both, version `fairlead.dev/v1alpha1`. This page is written by `make generate` from the schemas in `crds/`; each example is from a file
-in [`examples/`](../examples), which a test applies to a Kubernetes API. What the schema does not know is refused. A duration is written as `500ms`,
+in [`examples/`](../examples), which a test applies to a Kubernetes API. kubectl refuses what the schema does not
+know; from clients that do not ask for strict validation Kubernetes drops it, with a warning. A duration is written as `500ms`,
 `30s`, `2m` or `1h30m`. Policies check their own parameters: [policies.md](policies.md).
 """
 WIDEST_EXAMPLE = 100

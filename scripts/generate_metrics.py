@@ -41,7 +41,7 @@ LABELS = {
     "known": "how much of a prompt's tokens was known",
     "method": "method of the HTTP request",
     "of": "what an error is of, or the mean that it compares with",
-    "outcome": "how it ended",
+    "outcome": "how it ended: `served`, `failed`, `cancelled`, `refused` or `rejected-by-engine`; of `fairlead_router_tokenizing_total` see kv-events.md",
     "phase": "`prefill` or `decode`",
     "pool": "namespace/name of the pool",
     "priority_class": "a class that the pool declares, or `default`",

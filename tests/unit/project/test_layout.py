@@ -3,6 +3,7 @@
 import operator
 import re
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,11 @@ def test_the_simulators_guide_names_every_path_of_the_engine_and_no_other() -> N
     rows = [line.split("|")[1] for line in guide.splitlines() if line.startswith("| `")]
     told = {path for row in rows for path in re.findall(r"(/[^`,\s]+)", row)}
     assert told == set(RouteTable(None).paths)
+
+
+def test_the_images_are_built_from_all_that_the_wheel_takes() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    taken = {Path(path).parts[0] for path in [*wheel["packages"], *wheel["force-include"]]}
+    let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert taken <= let_through
+    assert [name for name in let_through if not (ROOT / name).exists()] == []

@@ -112,3 +112,8 @@ def test_every_metric_that_is_named_exists() -> None:
     named = re.findall(r"`(fairlead_(?:router|api)_\w+)`", PAGE)
     assert named
     assert [name for name in named if f"`{name}`" not in metrics] == []
+
+
+def test_every_alert_of_the_chart_has_a_row() -> None:
+    rules = (ROOT / "helm" / "fairlead" / "files" / "rules.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"- alert: (\w+)", rules)) <= TOLD
