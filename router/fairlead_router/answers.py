@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead_router.dialects import FIRST_TOKEN_MARKS, Dialect
 
-_TAIL = 8192
+TAIL_BYTES = 8192
 """Bytes of a stream's end that are kept to look for usage."""
 
 _HEAD = 2048
@@ -128,12 +128,12 @@ class StreamReader:
             self.events += _seam_count(seam, len(joint), b"\n\n") + _seam_count(seam, len(joint), b"\r\n\r\n")
         if self._mark is not None:
             self._watch(piece, self._mark)
-        if len(piece) >= _TAIL:
-            self._tail = piece[-_TAIL:]
-        elif len(self._tail) + len(piece) <= _TAIL:
+        if len(piece) >= TAIL_BYTES:
+            self._tail = piece[-TAIL_BYTES:]
+        elif len(self._tail) + len(piece) <= TAIL_BYTES:
             self._tail += piece
         else:
-            self._tail = (self._tail + piece)[-_TAIL:]
+            self._tail = (self._tail + piece)[-TAIL_BYTES:]
 
     def _watch(self, piece: bytes, mark: bytes) -> None:
         if len(self.head) < _HEAD:
@@ -171,6 +171,10 @@ class StreamReader:
             return told
         ended = b"[DONE]" in self._tail[-24:]
         return Usage(max(0, self.events - 1 if ended else self.events))
+
+    def usage_at_the_end(self) -> Usage:
+        """The engine's figures in an answer that is no stream and of which only the end is held."""
+        return _last_usage(self._tail) or Usage()
 
     def _told(self) -> Usage | None:
         if b'"usage"' not in self._tail:

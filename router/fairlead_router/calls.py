@@ -51,7 +51,7 @@ class Call:
     """
 
     __slots__ = (
-        "arrived_at", "body", "connection", "deadline", "dialect", "document", "first_byte_due", "give_up", "gone", "head", "id", "quiet_since",
+        "arrived_at", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head", "id", "quiet_since",
         "received", "stream", "task", "usage",
     )  # fmt: skip
 
@@ -67,7 +67,8 @@ class Call:
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline
-        self.first_byte_due = 0.0
+        self.awaited_since = 0.0
+        """When it was sent to the engine whose answer has not begun; 0 = none is awaited."""
         self.quiet_since = 0.0
         """Time of the last piece of an answer that has begun; 0 = it has not begun."""
         self.received = 0
@@ -115,39 +116,50 @@ class Calls:
         call.task = asyncio.current_task(self._loop)
         return call
 
+    def seconds_left(self, call: Call) -> float:
+        """Of its total time; 0 when that is over."""
+        return max(0.0, call.deadline - self._now())
+
     def enter(self, call: Call) -> None:
         """The call is under way."""
         self._calls.add(call)
         self._idle.clear()
 
     def leave(self, call: Call) -> None:
-        """The call ended: forget it and drop its connection, if it still has one."""
+        """The call ended: forget it and drop its connection, if it still has one. A client that leaves now interrupts
+        nothing any more.
+        """
         self._calls.discard(call)
+        call.task = None
         if not self._calls:
             self._idle.set()
         call.drop_connection()
 
     def await_answer(self, call: Call, connection: UpstreamConnection) -> None:
-        """The request is on its way on this connection: the first byte is due."""
+        """The request is on its way on this connection."""
         call.connection = connection
         call.quiet_since = 0.0
-        call.first_byte_due = self._now() + self._timeouts.first_byte
+        call.awaited_since = self._now()
 
     def just_sent(self, call: Call) -> bool:
         """Whether the request was sent so shortly ago that its engine can hardly have begun to compute."""
-        return self._now() - (call.first_byte_due - self._timeouts.first_byte) < JUST_SENT_SECONDS
+        return self._now() - call.awaited_since < JUST_SENT_SECONDS
 
     def began(self, call: Call) -> None:
         """The answer has begun: from now on the time between its pieces is limited."""
-        call.first_byte_due = 0.0
+        call.awaited_since = 0.0
         call.quiet_since = self._now()
 
     def sweep(self) -> None:
-        """Called a few times a second: ends what exceeds its first-byte, idle or total time."""
+        """Called a few times a second: ends what exceeds its first-byte, idle or total time.
+
+        An answer that is not streamed begins when all of it is computed, so that its first byte has the total time.
+        """
         now = self._now()
+        longest_ago = now - self._timeouts.first_byte
         for call in tuple(self._calls):
             connection = call.connection
-            if connection is not None and 0 < call.first_byte_due <= now:
+            if connection is not None and call.stream and 0 < call.awaited_since <= longest_ago:
                 connection.abort(UpstreamFailure("timeout", f"{connection.address} sent nothing for {self._timeouts.first_byte:g} s"))
             elif call.deadline <= now:
                 if connection is not None:

@@ -78,12 +78,10 @@ class ClientConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
-            limit = self.limits.header_bytes
             self._unparsed_bytes += len(data)
-            if self._unparsed_bytes > limit and b"\r\n\r\n" not in data[:limit]:
-                self._refuse_headers()
-                return
         self._parse(data)
+        if self._in_head and self._unparsed_bytes > self.limits.header_bytes:
+            self._refuse_headers()
         if self._in_head and not self._head_timed and not self.transport.is_closing():
             self._forget_head_timer()
             self._head_timed = True

@@ -29,7 +29,7 @@ class BodyTooLarge(Exception):
 
 
 class ClientGone(Exception):
-    """The client closed its connection before its request was read."""
+    """The client closed its connection before its request was handled."""
 
 
 class Connection(Protocol):
@@ -84,8 +84,10 @@ class ClientRequest:
             await self._arrival(seconds)
         if self._overflowed or self._size > limit:
             raise BodyTooLarge
+        if self.gone:
+            raise ClientGone
         if not self._complete:
-            raise ClientGone if self.gone else TimeoutError
+            raise TimeoutError
         pieces, self._pieces = self._pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -171,8 +173,11 @@ class ClientRequest:
     # ── the client's leaving ──
 
     def watch(self, gone: Callable[[], None]) -> None:
-        """Call `gone` once if the client closes its connection."""
-        self._gone_callback = gone
+        """Call `gone` once if the client closes its connection, at once if it has."""
+        if self.gone:
+            gone()
+        else:
+            self._gone_callback = gone
 
     def unwatch(self) -> None:
         self._gone_callback = None

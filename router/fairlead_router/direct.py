@@ -43,7 +43,9 @@ class Upload:
 
 
 class DirectRelay:
-    """Relays calls to the least loaded instance, or to a given one. At most `tries` instances are tried."""
+    """Relays calls to the least loaded instance, or to a given one. At most `tries` instances get a call; those that
+    cannot be connected to do not count.
+    """
 
     def __init__(self, sender: Sender, upstream: UpstreamPool, calls: Calls, now: Callable[[], float], *, tries: int) -> None:
         self._sender = sender
@@ -61,9 +63,10 @@ class DirectRelay:
         self._calls.enter(call)
         outcome = "failed"
         tried: list[str] = []
+        tries_left = self._tries
         failure: UpstreamFailure | None = None
         try:
-            while len(tried) < (1 if only else self._tries) and not (upload and upload.begun):
+            while tries_left and not (upload and upload.begun):
                 instance = only or pool.least_loaded(tried, self._now()) or await self._first_instance(call, pool, tried)
                 if instance is None:
                     break
@@ -76,11 +79,15 @@ class DirectRelay:
                 except UpstreamFailure as problem:
                     failure = problem
                     self._note(call, pool, instance, problem)
+                    if only or call.deadline <= self._now():
+                        break
+                    tries_left -= problem.reached
                     continue
                 finally:
                     pool.direct[instance] -= 1
                     if not pool.direct[instance]:
                         del pool.direct[instance]
+                pool.engine_worked(instance, self._now())
                 outcome = "served" if connection.status < 400 else "rejected-by-engine"
                 return None
             if failure is None:
@@ -117,7 +124,7 @@ class DirectRelay:
         address = pool.addresses[instance]
         if upload is None:
             return await self._sender.begin(call, instance, address, credentials=pool.pass_credentials)
-        connection = await self._upstream.connect(address)
+        connection = await self._upstream.connect(address, self._calls.seconds_left(call))
         self._calls.await_answer(call, connection)
         connection.send(b"%shost: %s\r\n\r\n" % (call.head, address.encode()), _framed(call.body, upload.chunked))
         async for piece in upload.rest:

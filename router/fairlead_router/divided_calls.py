@@ -59,7 +59,7 @@ class DividedCall:
                 self._call, dispatch.decode, dispatch.decode_address, credentials=pool.pass_credentials, leg=leg
             )
         except UpstreamFailure as failure:
-            if failure.kind != "refused":  # it may have fetched the blocks, which are free for others then
+            if failure.reached:  # it may have fetched the blocks, which are free for others then
                 self._prefilled_on = ""
             raise
         if self._call.stream and self._call.dialect is Dialect.OPENAI:  # else it begins at the end, or before the first token

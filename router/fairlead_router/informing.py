@@ -4,7 +4,7 @@ its operators.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import unquote
@@ -120,7 +120,7 @@ class Informing:
             )
             for pool in self._pools.all()
         ]
-        self._metrics.readings = [reading for pool in self._pools.living() for reading in _readings(pool)]
+        self._metrics.readings = _readings(self._pools.living())
         text = render(self._metrics)
         headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8"), (b"content-length", b"%d" % len(text))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -131,18 +131,20 @@ class Informing:
         await send_json(send, 200, {"pools": [_debug(pool) for pool in self._pools.living()]})
 
 
-def _readings(pool: Pool) -> list[InstanceReading]:
-    return [
-        InstanceReading(
-            str(pool.key),
-            row.instance,
-            row.in_flight,
-            row.waiting,
-            pool.kv_usage.get(row.instance),
-            pool.engine_pages.get(row.instance),
-        )
-        for row in pool.scheduler.carried()
-    ]
+def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
+    """One per pool and instance: a pool that was made anew under its name comes before the one it was."""
+    found: dict[tuple[str, str], InstanceReading] = {}
+    for pool in pools:
+        name = str(pool.key)
+        for row in pool.scheduler.carried():
+            known = found.get((name, row.instance))
+            if known is None:
+                usage, page = pool.kv_usage.get(row.instance), pool.engine_pages.get(row.instance)
+                found[name, row.instance] = InstanceReading(name, row.instance, row.in_flight, row.waiting, usage, page)
+            else:
+                known.in_flight += row.in_flight
+                known.waiting += row.waiting
+    return list(found.values())
 
 
 def _debug(pool: Pool) -> dict[str, object]:

@@ -192,6 +192,11 @@ class RouterMetrics(Collector):
             counters = self.pools[name] = PoolCounters()
         return counters
 
+    def forget_pool(self, name: str) -> None:
+        """The pool is gone: nothing is told of it any more."""
+        self.pools.pop(name, None)
+        self.training.forget_pool(name)
+
     def describe(self) -> Iterable[Metric]:
         return []
 

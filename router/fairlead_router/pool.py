@@ -42,7 +42,9 @@ logger = logging.getLogger(__name__)
 class Ticket:
     """The account of one submitted request. Its pool keeps it; others read it."""
 
-    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "stream", "usage", "verdict", "when_decided")
+    __slots__ = (
+        "_waiter", "dispatched_at", "ended", "queued_seconds", "request", "saw_first_token", "stream", "usage", "verdict", "when_decided",
+    )  # fmt: skip
 
     def __init__(self, request: RoutingRequest) -> None:
         self.request = request
@@ -51,6 +53,8 @@ class Ticket:
         self.ended = False
         self.saw_first_token = False
         self.dispatched_at = 0.0
+        self.queued_seconds = 0.0
+        """How long it waited until it was sent first."""
         self.stream: StreamReader | None = None
         """Its answer, while that is passed on."""
         self.usage: Usage | None = None
@@ -270,7 +274,6 @@ class Pool:
         self.counters.submitted += 1
         if self.classes.are_declared:
             self.counters.classes[request.priority_class].submitted += 1
-        self.counters.prompt_tokens += request.prompt_tokens
         try:
             results = self.scheduler.submit(request, now)
         except BaseException:
@@ -322,8 +325,7 @@ class Pool:
         else:
             self._count(verdict)
             self.counters.retries += 1
-            if to is None:  # a proxy's own attempt began some time ago, and the wait in the queue was over before that
-                ticket.dispatched_at = now
+            ticket.dispatched_at = now
             ticket.saw_first_token = False
         return verdict
 
@@ -431,9 +433,11 @@ class Pool:
                 self._refuse(ticket, result)
             else:
                 ticket.dispatched_at = now
+                ticket.queued_seconds = now - ticket.request.arrived_at
                 self._count(result)
+                self.counters.prompt_tokens += ticket.request.prompt_tokens
                 self.counters.hit_tokens += result.hit_tokens
-                self.counters.queued.observe(now - ticket.request.arrived_at)
+                self.counters.queued.observe(ticket.queued_seconds)
             if ticket.when_decided is not None:
                 ticket.when_decided()
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from fairlead.errors import FairleadError
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.loads import InstanceInFlight
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.tables import Outlook, PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics
@@ -68,6 +69,19 @@ class Pools:
         """Pools in force, and deleted ones that still have requests, or records that nobody took."""
         return (*self._by_key.values(), *self._retiring)
 
+    def in_flight(self) -> tuple[InstanceInFlight, ...]:
+        """Requests to report, a row per pool and instance: of a pool that was made anew under its name, also those of
+        the one before.
+        """
+        rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
+        for pool in self.living():
+            for row in pool.in_flight():
+                known = rows.get((row.pool, row.instance))
+                if known is not None:
+                    row = replace(row, in_flight=row.in_flight + known.in_flight, waiting=row.waiting + known.waiting)
+                rows[row.pool, row.instance] = row
+        return tuple(rows.values())
+
     def get(self, key: PoolKey) -> Pool | None:
         """The pool in force under this key."""
         return self._by_key.get(str(key))
@@ -90,9 +104,11 @@ class Pools:
                 if known is not None:
                     self._retire(known)
                 self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock(), recorded_share=self._recorded_share)
-        except FairleadError as error:
+        except Exception as error:  # a policy may be somebody's own, and what it does must not stop the other pools' tables
             self._metrics.tables_refused += 1
-            logger.warning("routing table refused", extra={"pool": name, "version": table.version, "error": str(error)})
+            expected = isinstance(error, FairleadError)
+            extra = {"pool": name, "version": table.version, "error": str(error)}
+            logger.warning("routing table refused", exc_info=None if expected else error, extra=extra)
             return False
         self._index()
         logger.info("routing table in force", extra={"pool": name, "version": table.version, "instances": len(table.instances)})
@@ -110,7 +126,10 @@ class Pools:
         return True
 
     def _retire(self, pool: Pool) -> None:
-        pool.update(replace(pool.table, version=pool.table.version + 1, instances=(), outlook=Outlook.UNKNOWN), self._clock())
+        try:
+            pool.update(replace(pool.table, version=pool.table.version + 1, instances=(), outlook=Outlook.UNKNOWN), self._clock())
+        except Exception:  # its policy failed: it goes all the same, once what waits in it has been served
+            logger.exception("a deleted pool's scheduler failed", extra={"pool": str(pool.key)})
         self._metrics.tables.pop(str(pool.key), None)
         self._retiring.append(pool)
 
@@ -207,7 +226,10 @@ class Pools:
     def forget(self, pool: Pool) -> None:
         """Keep nothing of a pool that has ended."""
         self._retiring.remove(pool)
-        self._tells_at.pop(str(pool.key), None)
+        name = str(pool.key)
+        if all(str(other.key) != name for other in self.living()):  # else it was made anew and goes on counting
+            self._tells_at.pop(name, None)
+            self._metrics.forget_pool(name)
 
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
         """The table version each pool is routed by."""

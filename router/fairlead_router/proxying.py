@@ -15,7 +15,7 @@ from functools import partial
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead_router.answers import StreamReader, Usage, first_id, read_usage
+from fairlead_router.answers import TAIL_BYTES, StreamReader, Usage, first_id, read_usage
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.divided_calls import DividedCall
@@ -63,7 +63,7 @@ class Exchange:
                 dispatch.instance.encode(),
                 dispatch.decision_id.encode(),
                 dispatch.reason.value.encode(),
-                (ticket.dispatched_at - ticket.request.arrived_at) * 1000.0,
+                ticket.queued_seconds * 1000.0,
             )
         )
         if dispatch.decode is not None:
@@ -114,7 +114,10 @@ class Proxy:
                 except UpstreamFailure as failure:
                     if dispatch.decode is not None and divided is not None:
                         instance = divided.instance
-                    verdict = self._retry(call, pool, ticket, instance, failure)
+                    retried = self._retry(call, pool, ticket, instance, failure)
+                    if retried is None:
+                        return upstream_failed(f"no time was left to try another instance: {failure}", pool.header, call.dialect)
+                    verdict = retried
                     continue
                 exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection)
                 if call.stream and connection.status < 400:
@@ -139,13 +142,19 @@ class Proxy:
                 call.usage = ticket.usage
             self._calls.leave(call)
 
-    def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal:
+    def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
+        """What the scheduler says next; None if the request's total time is over, which ends its ticket: nobody would
+        wait for what another engine computed, and its session would leave a home that works.
+        """
         now = self._now()
         call.drop_connection()
-        call.first_byte_due = call.quiet_since = 0.0
+        call.awaited_since = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now)
         logger.warning("engine failed before the first byte", extra=failed(call, pool, instance, failure))
-        verdict = pool.retry(ticket, instance, now, reached=failure.kind != "refused")
+        if call.deadline <= now:
+            pool.fail(ticket, now)
+            return None
+        verdict = pool.retry(ticket, instance, now, reached=failure.reached)
         if isinstance(verdict, Refusal):
             return replace(verdict, message=f"{verdict.message}; the last: {failure}")
         return verdict
@@ -171,7 +180,7 @@ class Proxy:
         if not connection.complete:
             client.begin(connection.status, headers, None)
             client.write(body)
-            await self._pass_on(exchange)
+            await self._pass_on(exchange, body[-TAIL_BYTES:])
             return None
         status = connection.status
         if call.dialect is Dialect.RESPONSES and status < 400:
@@ -188,14 +197,16 @@ class Proxy:
         exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
         await self._pass_on(exchange)
 
-    async def _pass_on(self, exchange: Exchange) -> None:
-        """Send pieces as they come, from the engine's callback straight to the client; a slow
+    async def _pass_on(self, exchange: Exchange, before: bytes = b"") -> None:
+        """Send pieces as they come, from the engine's callback straight to the client, which has had `before`; a slow
         client pauses the engine.
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         reader = StreamReader(call.dialect)
         if call.stream:
             exchange.ticket.stream = reader
+        else:
+            reader.feed(before)
         client.on_writable(connection.resume)
 
         def sink(piece: bytes) -> bool:
@@ -221,7 +232,7 @@ class Proxy:
             self._watch_events(exchange, reader, last)
         else:
             reader.feed(last)
-        self._answered(exchange, reader.usage())
+        self._answered(exchange, reader.usage() if call.stream else reader.usage_at_the_end())
         client.end(last)
 
     def _watch_events(self, exchange: Exchange, reader: StreamReader, piece: bytes) -> None:

@@ -34,7 +34,7 @@ class Sender:
         """
         connection = self._upstream.take_idle(address)
         if connection is None:
-            connection = await self._upstream.connect(address)
+            connection = await self._upstream.connect(address, self._calls.seconds_left(call))
         head, body = (call.head, call.body) if leg is None else leg
         head = b"%shost: %s\r\n\r\n" % (head, address.encode())
         self._calls.await_answer(call, connection)
@@ -48,7 +48,7 @@ class Sender:
                 raise
             call.connection = None
             try:
-                call.connection = connection = await self._upstream.connect(address)
+                call.connection = connection = await self._upstream.connect(address, self._calls.seconds_left(call))
             except UpstreamFailure:
                 raise failure from None  # the request did reach it, and counts among those that it was tried on
             connection.send(head, body)

@@ -25,7 +25,10 @@ class Timeouts:
     connect: float = field(
         default=2.0,
         metadata=variable(
-            "FAIRLEAD_CONNECT_TIMEOUT_SECONDS", _SECONDS, "connecting to an engine", "an engine that takes longer counts as failed"
+            "FAIRLEAD_CONNECT_TIMEOUT_SECONDS",
+            _SECONDS,
+            "connecting to an engine (`unreachable`)",
+            "an engine that takes longer is passed over",
         ),
     )
     first_byte: float = field(
@@ -33,7 +36,8 @@ class Timeouts:
         metadata=variable(
             "FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS",
             _SECONDS,
-            "per attempt, from sending a request to an engine until its answer begins (`timeout`)",
+            "per attempt at a streamed request, from sending it to an engine until its answer begins (`timeout`); an answer that is not"
+            " streamed begins when all of it is computed and has the total time",
             "shorter than a long prefill takes away requests that would have been answered",
         ),
     )

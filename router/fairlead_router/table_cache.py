@@ -2,14 +2,15 @@
 control API is away.
 
 Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
-an earlier one. The log is compacted when it has grown to twice the living bindings. A torn last line, from a crash
-while writing, is ignored.
+an earlier one. The log is compacted when it has grown to twice what it was: bindings to instances that have left, which
+nobody has told of for the pool's TTL, are forgotten then. A torn last line, from a crash while writing, is ignored.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 
 _SLACK = 10_000
-"""Lines the binding log may hold beyond twice the living bindings."""
+"""Lines the binding log may hold beyond twice those it had when it was compacted."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,17 +39,20 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 class TableCache:
-    """Tables, bindings and gateway keys under `directory`.
+    """Tables, bindings and gateway keys under `directory`. `now` is Unix seconds.
 
     Writing errors are logged and counted in `failures`; serving goes on without the cache.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self._tables_path = directory / "tables.json"
         self._keys_path = directory / "gateway-keys.json"
         self._bindings_path = directory / "bindings.ndjson"
         self._bindings: dict[tuple[PoolKey, str], Binding] = {}
+        self._tables: dict[PoolKey, RoutingTable] = {}
         self._lines = 0
+        self._compact_at = _SLACK
         self.failures = 0
 
     def load(self) -> tuple[tuple[RoutingTable, ...], tuple[Binding, ...]]:
@@ -69,6 +73,7 @@ class TableCache:
                 if line:
                     self._remember(_binding.decode(line))
         self._lines = len(lines)
+        self._tables = {table.pool: table for table in tables}
         return tables, tuple(self._bindings.values())
 
     def load_gateway_keys(self) -> tuple[GatewayKeyFacts, ...] | None:
@@ -87,7 +92,8 @@ class TableCache:
 
     def keep_tables(self, tables: Iterable[RoutingTable]) -> None:
         """Replace the kept tables."""
-        self._guard(lambda: replace_file(self._tables_path, _encoder.encode(tuple(tables))))
+        self._tables = {table.pool: table for table in tables}
+        self._guard(lambda: replace_file(self._tables_path, _encoder.encode(tuple(self._tables.values()))))
 
     def keep_bindings(self, bindings: Sequence[Binding]) -> None:
         """Add or change bindings; one without an instance is forgotten."""
@@ -96,7 +102,7 @@ class TableCache:
         for binding in bindings:
             self._remember(binding)
         self._lines += len(bindings)
-        if self._lines > 2 * len(self._bindings) + _SLACK:
+        if self._lines > self._compact_at:
             self._compact()
             return
 
@@ -128,7 +134,17 @@ class TableCache:
                 self._bindings[key] = binding
 
     def _compact(self) -> None:
+        instances = {pool: {entry.id for entry in table.instances} for pool, table in self._tables.items()}
+        now = self._now()
+
+        def matters(binding: Binding) -> bool:
+            table = self._tables.get(binding.pool)
+            told_at = binding.migrated_at or binding.bound_at
+            return table is None or binding.instance in instances[binding.pool] or now - told_at <= table.session.ttl_seconds
+
+        self._bindings = {key: binding for key, binding in self._bindings.items() if matters(binding)}
         self._lines = len(self._bindings)
+        self._compact_at = 2 * self._lines + _SLACK
         content = b"".join(_encoder.encode(binding) + b"\n" for binding in self._bindings.values())
         self._guard(lambda: replace_file(self._bindings_path, content))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
@@ -32,16 +33,21 @@ class UpstreamPool:
                 return connection
         return None
 
-    async def connect(self, address: str) -> UpstreamConnection:
-        """Open a connection. Raises UpstreamFailure (refused, timeout)."""
+    async def connect(self, address: str, seconds: float = math.inf) -> UpstreamConnection:
+        """Open a connection, within `seconds` if that is less than any may take.
+
+        Raises UpstreamFailure (refused, unreachable; deadline when those seconds were too few to tell).
+        """
         host, _, port = address.rpartition(":")
+        limit = min(self._connect_seconds, seconds)
         try:
-            async with asyncio.timeout(self._connect_seconds):
+            async with asyncio.timeout(limit):
                 _, connection = await self._loop.create_connection(
                     lambda: UpstreamConnection(self._loop, address, self._forget), host.strip("[]"), int(port)
                 )
         except TimeoutError:
-            raise UpstreamFailure("timeout", f"{address} did not accept a connection within {self._connect_seconds:g} s") from None
+            kind = "deadline" if limit < self._connect_seconds else "unreachable"
+            raise UpstreamFailure(kind, f"{address} did not accept a connection within {limit:.3g} s") from None
         except (OSError, ValueError) as error:
             raise UpstreamFailure("refused", f"{address} refused the connection: {error}") from None
         self.opened += 1

@@ -34,11 +34,16 @@ computes for long answers the probes.
 
 
 class UpstreamFailure(Exception):
-    """An engine did not answer as HTTP should. `kind`: refused, timeout, lost, protocol or status."""
+    """An engine did not answer as HTTP should. `kind`: refused, unreachable, timeout, lost, protocol or status."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+    @property
+    def reached(self) -> bool:
+        """Whether the engine may have had the request; else there was no connection to send it on."""
+        return self.kind not in ("refused", "unreachable")
 
 
 class UpstreamConnection(asyncio.Protocol):

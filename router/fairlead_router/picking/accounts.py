@@ -117,7 +117,7 @@ class RoutedAccount:
             (b"x-fairlead-instance", dispatch.instance.encode()),
             (b"x-fairlead-decision", dispatch.decision_id.encode()),
             (b"x-fairlead-reason", dispatch.reason.value.encode()),
-            (b"x-fairlead-queued-ms", b"%d" % ((ticket.dispatched_at - ticket.request.arrived_at) * 1000.0)),
+            (b"x-fairlead-queued-ms", b"%d" % (ticket.queued_seconds * 1000.0)),
         ]
         if pool.classes.are_declared:
             named.append((b"x-fairlead-priority-class", dispatch.request.priority_class.encode()))
@@ -219,6 +219,8 @@ class DirectAccount:
     def ended(self, now: float) -> None:
         """See `Account`."""
         self._leave()
+        if self._outcome != "failed":
+            self.pool.engine_worked(self.instance, now)
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:

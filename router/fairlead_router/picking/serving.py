@@ -22,6 +22,9 @@ FRAMING_BYTES = 64 * 1024
 
 BACKLOG = 1024
 
+LOOK_SECONDS = 60.0
+"""Pause between two looks at the files of the certificate; a Secret that is mounted changes about as often."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -39,14 +42,15 @@ class PickerServer:
         self._health: set[HealthStream] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._tls: PickerTls | None = None
 
     @property
     def active(self) -> int:
         """Requests whose streams are open."""
         return len(self._streams)
 
-    async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: ssl.SSLContext | None = None) -> None:
-        """Serve at a bound socket, until `close`."""
+    async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: PickerTls | None = None) -> None:
+        """Serve at a bound socket, until `close`; `tls` is kept up to date."""
         opener = self.open_health_check if health_only else self.open
         largest = self._picker.most_bytes + FRAMING_BYTES
 
@@ -55,7 +59,9 @@ class PickerServer:
             self._connections.add(made)
             return made
 
-        self._servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener, backlog=BACKLOG, ssl=tls))
+        self._tls = tls or self._tls
+        context = tls.context if tls is not None else None
+        self._servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener, backlog=BACKLOG, ssl=context))
 
     def open(self, stream: GrpcStream) -> Listener | None:
         """Who handles a stream of this path; None when nobody does."""
@@ -80,8 +86,10 @@ class PickerServer:
             self._idle.set()
 
     def sweep(self) -> None:
-        """Called a few times a second: ends what takes too long, and tells those who watch."""
+        """Called a few times a second: ends what takes too long, tells those who watch, looks at the certificate."""
         now = self._now()
+        if self._tls is not None:
+            self._tls.look(now)
         for stream in tuple(self._streams):
             stream.sweep(now, self._timeouts.body, self._timeouts.total)
         for health in tuple(self._health):
@@ -123,20 +131,63 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
+class PickerTls:
+    """TLS with the certificate and key of two files, of which connections get what is there when they begin."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Raises InvalidInput."""
+        self._files = certificate, key
+        self._read = self._times()
+        self._looked_at = float("-inf")
+        self._problem = ""
+        self.context = tls_context(certificate, key)
+
+    def look(self, now: float) -> None:
+        """Read the files again if they changed since, at most once a minute; a pair that cannot be used changes nothing
+        and is logged once.
+        """
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at, times = now, self._times()
+        if times == self._read:
+            return
+        try:
+            tls_context(*self._files)  # first in a context of its own: a key that does not fit would spoil the one in use
+            self.context.load_cert_chain(*self._files)
+        except (InvalidInput, OSError) as problem:
+            if str(problem) != self._problem:
+                self._problem = str(problem)
+                logger.warning("the picker's certificate is not replaced; the last one stays", extra={"error": self._problem})
+            return
+        self._read, self._problem = times, ""
+        logger.info("the picker's certificate was read again", extra={"file": str(self._files[0])})
+
+    def _times(self) -> tuple[int, ...]:
+        return tuple(_changed_at(path) for path in self._files)
+
+
+def _changed_at(path: Path) -> int:
+    """When the file changed, in nanoseconds; 0 while it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 @dataclass(frozen=True, slots=True)
 class PickerListeners:
     """The picker's sockets, bound; None where the settings name no port."""
 
     picker: socket.socket | None
     health: socket.socket | None
-    tls: ssl.SSLContext | None
+    tls: PickerTls | None
 
     @staticmethod
     def bind(settings: RouterSettings, host: str, *, shared: bool) -> PickerListeners:
         """Bind what the settings name. Raises InvalidInput."""
         tls = None
         if settings.picker_tls_cert_file is not None and settings.picker_tls_key_file is not None:
-            tls = tls_context(settings.picker_tls_cert_file, settings.picker_tls_key_file)
+            tls = PickerTls(settings.picker_tls_cert_file, settings.picker_tls_key_file)
         port, health_port = settings.picker_port, settings.picker_health_port
         return PickerListeners(
             None if port is None else bind("FAIRLEAD_PICKER_PORT", host, port, shared=shared),

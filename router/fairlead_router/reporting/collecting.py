@@ -1,31 +1,27 @@
 """Moves records from the schedulers, and the counts of keys, to the disk.
 
 Five times a second the collector takes what was recorded and cuts it into batches. It writes every batch before any of
-it is sent.
+it is sent, as long as the disk accepts them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import threading
 from collections.abc import Callable
 
 from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.pools import Pools
 from fairlead_router.reporting.batches import OF_SCHEDULERS, Batch, Record, encode_batches
-from fairlead_router.reporting.spool import Cargo, Spool
+from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 BATCH_SECONDS = 0.2
 """Pause between two collections, in seconds."""
-MOST_UNSPOOLED = 256
-"""Most batches kept in memory while the disk accepts none."""
-
-logger = logging.getLogger(__name__)
 
 
 class Collector:
-    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there is something new there."""
+    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there are new ones to send."""
 
     def __init__(
         self,
@@ -46,12 +42,12 @@ class Collector:
         self._now = now
         self._new_id = new_id
         self._on_spooled = on_spooled
-        self._unspooled: list[Batch] = []
+        self._storing = threading.Lock()
 
     async def collect(self, *, final: bool = False) -> None:
-        """Take all records and put them on disk.
+        """Take all records and put them on disk, with what it did not accept before.
 
-        If the disk refuses some, they stay in memory, up to a bound, and are tried again.
+        The `final` call waits for what one that was cancelled has taken and still writes.
         """
         dropped = 0
         now = self._now()
@@ -68,26 +64,13 @@ class Collector:
                 self._pools.forget(pool)
         fresh = list(encode_batches(self._router, records, self._new_id))
         self._metrics.add(records=sum(batch.records for batch in fresh), unbatched=dropped)
-        waiting = self._unspooled + fresh
-        if waiting:
-            self._unspooled = await asyncio.to_thread(self._store, waiting)
+        if fresh or final or self._spool.unwritten:
+            await asyncio.to_thread(self._store, fresh)
             self._on_spooled()
         self._metrics.refresh()
 
-    def _store(self, batches: list[Batch]) -> list[Batch]:
-        """Write the batches. Returns those that the disk refused, cut to the bound."""
-        for index, batch in enumerate(batches):
-            try:
+    def _store(self, batches: list[Batch]) -> None:
+        with self._storing:
+            self._spool.write_again()
+            for batch in batches:
                 self._spool.append(batch.cargo, batch.records, batch.content)
-            except OSError as error:
-                logger.warning("cannot write to the spool", extra={"error": str(error), "waiting": len(batches) - index})
-                return self._bounded(batches[index:])
-        return []
-
-    def _bounded(self, batches: list[Batch]) -> list[Batch]:
-        """Returns the newest batches within the bound; samples are given up before history."""
-        for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
-            while len(batches) > MOST_UNSPOOLED and (found := next((batch for batch in batches if batch.cargo is cargo), None)) is not None:
-                batches.remove(found)
-                self._spool.dropped[cargo.value] += found.records
-        return batches

@@ -183,7 +183,7 @@ class Delivery:
 
     def _read(self, batches: list[SpooledBatch]) -> list[bytes] | None:
         try:
-            return [batch.path.read_bytes() for batch in batches]
+            return [batch.read() for batch in batches]
         except OSError as error:
             logger.warning("spooled batch unreadable", extra={"file": batches[0].path.name, "error": str(error)})
             return None
@@ -203,7 +203,6 @@ class Delivery:
 
     def _state(self) -> RouterState:
         now = self._now()
-        in_flight = tuple(row for pool in self._pools.living() for row in pool.in_flight())
         use = tuple(pool.use(now) for pool in self._pools.all())
         troubled = tuple(row for pool in self._pools.all() for row in pool.troubled_engines())
         readings = self._metrics.event_readings()
@@ -214,7 +213,7 @@ class Delivery:
         return RouterState(
             sent_at=now,
             acknowledged=self._pools.acknowledgements(),
-            in_flight=in_flight,
+            in_flight=self._pools.in_flight(),
             use=use,
             troubled_engines=troubled,
             known_caches=tuple(chain.from_iterable(known)),

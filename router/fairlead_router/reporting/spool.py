@@ -1,7 +1,8 @@
 """The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
 
 A batch is written before it is first sent and deleted after it was acknowledged. A crash may therefore repeat a batch
-but never lose it; the API stores each batch id once. When the bound is exceeded, the oldest `samples` (loads,
+but never lose it; the API stores each batch id once. While the disk accepts none, batches wait in memory, and are sent
+from there: only a crash loses these. When the bound is exceeded, the oldest `samples` (loads,
 decisions) go first; `history` (bindings, migrations, rejections) goes only when no samples are left. A batch that the
 API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from several threads.
 """
@@ -15,10 +16,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
+"""Most bytes that wait in memory while the disk accepts none, within the bound of all."""
 MOST_ASIDE = 256
 """Most batches kept aside; when there are more, the oldest is given up."""
 
@@ -36,7 +40,7 @@ class Cargo(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledBatch:
-    """A batch on disk, written at `written_at` (Unix seconds). Batches of a cargo are sent in order of `sequence`."""
+    """A batch that waits since `written_at` (Unix seconds). Those of a cargo are sent in order of `sequence`."""
 
     sequence: int
     cargo: Cargo
@@ -44,6 +48,12 @@ class SpooledBatch:
     size: int
     path: Path
     written_at: float
+    content: bytes | None = None
+    """What the disk has not accepted yet; None once it has."""
+
+    def read(self) -> bytes:
+        """What is sent. Raises OSError."""
+        return self.path.read_bytes() if self.content is None else self.content
 
 
 class Spool:
@@ -59,6 +69,8 @@ class Spool:
         self._lock = threading.Lock()
         self._batches: dict[Cargo, dict[int, SpooledBatch]] = {cargo: {} for cargo in Cargo}  # oldest first
         self._lent: set[int] = set()
+        self._unwritten: dict[int, SpooledBatch] = {}
+        self._unwritten_bytes = 0
         self._next = 1
         self.size = 0
         self.dropped: Counter[str] = Counter()
@@ -98,23 +110,57 @@ class Spool:
     def append(self, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
         """Keep a batch.
 
-        Once this returns, the batch survives the death of the process, and history also a crash of the machine. Raises
-        OSError.
+        Once this returns, the batch survives the death of the process, and history also a crash of the machine, unless
+        the disk does not accept it or one before it: then it is kept in memory until `write_again` can write it.
         """
         with self._lock:
             path = self._directory / f"{self._next:016d}.{cargo}.{records}.json"
-            temporary = path.with_suffix(".tmp")
-            with temporary.open("wb") as file:
-                file.write(content)
-                if cargo is Cargo.HISTORY:
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.replace(path)
-            batch = SpooledBatch(sequence=self._next, cargo=cargo, records=records, size=len(content), path=path, written_at=self._now())
+            batch = SpooledBatch(
+                sequence=self._next, cargo=cargo, records=records, size=len(content), path=path, written_at=self._now(), content=content
+            )
             self._next += 1
+            if not self._unwritten and self._write(batch):
+                batch = replace(batch, content=None)
+            else:
+                self._unwritten[batch.sequence] = batch
+                self._unwritten_bytes += batch.size
             self._add(batch)
             self._shrink()
             return batch
+
+    @property
+    def unwritten(self) -> int:
+        """Number of batches that the disk has not accepted."""
+        return len(self._unwritten)
+
+    def write_again(self) -> None:
+        """Write what the disk did not accept before, until it does not accept one."""
+        with self._lock:
+            for sequence, batch in tuple(self._unwritten.items()):
+                if not self._write(batch):
+                    return
+                self._batches[batch.cargo][sequence] = replace(batch, content=None)
+                self._forget_unwritten(sequence)
+
+    def _write(self, batch: SpooledBatch) -> bool:
+        """Whether the disk accepted the batch."""
+        assert batch.content is not None
+        temporary = batch.path.with_suffix(".tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(batch.content)
+                if batch.cargo is Cargo.HISTORY:
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.replace(batch.path)
+            if batch.cargo is Cargo.HISTORY:
+                _sync(self._directory)  # else the file has what was written, and no name after a crash
+        except OSError as error:
+            logger.warning("cannot write to the spool", extra={"error": str(error), "waiting": len(self._unwritten)})
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            return False
+        return True
 
     def lend(self, cargo: Cargo, most_batches: int, most_records: int, most_bytes: int) -> list[SpooledBatch]:
         """Lend the oldest consecutive batches that are not lent yet, to be sent as one post.
@@ -183,15 +229,21 @@ class Spool:
         if self._batches[batch.cargo].pop(batch.sequence, None) is None:
             return False
         self.size -= batch.size
+        self._forget_unwritten(batch.sequence)
         batch.path.unlink(missing_ok=True)
         return True
+
+    def _forget_unwritten(self, sequence: int) -> None:
+        batch = self._unwritten.pop(sequence, None)
+        if batch is not None:
+            self._unwritten_bytes -= batch.size
 
     def _lent_samples(self) -> int:
         """In bytes."""
         return sum(batch.size for batch in self._batches[Cargo.SAMPLES].values() if batch.sequence in self._lent)
 
     def _shrink(self) -> None:
-        """Delete batches until the bound holds.
+        """Delete batches until the bounds hold.
 
         Lent batches stay, because they may have arrived at the API. While lent samples are all that is too much, the
         bound waits for their return: history does not go in their place.
@@ -200,7 +252,23 @@ class Spool:
             for batch in tuple(self._batches[cargo].values()):
                 if self.size - (self._lent_samples() if cargo is Cargo.HISTORY else 0) <= self._max_bytes:
                     break
-                if batch.sequence not in self._lent:
-                    self._remove(batch)
-                    self.dropped[cargo.value] += batch.records
-                    logger.warning("spool full, batch dropped", extra={"cargo": cargo.value, "records": batch.records})
+                self._give_up(batch)
+            for batch in tuple(self._unwritten.values()):
+                if self._unwritten_bytes <= MOST_UNWRITTEN_BYTES:
+                    break
+                if batch.cargo is cargo:
+                    self._give_up(batch)
+
+    def _give_up(self, batch: SpooledBatch) -> None:
+        if batch.sequence not in self._lent:
+            self._remove(batch)
+            self.dropped[batch.cargo.value] += batch.records
+            logger.warning("spool full, batch dropped", extra={"cargo": batch.cargo.value, "records": batch.records})
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -21,6 +21,12 @@ class TrainingCounters:
         self.refused: Counter[tuple[str, str]] = Counter()
         """Models refused, by pool and fault."""
 
+    def forget_pool(self, pool: str) -> None:
+        """Keep nothing of a pool that is gone."""
+        self.rounds.pop(pool, None)
+        for key in [key for key in self.refused if key[0] == pool]:
+            del self.refused[key]
+
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
     """Reports by pool; families without samples where no pool's policy learns."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,15 +21,24 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRe
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.answers import StreamReader, Usage
-from fairlead_router.metrics import RouterMetrics
+from fairlead_router.informing import Informing
+from fairlead_router.metrics import RouterMetrics, render
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
 from fairlead_router.refusals import BadRequest
+from fairlead_router.upstream import UpstreamPool
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 OTHER = PoolKey(namespace="default", name="zeta")
 
 NOTHING_LEARNT = EstimateReport(form="configured", samples=0, in_use=False, seconds_per_token=None, error=None, declared_error=None)
+
+
+def _check(table: RoutingTable) -> None:
+    if table.routing.policy == "bad":
+        raise InvalidInput("spec.routing.policy", "bad", "use another")
+    if table.routing.policy == "failing":
+        raise ZeroDivisionError("in somebody's own policy")
 
 
 class CheckingScheduler:
@@ -38,8 +48,7 @@ class CheckingScheduler:
     """
 
     def __init__(self, table: RoutingTable, slots: int = 2) -> None:
-        if table.routing.policy == "bad":
-            raise InvalidInput("spec.routing.policy", "bad", "use another")
+        _check(table)
         self.table = table
         self.caches = EngineCaches()
         self.learns_online: LearnsOnline | None = None
@@ -146,8 +155,7 @@ class CheckingScheduler:
         return NOTHING_LEARNT
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
-        if table.routing.policy == "bad":
-            raise InvalidInput("spec.routing.policy", "bad", "use another")
+        _check(table)
         self.table = table
         if not table.instances:
             return tuple(self._refuse(request) for request in tuple(self.queue))
@@ -290,6 +298,28 @@ async def test_a_queued_request_waits_for_its_dispatch() -> None:
     assert second.dispatched_at == 2.0
 
 
+def test_prompt_tokens_are_counted_with_the_hits_when_a_request_is_sent_first() -> None:
+    pool, scheduler = _pool(slots=1)
+    scheduler.refuse.add("refused")
+    first = pool.submit(_request("a"), 1.0)
+    for name in ("waiting", "refused"):
+        pool.submit(_request(name), 1.0)
+    assert pool.counters.prompt_tokens == 1
+    pool.retry(first, "i0", 2.0, reached=True)
+    assert pool.counters.prompt_tokens == 1
+    pool.complete(first, 3.0, Usage(3))
+    assert pool.counters.prompt_tokens == 2
+
+
+def test_time_lost_at_engines_that_failed_is_no_time_in_the_queue() -> None:
+    pool, _ = _pool(slots=1)
+    first = pool.submit(_request("a"), 0.0)
+    ticket = pool.submit(_request("b"), 0.0)
+    pool.complete(first, 2.0, Usage(3))
+    pool.retry(ticket, "i0", 30.0, reached=True)
+    assert (ticket.queued_seconds, ticket.dispatched_at) == (2.0, 30.0)
+
+
 def test_the_scheduler_alone_bounds_the_retries_and_its_refusal_ends_the_ticket() -> None:
     pool, scheduler = _pool()
     ticket = pool.submit(_request("a"), 1.0)
@@ -341,6 +371,72 @@ def test_only_newer_tables_are_taken_and_bad_ones_change_nothing() -> None:
     assert pool.table.version == 4
     assert pool.table.instances[0].address == "127.0.0.1:1"
     assert pools.acknowledgements()[0].version == 4
+
+
+def test_a_policy_that_fails_on_a_table_costs_that_table_alone(caplog: pytest.LogCaptureFixture) -> None:
+    pools = _pools()
+    assert pools.apply(routing_table(["127.0.0.1:1"], version=4))
+    assert not pools.apply(routing_table(["127.0.0.1:9"], version=5, policy="failing"))
+    assert not pools.apply(routing_table(["127.0.0.1:9"], pool=OTHER, policy="failing"))
+    refused = [record for record in caplog.records if record.message == "routing table refused"]
+    assert [record.exc_info is not None for record in refused] == [True, True]
+    (pool,) = pools.all()
+    assert (pool.table.version, pool.metrics.tables_refused) == (4, 2)
+    assert pools.apply(routing_table(["127.0.0.1:1"], version=6))
+
+
+async def test_requests_of_a_pool_made_anew_under_its_name_are_counted_with_those_of_the_one_before() -> None:
+    metrics = RouterMetrics()
+    pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: 1.0)
+    pools.apply(routing_table(["127.0.0.1:1"], uid="uid-1"))
+    pools.all()[0].submit(_request("a"), 1.0)
+    pools.apply(routing_table(["127.0.0.1:1"], uid="uid-2"))
+    for name in ("b", "c"):
+        pools.all()[0].submit(_request(name), 1.0)
+    assert pools.in_flight() == (InstanceInFlight(pool=CHAT, instance="i0", in_flight=3, waiting=0),)
+    page = b""
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal page
+        page += message.get("body", b"")
+
+    upstream = UpstreamPool(lambda: 1.0)
+    await Informing(pools, upstream, metrics).send_metrics(send)
+    assert page.count(b'fairlead_router_in_flight{instance="i0",pool="default/chat"} 3.0') == 1
+    assert page.count(b"fairlead_router_in_flight{") == 1
+
+
+def test_nothing_is_told_of_a_pool_that_is_gone_unless_it_was_made_anew() -> None:
+    metrics = RouterMetrics()
+    pools = Pools(CheckingScheduler, metrics, lambda: 1.0)
+    pools.apply(routing_table(["127.0.0.1:1"], uid="uid-1"))
+    metrics.training.rounds["default/chat"] = metrics.training.refused["default/chat", "stale"] = 1
+    for uid in ("uid-2", None):
+        (pool,) = pools.all()
+        pool.counters.served += 1
+        if uid is None:
+            pools.delete(CHAT)
+        else:
+            pools.apply(routing_table(["127.0.0.1:1"], uid=uid))
+        assert pools.has_ended(pool)
+        assert b'"served",pool="default/chat"' in render(metrics).replace(b"outcome=", b"")
+        pools.forget(pool)
+        assert (b"default/chat" in render(metrics)) is (uid is not None)
+    assert (metrics.training.rounds, metrics.training.refused) == ({}, {})
+
+
+def test_a_pool_whose_policy_fails_as_it_is_deleted_goes_all_the_same() -> None:
+    pools = _pools()
+    pools.apply(routing_table(["127.0.0.1:1"], version=4))
+    (pool,) = pools.all()
+
+    def failing(*_: object) -> tuple[Dispatch, ...]:
+        raise ZeroDivisionError
+
+    pool.scheduler.update_table = failing  # type: ignore[method-assign, assignment]
+    assert pools.delete(CHAT)
+    assert pools.all() == ()
+    assert pools.has_ended(pool)
 
 
 def test_a_pool_made_anew_under_the_same_name_replaces_the_old_one() -> None:

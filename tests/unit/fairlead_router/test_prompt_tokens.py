@@ -15,6 +15,7 @@ from fairlead_router.prompt_tokens import PromptTokens
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 BLOCK = 16
 TEXT = "abcd" * 200
@@ -53,7 +54,7 @@ async def learnt(engine: Engine, engine_type: str) -> tuple[dict[str, int], tupl
     caches.hear("i0", [Source(instance="i0")], complete=True)
     prompts = PromptTokens(engine, lambda: 0.0)
     prompts.of(pool, "/v1/completions", {"prompt": TEXT}, 1)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not sum(pool.counters.tokenizing.values()):
             await asyncio.sleep(0)
     found = prompts.of(pool, "/v1/completions", {"prompt": TEXT + "other words " * 8}, 1)
@@ -87,7 +88,7 @@ async def test_an_adapters_prompt_has_the_keys_of_its_own_blocks_and_its_own_tok
     for name, model in ((None, "mock"), ("sql", "sql")):
         before = sum(pool.counters.tokenizing.values())
         prompts.of(pool, "/v1/completions", {"prompt": TEXT}, 1, name)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while sum(pool.counters.tokenizing.values()) == before:
                 await asyncio.sleep(0)
         assert isinstance(engine.asked[-1][1], dict) and engine.asked[-1][1]["model"] == model

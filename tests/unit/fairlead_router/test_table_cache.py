@@ -1,5 +1,6 @@
 """The disk cache of tables and bindings."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,22 @@ def test_the_log_is_compacted_when_it_outgrows_what_is_alive(tmp_path: Path) -> 
         cache.keep_bindings([_binding("a", "i0", version)] * 250)
     assert len((tmp_path / "bindings.ndjson").read_bytes().splitlines()) < 2 * 10_000
     assert TableCache(tmp_path).load()[1] == (_binding("a", "i0", 59),)
+
+
+def test_bindings_to_instances_that_left_long_ago_are_forgotten_as_the_log_grows(tmp_path: Path) -> None:
+    table = routing_table(["127.0.0.1:1"])
+    now = [2.0]
+    cache = TableCache(tmp_path, lambda: now[0])
+    cache.keep_tables([table])
+    cache.keep_bindings([_binding("old", "left", 1), _binding("stays", "i0", 1)])
+    now[0] = 2.0 + table.session.ttl_seconds
+    young = [replace(_binding(f"s{number}", "left", 1), bound_at=now[0]) for number in range(10_000)]
+    cache.keep_bindings(young)
+    assert {binding.session for binding in TableCache(tmp_path).load()[1]} == {"stays", *(binding.session for binding in young)}
+    again = TableCache(tmp_path, lambda: now[0] + table.session.ttl_seconds + 1.0)
+    again.load()
+    again.keep_bindings([_binding("last", "i0", 1)])
+    assert {binding.session for binding in TableCache(tmp_path).load()[1]} == {"stays", "last"}
 
 
 def test_an_unwritable_directory_is_counted_and_serving_goes_on(tmp_path: Path) -> None:

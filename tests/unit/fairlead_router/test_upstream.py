@@ -33,8 +33,8 @@ async def peer(script: Script) -> AsyncIterator[str]:
         server.close()
 
 
-def _pool() -> UpstreamPool:
-    return UpstreamPool(asyncio.get_running_loop().time, connect_seconds=0.5)
+def _pool(connect_seconds: float = PATIENCE_SECONDS) -> UpstreamPool:
+    return UpstreamPool(asyncio.get_running_loop().time, connect_seconds=connect_seconds)
 
 
 async def _ask(pool: UpstreamPool, address: str) -> UpstreamConnection:
@@ -118,7 +118,7 @@ async def test_a_broken_answer_is_a_failure_of_that_kind(pieces: tuple[bytes, ..
         assert caught.value.kind == kind
 
 
-async def test_nobody_listening_is_refused_and_nobody_accepting_is_a_timeout() -> None:
+async def test_nobody_listening_is_refused() -> None:
     pool = _pool()
     async with peer(_answering(b"")) as address:
         pass
@@ -128,6 +128,22 @@ async def test_nobody_listening_is_refused_and_nobody_accepting_is_a_timeout() -
     with pytest.raises(UpstreamFailure) as caught:
         await pool.connect("not an address")
     assert caught.value.kind == "refused"
+    assert not caught.value.reached
+
+
+async def test_a_host_that_answers_no_connection_is_unreachable_unless_it_had_less_time_than_any() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = f"127.0.0.1:{full.getsockname()[1]}"
+        waiting = socket.create_connection(full.getsockname())  # nobody takes it, so the next one's SYN is dropped
+        with waiting:
+            with pytest.raises(UpstreamFailure) as caught:
+                await _pool(0.5).connect(address)
+            assert (caught.value.kind, caught.value.reached) == ("unreachable", False)
+            with pytest.raises(UpstreamFailure) as caught:
+                await _pool().connect(address, 0.0)
+            assert caught.value.kind == "deadline"
 
 
 async def test_a_slow_reader_pauses_the_engine() -> None:
@@ -199,12 +215,12 @@ async def test_fetching_bounds_time_and_size() -> None:
         with pytest.raises(UpstreamFailure, match="did not answer within"):
             await pool.fetch(silent, "/metrics", seconds=0.1)
     async with peer(_answering(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n" + b"x" * 100)) as address:
-        assert len(await pool.fetch(address, "/metrics", seconds=1.0)) == 100
+        assert len(await pool.fetch(address, "/metrics", seconds=PATIENCE_SECONDS)) == 100
         with pytest.raises(UpstreamFailure, match="more than 50 bytes"):
-            await pool.fetch(address, "/metrics", seconds=1.0, limit=50)
+            await pool.fetch(address, "/metrics", seconds=PATIENCE_SECONDS, limit=50)
     async with peer(_answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")) as absent:
         with pytest.raises(UpstreamFailure, match="answered 404"):
-            await pool.fetch(absent, "/metrics", seconds=1.0)
+            await pool.fetch(absent, "/metrics", seconds=PATIENCE_SECONDS)
 
 
 async def test_an_upload_waits_for_an_engine_that_is_slow_to_take_it_and_hears_of_its_loss() -> None:
@@ -236,7 +252,7 @@ async def test_an_upload_waits_for_an_engine_that_is_slow_to_take_it_and_hears_o
         assert sent < 16 * 1024 * 1024, "nobody takes it, so nobody may go on sending"
         taking.set()
         with pytest.raises(UpstreamFailure) as caught:
-            await send_for(5)
+            await send_for(PATIENCE_SECONDS)
         assert caught.value.kind == "lost"
 
 

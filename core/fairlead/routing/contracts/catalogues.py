@@ -114,8 +114,17 @@ class PolicyCatalogue:
             raise InvalidInput(POLICY_FIELD, name, remedy)
 
     def build(self, facts: RoutingFacts, seed: int) -> "Policy":
-        """The policy a table names, with its parameters; deterministic given `seed`. Raises as `check_parameters`."""
-        return self.entry(facts.policy).build(self.check_parameters(facts.policy, facts.parameters), seed)
+        """The policy a table names, with its parameters; deterministic given `seed`.
+
+        Raises as `check_parameters`, and InvalidInput when the policy cannot be made.
+        """
+        parameters = self.check_parameters(facts.policy, facts.parameters)
+        try:
+            return self.entry(facts.policy).build(parameters, seed)
+        except InvalidInput:
+            raise
+        except Exception as error:  # another package's code may raise anything
+            raise InvalidInput(POLICY_FIELD, facts.policy, f"it cannot be made ({error!r}); repair it or choose another policy") from error
 
     def keeps_homes(self, facts: RoutingFacts) -> bool:
         """Whether the policy a table names binds sessions where it places them. Raises as `check_parameters`."""

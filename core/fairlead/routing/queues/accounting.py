@@ -65,6 +65,8 @@ class TrackedRequest:
     held_seconds: float = 0.0
     """Time in which no instance accepted it."""
     dispatched_at: float | None = None
+    queued_seconds: float | None = None
+    """How long it waited until it was sent first; what it lost at engines that failed is not in it."""
     by_proxy: bool = False
     """A proxy sent it on to its instance, nobody knows when: `dispatched_at` is when it was sent to the one before."""
     first_token_at: float | None = None
@@ -93,11 +95,6 @@ class TrackedRequest:
     def work_microseconds(self) -> int:
         """What it costs its tenant's turn."""
         return self.prefill_microseconds + self.answer_microseconds
-
-    @property
-    def queued_seconds(self) -> float | None:
-        """How long it waited to be dispatched; None while it has not been."""
-        return None if self.dispatched_at is None else self.dispatched_at - self.submitted_at
 
 
 def no_time(prompt_tokens: int, hit_tokens: int) -> float:
@@ -155,6 +152,8 @@ class Accounting:
         tracked.stage = Stage.PREFILLING
         if not tracked.by_proxy or tracked.dispatched_at is None:
             tracked.dispatched_at = now
+        if tracked.queued_seconds is None:
+            tracked.queued_seconds = now - tracked.submitted_at
         load.waiting -= 1
         load.prefilling += 1
         load.dispatched_prefill_tokens += tracked.miss_tokens

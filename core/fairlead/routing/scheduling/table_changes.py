@@ -20,8 +20,8 @@ from fairlead.tables import MIGRATIONS_PAUSED, InstanceEntry, RoutingTable
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
     """Make `table` the one in force.
 
-    Raises UnknownName or InvalidInput before anything is changed when its policy or parameters cannot be used,
-    ValueError for another pool's table.
+    Raises UnknownName or InvalidInput before anything is changed when its policy or parameters cannot be used, what the
+    policy raises when it is told the table, and ValueError for another pool's table.
     """
     before = state.table
     if table.pool != before.pool:
@@ -29,8 +29,10 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
     rehashed = table.engine.block_bytes != before.engine.block_bytes
     rebuilt = rehashed or (table.routing.policy, table.routing.parameters) != (before.routing.policy, before.routing.parameters)
-    if rebuilt:
-        state.policy = PolicyInForce.of(policies.build(table.routing, seed))
+    policy = PolicyInForce.of(policies.build(table.routing, seed)) if rebuilt else state.policy
+    if policy.follows_table is not None:
+        policy.follows_table.table_changed(table)  # it may be somebody's own and fail
+    state.policy = policy
     if rehashed or table.uid != before.uid:
         for instance in state.prefixes.instances():
             state.prefixes.drop(instance)
@@ -49,8 +51,6 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         _rebuild_queues(state)
     _take_instances(state, table.instances)
     state.view.invalidate()
-    if state.policy.follows_table is not None:
-        state.policy.follows_table.table_changed(table)
 
 
 def _order(table: RoutingTable) -> tuple[object, ...]:
@@ -59,8 +59,8 @@ def _order(table: RoutingTable) -> tuple[object, ...]:
 
 
 def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
-    """Queued requests whose instance takes none any more, or where the policy places them no longer; the others
-    learn their new alternate.
+    """Queued requests whose instance takes none any more, or where the policy places them no longer, or cannot say; the
+    others learn their new alternate.
     """
     found: list[TrackedRequest] = []
     restricts = None if state.table.routing.migrations == MIGRATIONS_PAUSED else state.policy.restricts_placement
@@ -68,7 +68,11 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
     for instance in sorted(state.queues):
         accepting = state.loads[instance].is_candidate(now)
         for tracked in state.queues[instance].in_order(now):
-            allowed = () if restricts is None else restricts.placements(tracked.request)
+            try:
+                allowed = () if restricts is None else restricts.placements(tracked.request)
+            except Exception:  # noqa: BLE001  # a policy may be somebody's own; placing the request again tells what it raises
+                found.append(tracked)
+                continue
             needless = tracked.reason is DecisionReason.DECODE_ONLY and accepting  # the policy chooses here again
             if not accepting or needless or (allowed and instance not in allowed):
                 found.append(tracked)

@@ -217,12 +217,25 @@ async def test_a_request_whose_proxy_fell_back_waited_in_the_queue_no_longer_for
     stream.message(_WORDS[0])
     stream.message(_WORDS[6])
     (ticket,) = proxied.pool.tickets.values()
-    sent_at, first = ticket.dispatched_at, headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION]
+    waited, first = ticket.queued_seconds, headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION]
     served, instance = ("10.0.0.2:8000", "i1") if first.startswith("10.0.0.1") else ("10.0.0.1:8000", "i0")
     await asyncio.sleep(0.01)
     stream.message(response_headers(200, SSE, served=served).SerializeToString())
     assert isinstance(ticket.verdict, Dispatch)
-    assert (ticket.verdict.instance, ticket.dispatched_at) == (instance, sent_at)
+    assert (ticket.verdict.instance, ticket.queued_seconds) == (instance, waited)
+
+
+async def test_an_engine_that_answers_past_the_scheduler_is_used_again(proxied: Proxied) -> None:
+    scheduler, now = proxied.pool.scheduler, proxied.router.now()
+    for _ in range(3):
+        for instance in ("i0", "i1"):
+            scheduler.instance_failed(instance, now)
+    for status, broken in ((503, ("i0", "i1")), (404, ("i1",))):
+        stream, heard = proxied.open()
+        stream.message(_WORDS[1])
+        assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == "10.0.0.1:8000,10.0.0.2:8000"
+        stream.message(response_headers(status, {}, ended=True).SerializeToString())
+        assert scheduler.broken(now) == broken
 
 
 async def test_those_before_the_one_that_served_a_request_past_the_scheduler_have_failed(proxied: Proxied) -> None:

@@ -1,5 +1,7 @@
 """Taking records from schedulers and putting them on disk."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +16,12 @@ from fairlead_client.report_posts import decode_batch
 from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
-from fairlead_router.reporting.batches import encode_batches
 from fairlead_router.reporting.collecting import Collector
-from fairlead_router.reporting.spool import Cargo, Spool
+from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
-from fairlead_testing.builders.reports import a_change, batch_ids
+from fairlead_testing.builders.reports import batch_ids
 from fairlead_testing.builders.routing_tables import routing_table
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 def _collector(spool: Spool, metrics: RouterMetrics, on_spooled: Callable[[], None], use: KeyUseCounts | None = None) -> Collector:
@@ -50,21 +52,50 @@ async def test_what_a_pool_recorded_last_is_kept_when_it_is_deleted(tmp_path: Pa
     assert list(pools.living()) == [], "and then nothing is kept of it"
 
 
-async def test_what_the_disk_does_not_take_is_kept_in_memory_and_tried_again(tmp_path: Path) -> None:
+async def test_what_the_disk_does_not_take_is_sent_from_memory_and_tried_again(tmp_path: Path) -> None:
     directory = tmp_path / "reports"
-    spool = Spool(directory, 1_000_000)
+    spool, use = Spool(directory, 1_000_000), KeyUseCounts()
     spool.open()
     woken: list[int] = []
-    collector = _collector(spool, RouterMetrics(), lambda: woken.append(len(spool)))
-    collector._unspooled = list(encode_batches("router-0", {"bindings": [a_change("a")]}, batch_ids()))
+    collector = _collector(spool, RouterMetrics(), lambda: woken.append(len(spool)), use)
     directory.rmdir()
-    await collector.collect()
-    assert len(collector._unspooled) == 1
+    use.add("k1", 130.0, requests=1)
+    await collector.collect(final=True)
+    assert woken == [1], "who sends is told at once"
+    (batch,) = spool.lend(Cargo.HISTORY, 1, 1, 1)
+    assert decode_batch(batch.read()).key_use == (KeyUse(key="k1", minute=120, requests=1),)
     directory.mkdir()
     await collector.collect()
-    assert collector._unspooled == []
-    assert len(spool) == 1
-    assert woken[-1] == 1, "who sends is told once it is on disk"
+    assert spool.unwritten == 0
+    assert batch.path.read_bytes() == batch.content
+    spool.discard([batch])
+    assert list(directory.iterdir()) == []
+
+
+async def test_the_last_collection_waits_for_what_a_cancelled_one_still_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool, use = Spool(tmp_path / "reports", 1_000_000), KeyUseCounts()
+    spool.open()
+    collector = _collector(spool, RouterMetrics(), lambda: None, use)
+    writing, slow = threading.Event(), threading.Event()
+
+    def append(self: Spool, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
+        writing.set()
+        slow.wait(PATIENCE_SECONDS)
+        return real_append(self, cargo, records, content)
+
+    real_append = Spool.append
+    monkeypatch.setattr(Spool, "append", append)
+    use.add("k1", 130.0, requests=1)
+    cancelled = asyncio.create_task(collector.collect(final=True))
+    await asyncio.to_thread(writing.wait, PATIENCE_SECONDS)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    last = asyncio.create_task(collector.collect(final=True))
+    done, _ = await asyncio.wait([last], timeout=0.1)
+    assert not done
+    slow.set()
+    await last
+    assert len(spool.lend(Cargo.HISTORY, 1, 1, 1)) == 1
 
 
 async def test_the_use_of_keys_is_put_on_disk_as_history_once(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ async def _live_and_die(steps: list[str]) -> None:
                         path.write_bytes(content)  # it died before the files were removed
                     delivery, spool, _ = _delivery(directory, api)
         api.behaviour = "take"
-        await _delivery(directory, api)[0].finish(5.0)
+        await _delivery(directory, api)[0].finish(PATIENCE_SECONDS)
         assert api.sessions() == written
         assert list(directory.iterdir()) == []
 
@@ -206,7 +206,7 @@ async def test_the_state_of_the_moment_goes_with_a_batch_however_old_it_is(tmp_p
     delivery, spool, _ = _delivery(tmp_path, api)
     (batch,) = encode_batches("router-0", {"bindings": [a_change("a")]}, batch_ids())
     spool.append(batch.cargo, batch.records, batch.content)
-    await delivery.finish(5.0)
+    await delivery.finish(PATIENCE_SECONDS)
     report = api.state
     assert report is not None
     assert (report.router, report.sent_at, report.in_flight) == ("router-0", 5.0, ())

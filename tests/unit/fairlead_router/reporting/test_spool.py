@@ -4,9 +4,11 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead_router.reporting import spool as spool_module
 from fairlead_router.reporting.spool import MOST_ASIDE, Cargo, Spool
 
 
@@ -124,3 +126,58 @@ def test_the_age_of_the_oldest_batch_is_known_over_restarts(tmp_path: Path) -> N
     assert spool.oldest_written_at() == 50.0
     os.utime(first.path, (20.0, 20.0))
     assert _spool(tmp_path).oldest_written_at() == 20.0
+
+
+def test_batches_keep_their_order_while_the_disk_accepts_none_and_afterwards(tmp_path: Path) -> None:
+    directory = tmp_path / "reports"
+    spool = _spool(directory)
+    spool.append(Cargo.HISTORY, 1, b"1")
+    away = directory.rename(tmp_path / "away")
+    for content in (b"2", b"3"):
+        spool.append(Cargo.HISTORY, 1, content)
+    away.rename(directory)
+    spool.append(Cargo.HISTORY, 1, b"4")
+    assert (spool.unwritten, len(spool), spool.size) == (3, 4, 4), "none is written before those that came before it"
+    spool.write_again()
+    assert (spool.unwritten, spool.size) == (0, 4)
+    assert [batch.read() for batch in _spool(directory).batches(Cargo.HISTORY)] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_full_disk_is_not_filled_with_halves_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    spool = _spool(tmp_path)
+    monkeypatch.setattr(os, "fsync", full)
+    spool.append(Cargo.HISTORY, 1, b"{}")
+    assert list(tmp_path.iterdir()) == []
+    assert spool.unwritten == 1
+
+
+def test_what_waits_in_memory_is_bounded_and_samples_go_before_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "MOST_UNWRITTEN_BYTES", 30)
+    directory = tmp_path / "reports"
+    spool = _spool(directory)
+    on_disk = spool.append(Cargo.SAMPLES, 1, b"x" * 100)
+    directory.rename(tmp_path / "away")
+    for cargo in (Cargo.HISTORY, Cargo.SAMPLES, Cargo.HISTORY, Cargo.HISTORY):
+        spool.append(cargo, 1, b"x" * 10)
+    assert spool.dropped == {"samples": 1}
+    (lent,) = spool.lend(Cargo.HISTORY, 1, 1, 1)
+    spool.append(Cargo.HISTORY, 1, b"x" * 10)
+    assert spool.dropped == {"samples": 1, "history": 1}
+    assert spool.batches(Cargo.SAMPLES) == (on_disk,)
+    assert lent in spool.batches(Cargo.HISTORY), "it may have arrived"
+
+
+def test_the_name_of_a_file_with_history_survives_a_crash_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[str, list[str]]] = []
+
+    def sync(descriptor: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((place.name, [path.suffix for path in tmp_path.iterdir()]))
+
+    spool = _spool(tmp_path)
+    monkeypatch.setattr(os, "fsync", sync)
+    spool.append(Cargo.HISTORY, 1, b"{}")
+    assert synced == [("0000000000000001.history.1.tmp", [".tmp"]), (tmp_path.name, [".json"])]

@@ -1,6 +1,7 @@
 """docs/policies.md is complete: every policy has its section, and every parameter its line with the right default."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.contracts.parameters import QueueParameters, parameter_shapes
+from fairlead.routing.contracts.policies import Policy
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.schemas.shapes import Shape
+from fairlead.tables import RoutingFacts
 
 CATALOGUE = (Path(__file__).parents[5] / "docs" / "policies.md").read_text(encoding="utf-8")
 SHARED = parameter_shapes(QueueParameters).keys()
@@ -86,3 +89,14 @@ def test_every_term_and_rule_a_policys_decisions_record_is_in_the_catalogue(poli
 def test_a_policy_from_outside_cannot_take_the_name_of_one_of_ours() -> None:
     with pytest.raises(InvalidInput, match="'dualmap' cannot be used; Fairlead has a policy of that name"):
         BUILT_IN.extended({"dualmap": object})
+
+
+def test_a_policy_that_cannot_be_made_is_bad_input_that_names_it() -> None:
+    def build(parameters: object, seed: int) -> Policy:
+        raise ZeroDivisionError("in a package")
+
+    mine = replace(BUILT_IN.entry("random"), name="mine", build=build)
+    catalogue = BUILT_IN.extended({"mine": lambda: mine})
+    with pytest.raises(InvalidInput, match=r"'mine' cannot be used; it cannot be made \(ZeroDivisionError\('in a package'\)\)"):
+        catalogue.build(RoutingFacts(policy="mine"), 1)
+    assert not catalogue.learns(RoutingFacts(policy="mine"))

@@ -247,6 +247,43 @@ def test_a_held_request_that_the_policy_fails_on_is_refused_and_holds_up_no_othe
     assert scheduler.tick(1.2) == ()
 
 
+def test_time_lost_at_an_engine_that_failed_is_not_recorded_as_time_in_the_queue() -> None:
+    scheduler = PoolScheduler(make_table(2), "router-0", 1, sample_rate=1.0)
+    sent = one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    assert isinstance(scheduler.retry("r1", 300.0, sent.instance, reached=True), Dispatch)
+    scheduler.first_token("r1", 301.0)
+    (decision,) = scheduler.take_records(302.0).decisions
+    assert (decision.queued_seconds, decision.ttft_seconds) == (0.0, 301.0)
+
+
+def test_a_policy_that_fails_as_it_is_told_a_table_changes_nothing() -> None:
+    class Failing:
+        def table_changed(self, table: RoutingTable) -> None:
+            raise ZeroDivisionError("in a policy")
+
+    scheduler = make_scheduler(make_table(1))
+    working = scheduler._state.policy
+    scheduler._state.policy = replace(working, follows_table=Failing())
+    with pytest.raises(ZeroDivisionError):
+        scheduler.update_table(make_table(2, version=2), 0.0)
+    assert [row.instance for row in scheduler.in_flight()] == ["chat-b0"]
+    scheduler._state.policy = working
+    scheduler.update_table(make_table(2, version=2), 1.0)
+    assert [row.instance for row in scheduler.in_flight()] == ["chat-b0", "chat-b1"]
+
+
+def test_a_queued_request_of_which_the_policy_cannot_say_where_it_may_be_is_placed_again() -> None:
+    class Failing:
+        def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+            raise ZeroDivisionError("in a policy")
+
+    scheduler = make_scheduler(make_table(1))
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    assert scheduler.submit(make_request("r2"), 0.0) == ()
+    scheduler._state.policy = replace(scheduler._state.policy, restricts_placement=Failing())
+    assert one_dispatch(scheduler.update_table(make_table(2, version=2), 1.0)).request.id == "r2"
+
+
 def test_a_circuit_opens_after_three_failures_and_lets_one_probe_through() -> None:
     scheduler = make_scheduler(make_table(1))
     for _ in range(3):
