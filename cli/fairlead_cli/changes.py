@@ -69,13 +69,18 @@ def migrations(
         raise InvalidInput("NAME", None, "name at least one pool, or write --all")
     wanted = next(one for one in MIGRATIONS_MODES if one.lower() == mode)
     refused = 0
-    for pool in _other_pools(wanted, url, token) if all_pools else [pool_named(name) for name in names]:
+    changed: list[PoolKey] = []
+    pools = _other_pools(wanted, url, token) if all_pools else [pool_named(name) for name in names]
+    for pool in pools:
         click.echo(f"{pool}:")
         try:
-            plan_and_apply(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}), reason, yes, url, token)
+            if plan_and_apply(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}), reason, yes, url, token):
+                changed.append(pool)
         except click.ClickException as error:  # the others are still to be changed
             refused += 1
             error.show()
+        except click.Abort as stopped:
+            raise _left_off(stopped, changed, [one for one in pools if one not in changed]) from stopped
     if refused:
         raise click.ClickException("1 pool was not changed" if refused == 1 else f"{refused} pools were not changed")
 
@@ -185,6 +190,15 @@ def again(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token:
     """Plan the change of a plan that expired or no longer fits again. The token needs the role that the plan needed."""
     anew = ask(url, token, lambda api: api.plan_again(plan))
     tell_and_apply(PoolKey.parse(anew.pool), anew, reason, yes, url, token)
+
+
+def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
+    """What to raise when one of several pools was asked about and no answer came: it tells how far the change got."""
+    told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; left as it was: {', '.join(map(str, left))}"
+    if isinstance(stopped.__context__, EOFError):
+        return click.ClickException(f"no answer came on standard input ({told}); answer beforehand with --yes and --reason")
+    click.echo(f"\n{told}", err=True)
+    return click.Abort()
 
 
 def _manifest(file: Any) -> Any:

@@ -56,7 +56,10 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run a command line; returns its exit code. Every error becomes one line on standard error."""
     try:
-        result = LazyGroup(SUBCOMMANDS).main(arguments, prog_name="fairlead", standalone_mode=False)
+        try:
+            result = LazyGroup(SUBCOMMANDS).main(arguments, prog_name="fairlead", standalone_mode=False)
+        finally:
+            sys.stdout.flush()  # here, where it is known what to do when nobody reads it, and not as the interpreter ends
     except click.ClickException as problem:
         problem.show()
         return problem.exit_code

@@ -14,20 +14,20 @@ reason_option = click.option("--reason", help="Why, for the audit log; asked for
 yes_option = click.option("--yes", is_flag=True, help="Apply without asking.")
 
 
-def plan_and_apply(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Plan, tell, ask, apply. Raises ClickException for a pool that is owned elsewhere."""
-    tell_and_apply(pool, ask(url, token, lambda api: api.create_plan(pool, request)), reason, yes, url, token)
+def plan_and_apply(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> bool:
+    """Plan, tell, ask, apply; return whether it was applied. Raises ClickException for a pool owned elsewhere."""
+    return tell_and_apply(pool, ask(url, token, lambda api: api.create_plan(pool, request)), reason, yes, url, token)
 
 
-def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Tell of a plan, ask, apply. Raises as `plan_and_apply`."""
+def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> bool:
+    """Tell of a plan, ask, apply. Returns and raises as `plan_and_apply`."""
     for line in (*lines_of(plan), *expected_lines(ask(url, token, lambda api: api.plan_expectation(plan.id)))):
         click.echo(line)
     if plan.owner is not None:
         raise click.ClickException(f"{plan.owner} owns this pool; commit this patch there:\n{plan.patch}".rstrip())
     if not yes and not click.confirm("Apply?"):
         click.echo("Nothing was changed.")
-        return
+        return False
     if plan.effect.heavy and not reason:
         if yes:
             raise click.ClickException("this is a heavy change; say why with --reason")
@@ -36,6 +36,7 @@ def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url
     click.echo(
         f"Applied. The plan {done.id} can be undone on its page until {time_words(done.undo_until)}: {place(url, token)[0][0]}/plans/{done.id}"
     )
+    return True
 
 
 def pool_named(name: str) -> PoolKey:

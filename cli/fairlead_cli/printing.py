@@ -35,7 +35,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*row)
-    Console(soft_wrap=True, highlight=False, markup=False, width=240).print(table)
+    Console(soft_wrap=True, highlight=False, markup=False, emoji=False, width=240).print(table)
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:

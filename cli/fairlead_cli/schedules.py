@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
+from fairlead.schedules.conflicts import Conflict
 from fairlead.schedules.runs import RunOutcome
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
 from fairlead_cli.planning import name_argument, pool_named
-from fairlead_cli.printing import print_facts, short, when
+from fairlead_cli.printing import print_facts, print_table, short, when
 from fairlead_client.resources.schedules import ScheduleDetail, ScheduleItem, ScheduleRun
 
 COLUMNS = ("pool", "schedule", "starts", "zone", "for", "bounds", "now", "next (UTC)")
@@ -44,8 +45,13 @@ def show(name: str, schedule: str, look: Look) -> None:
         print_facts(list(zip(COLUMNS, _row(found.schedule), strict=True)))
         for start in found.schedule.next_starts:
             click.echo(f"starts {when(start.at)} UTC, {start.local} there")
+        if found.windows:
+            click.echo(f"\nWindows of {found.schedule.pool} in the week from {when(found.start)} UTC:")
+            print_table(
+                ("schedule", "opens (UTC)", "closes (UTC)"), [(one.schedule, when(one.opens), when(one.closes)) for one in found.windows]
+            )
         for conflict in found.conflicts:
-            click.echo(f"conflict: {conflict}")
+            click.echo(_conflict(conflict))
 
     watched(look, lambda api: api.schedule(pool, schedule), shown)
 
@@ -82,6 +88,12 @@ def _row(one: ScheduleItem) -> tuple[str, ...]:
         state,
         following,
     )
+
+
+def _conflict(one: Conflict) -> str:
+    decided = "the larger bounds count" if one.decided_by is None else f"{one.decided_by} decides"
+    over = ", ".join(one.subjects)
+    return f"{one.schedule} and {one.other} are open together from {when(one.begins)} to {when(one.ends)} UTC, over {over}: {decided}."
 
 
 def _run(one: ScheduleRun) -> tuple[str, ...]:

@@ -86,7 +86,8 @@ def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> N
     if as_json:
         print_json(found)
         return
-    left = "no requests" if found.budget_left is None else f"{found.budget_left:.1%} left"
+    unknown = "no requests" if any(one.window == "30d" for one in found.windows) else "not known, as less is kept"
+    left = unknown if found.budget_left is None else f"{found.budget_left:.1%} left"
     click.echo(f"{found.pool}: goal {found.percentile:g}%; error budget of 30 days: {left}")
     columns = ("last", "class", "requests", "late", "allowed", "burn", "refused", "failed", "burn of all")
     rows = [

@@ -227,8 +227,8 @@ def _share(one: SimulationItem) -> str:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    console = Console() if Console().is_terminal else Console(width=150)
     table = Table(*columns)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    width = None if Console().is_terminal else 150
+    Console(markup=False, emoji=False, width=width).print(table)

@@ -23,7 +23,7 @@ FIELD_MANAGER = "fairlead-sandbox"
 ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
 """Who else uses the Kubernetes API; the sandbox's own writes a kubeconfig for each."""
 ESTABLISH_SECONDS = 20.0
-POOL_READY_SECONDS = 60.0
+POOL_READY_SECONDS = 180.0
 
 
 class ClusterSetup:

@@ -67,7 +67,7 @@ def status(state_dir: Path) -> None:
 
     from fairlead_sandbox.status_board import show
 
-    if not show(StateDirectory(root=state_dir.absolute()), Console(highlight=False)):
+    if not show(StateDirectory(root=state_dir.absolute()), Console(highlight=False, markup=False, emoji=False)):
         sys.exit(1)
 
 
@@ -92,11 +92,13 @@ def logs(state_dir: Path, follow: bool, count: int | None, process: str | None) 
         if console.reader_left:  # else it would follow for nobody, for ever
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
+    ends: dict[str, int] = {}
     for name, path in found.items():
-        for line in log_reading.last_lines(path, count):
+        lines, ends[name] = log_reading.last_lines(path, count)
+        for line in lines:
             emit(name, line)
     if follow:
-        for name, line in log_reading.follow(found):
+        for name, line in log_reading.follow(found, ends):
             emit(name, line)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.state_directory import StateDirectory
 
-TAIL_BYTES = 256 * 1024
+BLOCK_BYTES = 256 * 1024
 
 
 def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
@@ -27,24 +27,28 @@ def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
     return {name: found}
 
 
-def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a file."""
+def last_lines(path: Path, count: int) -> tuple[list[str], int]:
+    """The last lines of a file, and where it ended then, from where `follow` goes on."""
+    blocks: list[bytes] = []
+    newlines = 0
     with path.open("rb") as file:
-        file.seek(0, 2)
-        file.seek(max(0, file.tell() - TAIL_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()
-    return lines[-count:] if count else []
+        end = position = file.seek(0, 2)
+        while position and newlines <= count > 0:  # one more, as the last line may end in one
+            start = max(0, position - BLOCK_BYTES)
+            file.seek(start)
+            blocks.append(file.read(position - start))
+            newlines += blocks[-1].count(b"\n")
+            position = start
+    lines = b"".join(reversed(blocks)).removesuffix(b"\n").split(b"\n") if blocks else []
+    return [line.decode(errors="replace") for line in lines[-count:]], end
 
 
-def follow(logs: dict[str, Path], *, poll_seconds: float = 0.2) -> Iterator[tuple[str, str]]:
-    """Yield (name, line) for each line that is added from now on, for ever.
+def follow(logs: dict[str, Path], ends: dict[str, int], *, poll_seconds: float = 0.2) -> Iterator[tuple[str, str]]:
+    """Yield (name, line) for each line that comes after these ends, for ever.
 
     A file that was cut or moved away is read from its new beginning.
     """
-    return _added(logs, {name: path.stat().st_size for name, path in logs.items()}, poll_seconds)
-
-
-def _added(logs: dict[str, Path], positions: dict[str, int], poll_seconds: float) -> Iterator[tuple[str, str]]:
+    positions = dict(ends)
     rests = dict.fromkeys(logs, b"")
     while True:
         quiet = True
@@ -57,7 +61,7 @@ def _added(logs: dict[str, Path], positions: dict[str, int], poll_seconds: float
                     continue
                 with path.open("rb") as file:
                     file.seek(positions[name])
-                    data = file.read(TAIL_BYTES)
+                    data = file.read(BLOCK_BYTES)
             except FileNotFoundError:
                 positions[name] = 0
                 continue

@@ -1,4 +1,4 @@
-"""Option types of the command line whose refusals say what to write.
+"""What the command line refuses, and the option types whose refusals say what to write.
 
 Numbers have bounds on both sides; NaN is in none.
 """
@@ -7,6 +7,12 @@ from math import nan
 from typing import Any
 
 import click
+
+
+class InputUnusable(click.ClickException):
+    """Something given cannot be used, be it a file's content: told without usage, with the code of a wrong option."""
+
+    exit_code = 2
 
 
 class NumberOption(click.FloatRange):

@@ -17,7 +17,7 @@ from fairlead.instances import Role
 from fairlead_simulator.engine_model.block_caches import Eviction
 from fairlead_simulator.engine_model.presets import PRESETS, preset
 from fairlead_simulator.engine_model.settings import Mode
-from fairlead_simulator.errors import SimulatorError
+from fairlead_simulator.errors import OutputUnwritable, SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, CellResult, check_fits, run_cells
 from fairlead_simulator.experiments.choices import (
@@ -35,7 +35,7 @@ from fairlead_simulator.experiments.result_tables import result_tables, scaling_
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
 from fairlead_simulator.experiments.scaling_files import read_scaling
 from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
-from fairlead_simulator.option_types import NumberOption, WholeOption
+from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.simulation.kv_events import KvEventQuality
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pools import Clients, SimulatedPool
@@ -127,8 +127,10 @@ def simulate(**options: Any) -> None:
     engines."""
     try:
         _simulate(options)
-    except (SimulatorError, FairleadError) as error:
+    except OutputUnwritable as error:
         raise click.ClickException(str(error)) from None
+    except (SimulatorError, FairleadError) as error:
+        raise InputUnusable(str(error)) from None
 
 
 def _simulate(options: dict[str, Any]) -> None:
@@ -257,9 +259,9 @@ def _workload(options: dict[str, Any], spec: SimulatedPool) -> Workload:
         infer_sessions=options["sessions"] == "inferred",
     )
     if not workload.rows:
-        raise click.ClickException(f"{options['trace']}: no request is shorter than {longest} tokens; raise --max-input")
+        raise InputUnusable(f"{options['trace']}: no request is shorter than {longest} tokens; raise --max-input")
     if options["warmup"] >= len(workload.rows):
-        raise click.ClickException(
+        raise InputUnusable(
             f"--warmup {options['warmup']} leaves none of {len(workload.rows)} requests to measure; write at most {len(workload.rows) - 1}"
         )
     return workload

@@ -10,7 +10,7 @@ import click
 import orjson
 
 from fairlead_simulator.errors import TraceInvalid
-from fairlead_simulator.option_types import NumberOption, WholeOption
+from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.traces.conversions import FORMS, TraceChanges, convert, read_form, write_form
 from fairlead_simulator.traces.descriptions import Distribution, describe
 from fairlead_simulator.traces.rows import LATEST_MS, TraceRow, read_trace
@@ -34,7 +34,7 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
     try:
         description = describe(read_trace(file, requests))
     except TraceInvalid as error:
-        raise click.ClickException(str(error)) from None
+        raise InputUnusable(str(error)) from None
     if as_json:
         click.echo(orjson.dumps(asdict(description), option=orjson.OPT_INDENT_2).decode())
         return
@@ -96,9 +96,9 @@ def convert_command(
     try:
         rows = convert(read_form(file, source_form), changes)
     except TraceInvalid as error:
-        raise click.ClickException(str(error)) from None
+        raise InputUnusable(str(error)) from None
     if not rows:
-        raise click.ClickException(f"{file}: no request is shorter than {max_input} tokens; raise --max-input")
+        raise InputUnusable(f"{file}: no request is shorter than {max_input} tokens; raise --max-input")
     _write(rows, out, target_form)
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated
 
-import click
 import msgspec
 from msgspec import Meta
 
+from fairlead.errors import InvalidInput
 from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
 from fairlead_router.kv_events.wire import BatchUnreadable, decode
@@ -60,7 +60,7 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """The recording in a file. Raises ClickException if nothing of it can be used."""
+    """The recording in a file. Raises InvalidInput if nothing of it can be used."""
     recording = Recording()
     try:
         with path.open("rb") as file:
@@ -69,15 +69,15 @@ def read_recording(path: Path) -> Recording:
                     _read_row(recording, line, f"{path}:{number}")
     except OSError as error:
         if not recording.batches and not recording.requests:
-            raise click.ClickException(f"{path}: cannot be read: {error.strerror or error}; name a recording") from None
+            raise InvalidInput("RECORDING", str(path), f"name a recording; it cannot be read: {error.strerror or error}") from None
         recording.bad_rows.append(f"{path}: cannot be read further: {error.strerror or error}; record it again")
     except (EOFError, zlib.error) as error:
         recording.bad_rows.append(f"{path}: ends before its gzip stream does: {error}; record it again, or copy it whole")
     for what, found in (("event", recording.batches), ("request", recording.requests)):
         if not found:
             hint = f" ({recording.bad_rows[0]})" if recording.bad_rows else ""
-            raise click.ClickException(
-                f"{path}: has no row of kind {what!r} that can be used; give a recording of events and requests{hint}"
+            raise InvalidInput(
+                "RECORDING", str(path), f"give a recording of events and requests; no row of kind {what!r} can be used{hint}"
             )
     return recording
 

@@ -16,6 +16,7 @@ import uvloop
 from rich.console import Console
 
 from fairlead_simulator.errors import TraceInvalid
+from fairlead_simulator.option_types import InputUnusable
 from fairlead_simulator.replay.http_client import HttpClient, Origin
 from fairlead_simulator.replay.models import find_model
 from fairlead_simulator.replay.open_loop import NobodyListens, Replay, ReplaySettings
@@ -107,7 +108,7 @@ def replay(
         sessions = SessionIndex.of(rows(0))
         total = sum(1 for _ in rows(0))
     except TraceInvalid as error:
-        raise click.ClickException(str(error)) from None
+        raise InputUnusable(str(error)) from None
     tally = Tally(slo_ttft, time_scale, _REMEMBERED_WHEN_LOOPING if repeat else None)
     ideal = None if repeat else IdealCache()
     err = Console(stderr=True)

@@ -62,6 +62,48 @@ def test_reviews_answer_who_and_whether(api: httpx.Client, server: RunningServer
     assert api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json={"spec": {}}).status_code == 422
 
 
+def test_a_token_is_good_for_those_it_was_made_for(api: httpx.Client, core: str, server: RunningServer) -> None:
+    def token(**spec: Any) -> str:
+        answer = api.post(f"{core}/serviceaccounts/robot/token", json={"spec": spec}).json()
+        assert answer["spec"]["audiences"] == spec.get("audiences", [default])
+        return str(answer["status"]["token"])
+
+    def known(token: str, *audiences: str) -> list[str] | None:
+        found = review(api, "authentication.k8s.io", "TokenReview", {"token": token, **({"audiences": audiences} if audiences else {})})
+        assert ("error" in found) != found["authenticated"]
+        return found.get("audiences")
+
+    default = "https://kubernetes.default.svc"
+    api.post(f"{core}/serviceaccounts", json={"metadata": {"name": "robot"}})
+    vault, usual = token(audiences=["vault", "fairlead"]), token()
+    assert known(vault, "fairlead", "other") == ["fairlead"]
+    assert known(vault, "other") is None
+    assert known(vault) is None
+    assert (known(usual), known(usual, "vault")) == ([default], None)
+    assert (known(server.token("kubelet")), known(server.token("kubelet"), "vault")) == ([default], None)
+    codes = [api.get("/api", headers={"Authorization": f"Bearer {one}"}).status_code for one in (usual, vault)]
+    assert codes == [200, 401]
+
+
+def test_a_right_to_one_object_is_a_right_to_list_it_by_its_name(api: httpx.Client, core: str, namespace: str) -> None:
+    group = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    rule = {"verbs": ["list", "watch"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"]}
+    api.post(f"{core}/serviceaccounts", json={"metadata": {"name": "robot"}})
+    api.post(f"{group}/roles", json={"metadata": {"name": "one"}, "rules": [rule]})
+    subjects = [{"kind": "ServiceAccount", "name": "robot", "namespace": namespace}]
+    bound = {"metadata": {"name": "one"}, "subjects": subjects, "roleRef": {"kind": "Role", "name": "one"}}
+    api.post(f"{group}/rolebindings", json=bound)
+    token = api.post(f"{core}/serviceaccounts/robot/token", json={"spec": {}}).json()["status"]["token"]
+
+    def listed(selector: str, **query: str) -> int:
+        params = {"fieldSelector": selector, **query} if selector else query
+        return api.get(f"{core}/configmaps", params=params, headers={"Authorization": f"Bearer {token}"}).status_code
+
+    assert listed("metadata.name=mine") == 200
+    assert listed("metadata.name==mine", watch="true", timeoutSeconds="1") == 200
+    assert [listed(selector) for selector in ("", "metadata.name=other", "metadata.name!=mine", "metadata.name=")] == [403] * 4
+
+
 def test_both_forms_of_discovery_list_the_same_resources(api: httpx.Client) -> None:
     plain: set[tuple[str, str, str]] = set()
     groups = api.get("/apis").json()["groups"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from typing import Any
 
 import httpx
 import pytest
+
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -131,6 +134,19 @@ def test_scaling_answers_to_schema_and_rules(api: httpx.Client, widgets: str) ->
     assert api.get(f"{widgets}/a").json()["spec"]["replicas"] == 3
 
 
+def test_an_object_without_a_number_of_replicas_has_no_scale_to_read(api: httpx.Client) -> None:
+    free = {"properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    assert api.post(CRDS, json=definition("scalables", free, subresources={"scale": scale})).status_code == 201
+    path = "/apis/test.dev/v1/scalables"
+    api.post(path, json={"metadata": {"name": "a"}, "spec": {}})
+    answer = api.get(f"{path}/a/scale")
+    assert answer.status_code == 500
+    assert answer.json()["message"] == 'Internal error occurred: the spec replicas field ".spec.replicas" does not exist'
+    assert patch(api, f"{path}/a/scale", {"spec": {"replicas": 2}}).status_code == 200
+    assert api.get(f"{path}/a/scale").json()["spec"] == {"replicas": 2}
+
+
 def test_what_was_valid_may_stay_when_the_schema_grows_stricter(api: httpx.Client) -> None:
     text: dict[str, Any] = {"properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}}
     crd = definition("ratchets", text)
@@ -184,9 +200,9 @@ def test_a_deleted_definition_takes_its_objects_with_it(api: httpx.Client) -> No
     api.post(CRDS, json=crd)
     api.post("/apis/test.dev/v1/mayflies", json={"metadata": {"name": "x"}})
     assert api.delete(f"{CRDS}/mayflies.test.dev").status_code == 200
-    for _ in range(100):
-        if api.get(f"{CRDS}/mayflies.test.dev").status_code == 404:
-            break
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end and api.get(f"{CRDS}/mayflies.test.dev").status_code != 404:
+        time.sleep(0.01)
     assert api.get("/apis/test.dev/v1/mayflies").status_code == 404
     assert api.post(CRDS, json=crd).status_code == 201
     assert api.get("/apis/test.dev/v1/mayflies").json()["items"] == []

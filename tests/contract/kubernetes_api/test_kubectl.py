@@ -132,5 +132,21 @@ def test_commands_that_speak_protobuf_are_understood(kubectl: Kubectl, namespace
     assert output(kubectl("delete", "namespace", f"{namespace}-x")).startswith(f'namespace "{namespace}-x" deleted')
     assert output(kubectl("auth", "can-i", "delete", "pods")) == "yes"
     assert "system:admin" in output(kubectl("auth", "whoami"))
+    role = ("--verb=get,list", "--resource=pods,deployments.apps")
+    assert output(kubectl("create", "role", "r", *role)) == "role.rbac.authorization.k8s.io/r created"
+    granted = api.get(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/r").json()["rules"]
+    assert granted == [
+        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]},
+        {"verbs": ["get", "list"], "apiGroups": ["apps"], "resources": ["deployments"]},
+    ]
+    subject = f"--serviceaccount={namespace}:robot"
+    assert output(kubectl("create", "serviceaccount", "robot")) == "serviceaccount/robot created"
+    assert output(kubectl("create", "rolebinding", "b", "--role=r", subject)) == "rolebinding.rbac.authorization.k8s.io/b created"
+    assert output(kubectl("create", "clusterrole", namespace, "--verb=get", "--non-resource-url=/metrics")).endswith("created")
+    assert output(kubectl("create", "clusterrolebinding", namespace, f"--clusterrole={namespace}", subject)).endswith("created")
+    robot = f"--as=system:serviceaccount:{namespace}:robot"
+    assert output(kubectl("auth", "can-i", "list", "deployments.apps", robot)) == "yes"
+    assert output(kubectl("auth", "can-i", "get", "/metrics", robot)) == "yes"
+    assert output(kubectl("create", "token", "robot", "--duration=1h", "--audience=mine")).count(".") == 2
     refused = kubectl("create", "deployment", "d", "--image=i")
     assert "kubectl apply -f -" in refused.stderr

@@ -115,6 +115,19 @@ def test_tables_show_the_printer_columns(api: httpx.Client, widgets: str, core: 
     assert api.get(f"{core}/pods", headers=TABLE).json()["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", "0"]
 
 
+def test_the_items_of_a_list_say_what_they_are_only_where_the_kind_is_a_custom_one(api: httpx.Client, core: str, widgets: str) -> None:
+    map_of = {"data": {"k": "v"}}
+    api.post(f"{core}/configmaps", json={"metadata": {"name": "a"}, **map_of})
+    api.post(f"{core}/configmaps", json={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, **map_of})
+    api.post(f"{core}/configmaps", json={"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}, **map_of})
+    for item in api.get(f"{core}/configmaps").json()["items"]:
+        one = api.get(f"{core}/configmaps/{item['metadata']['name']}").json()
+        assert {"apiVersion": "v1", "kind": "ConfigMap", **item} == one
+        assert sorted(item) == ["data", "metadata"]
+    api.post(widgets, json={"metadata": {"name": "a"}, "spec": {"image": "x"}})
+    assert api.get(widgets).json()["items"] == [api.get(f"{widgets}/a").json()]
+
+
 def test_metadata_can_be_had_alone(api: httpx.Client, core: str) -> None:
     made = make(api, core, "a")
     headers = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
@@ -143,7 +156,8 @@ def test_a_watch_resumes_after_the_version_it_names(api: httpx.Client, core: str
 def test_a_watch_sees_changes_while_it_runs(api: httpx.Client, core: str) -> None:
     path = f"{core}/configmaps"
     version = api.get(path).json()["metadata"]["resourceVersion"]
-    with api.stream("GET", path, params={"watch": "true", "timeoutSeconds": "10", "resourceVersion": version}) as answer:
+    params = {"watch": "true", "timeoutSeconds": f"{PATIENCE_SECONDS:g}", "resourceVersion": version}
+    with api.stream("GET", path, params=params) as answer:
         lines = answer.iter_lines()
         for name in ("a", "b"):
             make(api, core, name)
@@ -159,6 +173,34 @@ def test_selectors_turn_changes_into_arrivals_and_departures(api: httpx.Client, 
     make(api, core, "b", app="q")
     events = watch(api, f"{core}/configmaps", resourceVersion=version, labelSelector="app=x")
     assert names(events) == [("DELETED", "a"), ("ADDED", "a"), ("MODIFIED", "a")]
+    left = events[0]["object"]["metadata"]
+    assert left["labels"] == {"app": "x"}
+    assert int(version) < int(left["resourceVersion"]) < int(events[1]["object"]["metadata"]["resourceVersion"])
+
+
+def test_a_deleted_object_is_shown_as_it_was_stored_last(api: httpx.Client, core: str, widgets: str) -> None:
+    made = api.post(widgets, json={"metadata": {"name": "a", "finalizers": ["acme.dev/a"]}, "spec": {"image": "x"}}).json()
+    marked = api.delete(f"{widgets}/a").json()
+    label = {"metadata": {"finalizers": None, "labels": {"last": "word"}}}
+    api.patch(f"{widgets}/a", content=json.dumps(label), headers=MERGE)
+    api.post(widgets, json={"metadata": {"name": "b"}, "spec": {"image": "x"}})
+    api.delete(f"{widgets}/b")
+    events = watch(api, widgets, resourceVersion=made["metadata"]["resourceVersion"])
+    assert names(events) == [("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "b"), ("DELETED", "b")]
+    without_version = [{**event["object"], "metadata": {**event["object"]["metadata"], "resourceVersion": ""}} for event in events]
+    assert without_version[0] == without_version[1]
+    assert without_version[1]["metadata"]["finalizers"] == marked["metadata"]["finalizers"] == ["acme.dev/a"]
+    assert without_version[2] == without_version[3]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert versions == sorted(set(versions))
+
+
+def test_a_pod_is_marked_also_when_it_goes_at_once(api: httpx.Client, core: str) -> None:
+    made = api.post(f"{core}/pods", json={"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}).json()
+    api.delete(f"{core}/pods/p")
+    events = watch(api, f"{core}/pods", resourceVersion=made["metadata"]["resourceVersion"])
+    assert names(events) == [("MODIFIED", "p"), ("DELETED", "p")]
+    assert [event["object"]["metadata"]["deletionGracePeriodSeconds"] for event in events] == [0, 0]
 
 
 def test_initial_events_end_with_a_bookmark(api: httpx.Client, core: str) -> None:
@@ -181,6 +223,20 @@ def test_a_watch_ends_when_its_time_is_over(api: httpx.Client, core: str) -> Non
     began = time.monotonic()
     watch(api, f"{core}/configmaps", allowWatchBookmarks="true")
     assert time.monotonic() - began > 0.9
+
+
+def test_a_watch_whose_time_is_0_takes_the_usual_time(api: httpx.Client, core: str) -> None:
+    with api.stream("GET", f"{core}/configmaps", params={"watch": "true", "timeoutSeconds": "0"}) as answer:
+        make(api, core, "a")
+        assert json.loads(next(answer.iter_lines()))["object"]["metadata"]["name"] == "a"
+
+
+def test_what_remains_of_a_list_is_told_where_nothing_selects(api: httpx.Client, core: str) -> None:
+    for name in ("a", "b", "c"):
+        make(api, core, name, app="x")
+    assert api.get(f"{core}/configmaps", params={"limit": "1"}).json()["metadata"]["remainingItemCount"] == 2
+    page = api.get(f"{core}/configmaps", params={"limit": "1", "labelSelector": "app=x"}).json()["metadata"]
+    assert ("continue" in page, "remainingItemCount" in page) == (True, False)
 
 
 def test_a_watch_may_speak_in_tables(api: httpx.Client, core: str) -> None:

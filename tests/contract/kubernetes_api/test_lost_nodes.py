@@ -74,15 +74,16 @@ def test_a_silent_node_is_lost_and_ready_again_when_its_kubelet_reports(impatien
     for name in ("lives", "dies"):
         add_node(impatient_api, name)
         add_pod(impatient_api, f"on-{name}", name)
+    report(impatient_api, "dies")  # in case it was lost before its pod was ready: only a node that was ready takes its pods with it
 
     def node(name: str) -> dict[str, Any]:
         found: dict[str, Any] = impatient_api.get(f"/api/v1/nodes/{name}").json()
         return found
 
-    def renew(number: int) -> None:
+    def renew(number: int, name: str = "lives") -> None:
         stamp = f"2026-01-01T00:00:00.{number:06}Z"
-        patch(impatient_api, f"{LEASES}/lives", {"spec": {"renewTime": stamp}})
-        report(impatient_api, "lives")  # in case this machine was too busy to renew in time
+        patch(impatient_api, f"{LEASES}/{name}", {"spec": {"renewTime": stamp}})
+        report(impatient_api, name)  # in case this machine was too busy to renew in time
 
     until(lambda: conditions(node("dies"))["Ready"] == "Unknown", renew)
     assert conditions(impatient_api.get(f"{PODS}/on-dies").json()) == {"ContainersReady": "True", "Ready": "False"}
@@ -92,4 +93,4 @@ def test_a_silent_node_is_lost_and_ready_again_when_its_kubelet_reports(impatien
     }
     events = impatient_api.get("/api/v1/namespaces/default/events", params={"fieldSelector": "involvedObject.name=on-dies"}).json()["items"]
     assert [(event["type"], event["reason"]) for event in events] == [("Warning", "NodeNotReady")]
-    until(lambda: not node("dies").get("spec", {}).get("taints"), lambda _: report(impatient_api, "dies"))
+    until(lambda: not node("dies").get("spec", {}).get("taints"), lambda number: renew(number, "dies"))

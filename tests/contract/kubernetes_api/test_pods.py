@@ -87,6 +87,14 @@ def test_logs_are_read_whole_by_lines_and_by_bytes(api: httpx.Client, core: str,
     assert api.get(f"{core}/pods/a/log", params={"previous": "true"}).status_code == 400
 
 
+def test_the_log_of_a_pod_is_that_of_its_init_containers_too(api: httpx.Client, core: str, namespace: str, log_folder: Path) -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": "first", "image": "i"}]}
+    api.post(f"{core}/pods", json={"metadata": {"name": "a"}, "spec": spec})
+    (log_folder / f"{namespace}_a.log").write_text("one\n")
+    asked: tuple[dict[str, str], ...] = ({"container": "first"}, {"container": "c"}, {})
+    assert [api.get(f"{core}/pods/a/log", params=params).text for params in asked] == ["one\n"] * 3
+
+
 def test_a_followed_log_goes_on_until_the_pod_ends(api: httpx.Client, core: str, namespace: str, log_folder: Path) -> None:
     run(api, core, "a")
     path = log_folder / f"{namespace}_a.log"

@@ -16,6 +16,7 @@ from typing import IO
 import httpx
 import yaml
 
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 MODULE = "fairlead_sandbox.kubernetes_api.main"
@@ -42,12 +43,13 @@ def _stream(stream: IO[str] | None) -> IO[str]:
 def client(state: Path, url: str) -> httpx.Client:
     token = yaml.safe_load((state / "kubeconfig").read_text())["users"][0]["user"]["token"]
     context = ssl.create_default_context(cafile=str(state / "pki" / "ca.crt"))
-    return httpx.Client(base_url=url, verify=context, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=url, verify=context, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False)
 
 
 def test_nothing_acknowledged_is_lost_by_kill_nine(tmp_path: Path) -> None:
     maps = "/api/v1/namespaces/default/configmaps"
-    with process(tmp_path) as (child, api):
+    with process(tmp_path, free_port()) as (child, api):  # one that no connection takes meanwhile
         url = api.base_url
         answers = [api.post(maps, json={"metadata": {"name": f"c{number}"}}) for number in range(50)]
         assert {answer.status_code for answer in answers} == {201}
@@ -72,7 +74,7 @@ def test_custom_resources_are_served_again_after_a_restart(tmp_path: Path) -> No
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     spec = {"group": "a.dev", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"}, "versions": [version]}
-    with process(tmp_path) as (child, api):
+    with process(tmp_path, free_port()) as (child, api):
         api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json={"metadata": {"name": "things.a.dev"}, "spec": spec})
         assert api.post("/apis/a.dev/v1/things", json={"metadata": {"name": "x"}, "spec": {"k": 1}}).status_code == 201
         child.terminate()

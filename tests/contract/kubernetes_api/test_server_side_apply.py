@@ -127,6 +127,54 @@ def test_an_apply_over_a_scale_is_a_conflict_without_a_time_to_tell(api: httpx.C
     assert refused.json()["details"]["causes"][0]["message"] == 'conflict with "kubectl" with subresource "scale" using acme.dev/v1'
 
 
+def test_an_apply_names_no_field_that_its_kind_does_not_have(api: httpx.Client, widgets: str, namespace: str) -> None:
+    answer = apply(api, f"{widgets}/a", "gitops", {"image": "x", "replica": 2, "free": {"any": 1}, "parts": [{"name": "p", "colour": 1}]})
+    assert answer.status_code == 500
+    assert answer.json()["message"] == (
+        f"failed to create typed patch object ({namespace}/a; acme.dev/v1, Kind=Widget): errors:\n"
+        '  .spec.parts[name="p"].colour: field not declared in schema\n'
+        "  .spec.replica: field not declared in schema"
+    )
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "label": {}}, "data": {"any": "1"}}
+    path = f"/api/v1/namespaces/{namespace}/configmaps/a"
+    answer = api.patch(path, content=yaml.safe_dump(body), headers=APPLY, params={"fieldManager": "gitops", "fieldValidation": "Ignore"})
+    why = f"failed to create typed patch object ({namespace}/a; /v1, Kind=ConfigMap): .metadata.label: field not declared in schema"
+    assert (answer.status_code, answer.json()["message"]) == (500, why)
+    assert api.get(path).status_code == 404
+
+
+def test_the_items_of_an_applied_list_are_told_apart_by_their_keys(api: httpx.Client, widgets: str, core: str) -> None:
+    def refusal(**spec: Any) -> str:
+        answer = apply(api, f"{widgets}/a", "gitops", {"image": "x", **spec})
+        assert answer.status_code == 500
+        return str(answer.json()["message"]).partition("Kind=Widget): ")[2]
+
+    assert refusal(parts=[{"name": "p"}, {"name": "p"}]) == '.spec.parts: duplicate entries for key [name="p"]'
+    assert refusal(tags=["t", "t"]) == '.spec.tags: duplicate entries for key [="t"]'
+    omits = (
+        '.spec.parts: element 0: associative list with keys has an element that omits key field "name" (and doesn\'t have default value)'
+    )
+    assert refusal(parts=[{"size": 1}]) == omits
+    ports = [{"port": 53}, {"port": 53, "protocol": "TCP"}]
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": ports}}
+    answer = api.patch(f"{core}/services/a", content=yaml.safe_dump(body), headers=APPLY, params={"fieldManager": "gitops"})
+    assert answer.json()["message"].endswith('.spec.ports: duplicate entries for key [port=53,protocol="TCP"]')
+
+
+def test_an_apply_does_not_create_again_what_it_knew_by_its_uid(api: httpx.Client, core: str) -> None:
+    def applied(**metadata: str) -> httpx.Response:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", **metadata}}
+        return api.patch(f"{core}/configmaps/a", content=yaml.safe_dump(body), headers=APPLY, params={"fieldManager": "gitops"})
+
+    gone = applied(uid="00000000-0000-4000-8000-000000000000")
+    assert gone.status_code == 409
+    assert gone.json()["message"] == (
+        'Operation cannot be fulfilled on configmaps "a": uid mismatch: the provided object specified uid '
+        "00000000-0000-4000-8000-000000000000, and no existing object was found"
+    )
+    assert applied(resourceVersion="1").status_code == 201
+
+
 def test_an_apply_needs_a_manager(api: httpx.Client, widgets: str) -> None:
     answer = api.patch(f"{widgets}/a", content=b"{}", headers=APPLY)
     assert answer.status_code == 400

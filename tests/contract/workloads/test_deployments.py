@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -15,6 +16,10 @@ def sizes(namespace: WorkloadNamespace) -> list[int]:
     """The sizes of the ReplicaSets, oldest first by their revision."""
     found = sorted(namespace.every("replicasets"), key=lambda one: int(one["metadata"]["annotations"][REVISION]))
     return [one["spec"]["replicas"] for one in found]
+
+
+def in_an_hour() -> str:
+    return (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def scalings(namespace: WorkloadNamespace, name: str) -> list[str]:
@@ -164,6 +169,7 @@ def test_a_rollout_that_does_not_get_ready_leaves_the_old_pods_and_times_out(nam
         running=True,
     )
     namespace.set_image("web", "broken:1")
+    namespace.until(lambda: namespace.images() == ["broken:1", "web:1", "web:1"], "the broken pod is there beside them")
 
     def timed_out() -> Document | None:
         item = namespace.get("deployments", "web")
@@ -261,12 +267,13 @@ def test_old_replica_sets_go_beyond_the_limit_of_the_history(namespace: Workload
 def test_pods_are_available_when_they_were_ready_for_long_enough(namespace: WorkloadNamespace) -> None:
     namespace.create("deployments", deployment("web", 1, minReadySeconds=2))
     (pod,) = namespace.until(namespace.pods, "there is a pod")
-    namespace.start(pod["metadata"]["name"])
+    namespace.start(pod["metadata"]["name"], since=in_an_hour())  # so that it is not for long enough, however slow this machine is
     item = namespace.until(
         lambda: (found := namespace.get("deployments", "web"))["status"].get("readyReplicas") == 1 and found, "the pod is ready"
     )
     assert "availableReplicas" not in item["status"]
     assert condition(item, "Available")["status"] == "False"
+    namespace.start(pod["metadata"]["name"])
     namespace.rolled_out("web")
     (owned,) = namespace.every("replicasets")
     assert owned["spec"]["minReadySeconds"] == 2

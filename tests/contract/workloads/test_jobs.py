@@ -91,8 +91,9 @@ def test_a_failed_pod_is_followed_by_another_one_after_a_pause(namespace: Worklo
 
 
 def test_a_job_over_its_time_fails_and_its_pod_is_deleted(namespace: WorkloadNamespace) -> None:
-    namespace.create("jobs", job(activeDeadlineSeconds=1))
+    namespace.create("jobs", job(activeDeadlineSeconds=3600))
     new_pod(namespace)
+    namespace.patch("jobs", "migrate", {"spec": {"activeDeadlineSeconds": 1}})  # only now: it may be over before there is a pod
     item = ended(namespace)
     reason = ("True", "DeadlineExceeded", "Job was active longer than specified deadline")
     assert told(item) == {"FailureTarget": reason, "Failed": reason}

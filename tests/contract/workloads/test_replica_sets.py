@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 from fairlead_testing.worlds.workloads import LABELS, Document, WorkloadNamespace, pod_template, replica_set
 
@@ -119,14 +120,14 @@ def test_a_cost_that_is_no_32_bit_number_is_refused(namespace: WorkloadNamespace
 
 def refusal_once_served(namespace: WorkloadNamespace, pod: Document) -> str:
     """The refusal of a pod; nothing while the new namespace has no ServiceAccount, without which no pod is checked."""
-    answer = namespace.client.session.post(namespace.client.server + namespace.path("pods"), json=pod, timeout=60)
+    answer = namespace.client.session.post(namespace.client.server + namespace.path("pods"), json=pod, timeout=PATIENCE_SECONDS)
     return str(answer.json()["message"]) if answer.status_code == 422 else ""
 
 
 def test_an_orphan_that_fits_is_adopted_and_a_pod_that_no_longer_fits_is_released(namespace: WorkloadNamespace) -> None:
     pod = {"metadata": {"name": "orphan", "labels": dict(LABELS)}, "spec": pod_template()["spec"]}
     namespace.until(
-        lambda: namespace.client.session.post(namespace.client.server + namespace.path("pods"), json=pod, timeout=60).ok,
+        lambda: namespace.client.session.post(namespace.client.server + namespace.path("pods"), json=pod, timeout=PATIENCE_SECONDS).ok,
         "the namespace takes pods",
     )
     namespace.create("replicasets", replica_set("web", 2))

@@ -1,5 +1,6 @@
 """`fairlead change` against the fake public API: plans of every kind, shown, applied, undone and planned again."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +101,20 @@ def test_all_pools_are_paused_and_those_that_are_stay_as_they_are(run: Command, 
     assert f"{CODE}:" in out
     assert f"{CHAT}:" not in out
     assert {fake.world.spec(pool)["routing"]["migrations"] for pool in (CHAT, CODE)} == {"Paused"}
+
+
+def test_a_change_of_all_pools_that_is_not_answered_to_the_end_tells_how_far_it_came(
+    command: Command, fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    code, _, err = command("change", "migrations", "paused", "--all", "--reason", "tried", role="admin")
+    paused = [pool for pool in (CHAT, CODE) if fake.world.spec(pool)["routing"].get("migrations") == "Paused"]
+    assert (code, len(paused)) == (1, 1)
+    assert f"no answer came on standard input (changed: {paused[0]}; left as it was: " in err
+    assert "nothing was changed" not in err
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    _, _, err = command("change", "migrations", "paused", "--all", "--reason", "tried", role="admin")
+    assert "(changed: no pool; left as it was: " in err
 
 
 def test_an_outdated_plan_is_planned_again(run: Command, fake: FakePublicApi) -> None:

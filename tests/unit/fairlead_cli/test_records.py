@@ -5,7 +5,9 @@ one line.
 import csv
 import io
 import json
+import os
 import shlex
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import click
 import pytest
 
 from fairlead_cli import main as command_line
+from fairlead_cli import what_if
+from fairlead_cli.printing import print_table
 from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
 from fairlead_client.resources.moves import Migration
 from fairlead_testing.fakes.public_api.app import FakePublicApi
@@ -103,6 +107,31 @@ def test_one_of_a_list_can_be_shown(run: Command, listed: str, shown: str, name:
     assert (code, err) == (0, "")
     assert str(first[name]) in out
     assert json.loads(run(f"{command} -o json")[1])
+
+
+def test_a_schedule_is_shown_with_its_windows_and_conflicts_in_words(run: Command) -> None:
+    _, out, _ = run("schedules show chat any")
+    found = json.loads(run("schedules show chat any -o json")[1])
+    assert (len(found["windows"]), len(found["conflicts"])) == (1, 1)
+    (conflict,) = found["conflicts"]
+    assert ["schedule", "opens", "(UTC)", "closes", "(UTC)"] in [line.split() for line in out.splitlines()]
+    assert f"{conflict['schedule']} and {conflict['other']} are open together from " in out
+    assert f" UTC, over {conflict['subjects'][0]}: {conflict['decided_by']} decides.\n" in out
+    assert "Conflict(" not in out
+
+
+def test_names_with_colons_and_brackets_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for prints in (print_table, what_if._print_table):
+        prints(["pool"], [["team-:car:-[bold]x[/y]"]])
+        assert "team-:car:-[bold]x[/y]" in capsys.readouterr().out
+
+
+def test_an_export_whose_reader_leaves_is_a_quiet_failure(fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as nobody_reads, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", nobody_reads)
+        assert command_line.run(["migrations", "list", "--limit", "1", "-o", "csv", "--token", "viewer-token"]) == 1
 
 
 def test_a_pool_is_shown_with_its_conditions_and_spec(run: Command) -> None:

@@ -1,12 +1,17 @@
 """`fairlead slo` against the fake public API: tables for people, JSON for programs, a change by plan."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
+from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.command_line import Command
+
+NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -32,6 +37,14 @@ def test_every_question_has_a_table_and_json(run: Command, arguments: tuple[str,
     assert any(row == line.split()[: len(row)] or set(row) <= set(line.split()) for line in out.splitlines()), out
     code, out, _ = run(*arguments, "--json")
     assert (code, bool(json.loads(out))) == (0, True)
+
+
+def test_a_budget_of_which_too_little_is_kept_says_so(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = objectives.burn(NOW, "default/chat")
+    week = replace(known, budget_left=None, windows=[one for one in known.windows if one.window != "30d"])
+    assert "not known" not in run("burn", "chat")[1]
+    monkeypatch.setattr(objectives, "burn", lambda _now, _pool: week)
+    assert "error budget of 30 days: not known, as less is kept" in run("burn", "chat")[1]
 
 
 def test_a_target_within_a_step_says_so(run: Command) -> None:

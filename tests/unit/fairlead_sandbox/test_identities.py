@@ -32,7 +32,7 @@ def test_a_marked_process_is_found_and_ended_whatever_it_does_with_the_signal(ch
     found = marked_processes(tmp_path)
     assert [identity.pid for identity in found] == [child.pid]
     assert end_processes(found, grace_seconds=0.3) == 1
-    assert child.wait(1) in {-signal.SIGTERM, -signal.SIGKILL}
+    assert child.wait(PATIENCE_SECONDS) in {-signal.SIGTERM, -signal.SIGKILL}
     assert marked_processes(tmp_path) == []
     assert end_processes(found, grace_seconds=0.3) == 0
 

@@ -25,10 +25,29 @@ def directory(tmp_path: Path) -> StateDirectory:
 
 
 def test_the_last_lines_of_a_process_and_of_a_pod_are_found_by_name(directory: StateDirectory) -> None:
-    assert last_lines(find_logs(directory, "api")["api"], 2) == ["two", "three"]
-    assert last_lines(find_logs(directory, "demo-b1")["demo-b1"], 5) == ["engine"]
-    assert last_lines(find_logs(directory, "api")["api"], 0) == []
+    assert last_lines(find_logs(directory, "api")["api"], 2) == (["two", "three"], 14)
+    assert last_lines(find_logs(directory, "demo-b1")["demo-b1"], 5) == (["engine"], 7)
+    assert last_lines(find_logs(directory, "api")["api"], 0) == ([], 14)
     assert list(find_logs(directory, None)) == ["api"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\nlast, unfinished"])
+def test_as_many_lines_as_asked_for_are_read_however_long_they_are(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "api.log"
+    lines = [f"{number} {'x' * (number % 7) * 40_000}" for number in range(40)]
+    path.write_text("\n".join(lines) + end)
+    lines += [end[1:]] if end[1:] else []
+    for count in (1, 2, 20, len(lines), len(lines) + 1):
+        assert last_lines(path, count)[0] == lines[-count:]
+    path.write_text("")
+    assert last_lines(path, 3) == ([], 0)
+
+
+def test_a_line_between_the_last_lines_and_following_is_not_lost(directory: StateDirectory) -> None:
+    path = directory.logs / "api.log"
+    lines, end = last_lines(path, 1)
+    append(path, "four\n")
+    assert (lines, next(follow({"api": path}, {"api": end}))) == (["three"], ("api", "four"))
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(directory: StateDirectory) -> None:
@@ -38,7 +57,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(directory: StateDirecto
 
 def test_following_goes_on_after_the_file_was_cut(directory: StateDirectory) -> None:
     path = directory.logs / "api.log"
-    lines = follow({"api": path}, poll_seconds=0.01)
+    lines = follow({"api": path}, {"api": path.stat().st_size}, poll_seconds=0.01)
     append(path, "four\nfi")
     assert next(lines) == ("api", "four")
     append(path, "ve\n")
@@ -57,7 +76,7 @@ def test_following_ends_when_the_reader_has_gone(directory: StateDirectory, monk
         def write(self, text: str) -> int:
             raise BrokenPipeError
 
-    def two_lines(_: dict[str, Path]) -> Iterator[tuple[str, str]]:
+    def two_lines(*_: object) -> Iterator[tuple[str, str]]:
         yield "api", "four"
         pytest.fail("it followed for nobody")
 

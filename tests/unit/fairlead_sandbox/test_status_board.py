@@ -4,8 +4,10 @@ import io
 import os
 from pathlib import Path
 
+from click.testing import CliRunner
 from rich.console import Console
 
+from fairlead_sandbox.commands import status
 from fairlead_sandbox.identities import identity_of
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
 from fairlead_sandbox.status_board import show
@@ -20,3 +22,10 @@ def test_the_command_that_signs_in_is_that_of_the_sandbox_shown(tmp_path: Path) 
     text = io.StringIO()
     assert show(directory, Console(file=text, width=60))
     assert f"http://127.0.0.1:8080  (dashboard: fairlead login --state-dir {tmp_path})\n" in text.getvalue()
+
+
+def test_what_a_process_said_is_shown_as_it_said_it(tmp_path: Path) -> None:
+    problem = "no such file [/etc/x] of :car:"
+    StateDirectory(root=tmp_path).write_run(RunNote(phase="failed", supervisor_pid=1, supervisor_started_ticks=1, urls={}, problem=problem))
+    found = CliRunner().invoke(status, ["--state-dir", str(tmp_path)])
+    assert (found.exit_code, problem in found.output) == (1, True)

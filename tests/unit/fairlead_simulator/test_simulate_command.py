@@ -131,7 +131,7 @@ def test_requests_beyond_an_instances_memory_are_told(tmp_path: Path) -> None:
     blocks = list(range(500))
     path.write_bytes(orjson.dumps({"timestamp": 0, "input_length": 256_000, "output_length": 1, "hash_ids": blocks}))
     result = run("--trace", path, "--max-input", 0)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "request 1 needs 256001 tokens of KV memory (256000 in, 1 out); an instance of preset" in result.output
     assert "has 209920; leave such requests out (--max-input goes by the prompt)" in result.output
 

@@ -70,10 +70,12 @@ def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, 
     _mark(resources, kind, item, options)
     grace = metadata.get("deletionGracePeriodSeconds", 0)
     waits = bool(metadata.get("finalizers")) or grace > 0 or kind.kind == "Namespace"
+    if not waits and options.dry_run:
+        return Written(object=to_external(kind, stored.object), removed=True)
     if not waits:
-        if not options.dry_run:
-            resources.store.remove(kind.storage, namespace, name, item)
-        return Written(object=to_external(kind, item), removed=True)
+        if kind.kind == "Pod" and item != stored.object:  # only a kind with grace is marked even where that is over
+            resources.store.put(kind.storage, namespace, name, item)
+        return Written(object=to_external(kind, resources.store.remove(kind.storage, namespace, name).object), removed=True)
     if kind.kind == "Namespace":
         item["status"] = {**item.get("status", {}), "phase": "Terminating"}
     if item != stored.object and not options.dry_run:

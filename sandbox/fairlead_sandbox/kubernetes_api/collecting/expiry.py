@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from fairlead_sandbox.kubernetes_api.objects.objects import Object, copy_of, parse_timestamp
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, parse_timestamp
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
 EVENT_LIFETIME = timedelta(hours=1)
@@ -24,7 +24,7 @@ def sweep(resources: Resources) -> int:
     oldest = resources.clock() - EVENT_LIFETIME
     over = [stored for stored in resources.store.list("events") if _last_written(stored.object) < oldest]
     for stored in over:
-        resources.store.remove("events", stored.namespace, stored.name, copy_of(stored.object))
+        resources.store.remove("events", stored.namespace, stored.name)
     return len(over)
 
 

@@ -16,7 +16,7 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object, copy_of
 from fairlead_sandbox.kubernetes_api.storing.store import EventType, Stored, StoredChange
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
-_BACKGROUND = DeleteOptions(propagation="Background")
+_BACKGROUND, _FOREGROUND = DeleteOptions(propagation="Background"), DeleteOptions(propagation="Foreground")
 _NAMESPACES, _DEFINITIONS = "namespaces", "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -85,9 +85,9 @@ class GarbageCollector:
         for uid in self._dependents.pop(gone.uid, set()):
             if dependent := self._store.by_uid(uid):
                 self._release_from_missing_owners(dependent)
-        for owner in _owner_uids(gone.object):
-            if (found := self._store.by_uid(owner)) and found.object["metadata"].get("deletionTimestamp"):
-                self._examine_living(found)
+        for reference in _references(gone.object):
+            if (owner := self._owner(gone, reference)) and owner.object["metadata"].get("deletionTimestamp"):
+                self._examine_living(owner)
         namespace = self._store.get(_NAMESPACES, "", gone.namespace) if gone.namespace else None
         if namespace is not None and namespace.object["metadata"].get("deletionTimestamp"):
             self._empty_namespace(namespace)
@@ -112,18 +112,29 @@ class GarbageCollector:
 
     def _release_from_missing_owners(self, stored: Stored) -> None:
         """Delete an object if none of its owners exists; otherwise drop its references to missing owners."""
-        owners = stored.object["metadata"].get("ownerReferences", [])
-        existing = [owner for owner in owners if self._store.by_uid(owner["uid"]) is not None]
+        owners = _references(stored.object)
+        if not stored.namespace and any(self._is_namespaced(owner) for owner in owners):
+            return  # no owner of a cluster-scoped object can be in a namespace: which one, nobody said
+        existing = [owner for owner in owners if self._owner(stored, owner) is not None]
         if owners and not existing:
             self._delete(stored)
         elif len(existing) < len(owners):
             self._put_owners(stored, existing)
 
+    def _owner(self, dependent: Stored, reference: Object) -> Stored | None:
+        """The owner that a reference means: not whatever has its uid, but what is of its kind and name beside it."""
+        found = self._store.by_uid(reference["uid"])
+        if found is None or found.namespace not in {"", dependent.namespace} or found.name != reference["name"]:
+            return None
+        return found if _type(found.object) == _type(reference) else None
+
+    def _is_namespaced(self, reference: Object) -> bool:
+        return any(kind.namespaced for kind in self._registry if (kind.group, kind.kind) == _type(reference))
+
     def _orphan_dependents(self, owner: Stored) -> None:
         for uid in self._dependents.pop(owner.uid, set()):
             if dependent := self._store.by_uid(uid):
-                references = dependent.object["metadata"]["ownerReferences"]
-                self._put_owners(dependent, [one for one in references if one["uid"] != owner.uid])
+                self._put_owners(dependent, [one for one in _references(dependent.object) if one["uid"] != owner.uid])
         self._drop_finalizer(owner, ORPHAN)
 
     def _delete_dependents_first(self, owner: Stored) -> None:
@@ -132,18 +143,22 @@ class GarbageCollector:
             dependent = self._store.by_uid(uid)
             if dependent is None or dependent.object["metadata"].get("deletionTimestamp"):
                 continue
-            references = dependent.object["metadata"].get("ownerReferences", [])
-            if any(self._is_lasting(one["uid"]) for one in references):
+            references = _references(dependent.object)
+            if any(self._is_lasting(dependent, one) for one in references):
                 self._put_owners(dependent, [one for one in references if one["uid"] != owner.uid])
+            elif below := self._dependents.get(uid):
+                if any((found := self._store.by_uid(one)) and _waits(found.object) for one in below):  # round in a circle
+                    self._put_owners(dependent, [{**one, "blockOwnerDeletion": False} for one in references])
+                self._delete(dependent, _FOREGROUND)
             else:
                 self._delete(dependent)
         if not any((found := self._store.by_uid(uid)) and _blocks(found.object, owner.uid) for uid in dependents):
             self._drop_finalizer(owner, FOREGROUND)
 
-    def _is_lasting(self, uid: str) -> bool:
+    def _is_lasting(self, dependent: Stored, reference: Object) -> bool:
         """Whether an owner exists and is not itself waiting for the deletion of its dependents."""
-        found = self._store.by_uid(uid)
-        return found is not None and FOREGROUND not in found.object["metadata"].get("finalizers", ())
+        found = self._owner(dependent, reference)
+        return found is not None and not _waits(found.object)
 
     def _empty_namespace(self, namespace: Stored) -> None:
         remaining = False
@@ -161,7 +176,7 @@ class GarbageCollector:
             if item != current.object:
                 self._store.put(_NAMESPACES, "", namespace.name, item)
         else:
-            self._store.remove(_NAMESPACES, "", namespace.name, item)
+            self._store.remove(_NAMESPACES, "", namespace.name)
 
     def _empty_definition(self, definition: Stored) -> None:
         resource = definition.name
@@ -171,10 +186,10 @@ class GarbageCollector:
         if not self._store.count(resource) and (current := self._store.by_uid(definition.uid)):
             self._drop_finalizer(current, CLEANUP_FINALIZER)
 
-    def _delete(self, stored: Stored) -> None:
+    def _delete(self, stored: Stored, options: DeleteOptions = _BACKGROUND) -> None:
         kind = self._registry.by_storage(stored.resource)
         if kind is not None:
-            delete(self._resources, kind, stored.namespace, stored.name, _BACKGROUND)
+            delete(self._resources, kind, stored.namespace, stored.name, options)
 
     def _put_owners(self, stored: Stored, owners: list[Object]) -> None:
         item: Object = copy_of(stored.object)
@@ -191,13 +206,28 @@ class GarbageCollector:
             item["metadata"]["finalizers"] = finalizers
             self._store.put(stored.resource, stored.namespace, stored.name, item)
         elif not item["metadata"].get("deletionGracePeriodSeconds"):
-            self._store.remove(stored.resource, stored.namespace, stored.name, item)
+            self._store.remove(stored.resource, stored.namespace, stored.name)
         else:
             self._store.put(stored.resource, stored.namespace, stored.name, item)
 
 
+def _references(item: Object) -> list[Object]:
+    references: list[Object] = item["metadata"].get("ownerReferences", [])
+    return references
+
+
 def _owner_uids(item: Object) -> list[str]:
-    return [owner["uid"] for owner in item["metadata"].get("ownerReferences", ())]
+    return [owner["uid"] for owner in _references(item)]
+
+
+def _type(item: Object) -> tuple[str, str]:
+    """Group and kind of an object, or of what a reference means: it may name any version."""
+    return item["apiVersion"].rpartition("/")[0], item["kind"]
+
+
+def _waits(item: Object) -> bool:
+    """Whether an object waits for the deletion of its dependents."""
+    return FOREGROUND in item["metadata"].get("finalizers", ())
 
 
 def _is_interesting(item: Object) -> bool:
@@ -206,5 +236,4 @@ def _is_interesting(item: Object) -> bool:
 
 
 def _blocks(dependent: Object, owner_uid: str) -> bool:
-    references = dependent["metadata"].get("ownerReferences", ())
-    return any(one["uid"] == owner_uid and one.get("blockOwnerDeletion") for one in references)
+    return any(one["uid"] == owner_uid and one.get("blockOwnerDeletion") for one in _references(dependent))

@@ -1,4 +1,4 @@
-"""Rules for names, labels and the other metadata of an object."""
+"""Rules for names, labels, the selectors of labels, and the other metadata of an object."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, required_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object
+from fairlead_sandbox.kubernetes_api.objects.selectors import OPERATORS
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -65,6 +66,28 @@ def subdomain_faults(text: str) -> list[str]:
     return [*faults, *(["must be no more than 253 characters"] if len(text) > 253 else [])]
 
 
+def label_selector_faults(selector: Object | None, field: str) -> list[Cause]:
+    """Faults of a `metav1.LabelSelector` object."""
+    causes = _label_faults((selector or {}).get("matchLabels", {}), f"{field}.matchLabels")
+    for index, term in enumerate((selector or {}).get("matchExpressions", ())):
+        causes += _term_faults(term, f"{field}.matchExpressions[{index}]")
+    return causes
+
+
+def _term_faults(term: Object, field: str) -> list[Cause]:
+    key, operator, values = term.get("key", ""), term.get("operator", ""), term.get("values", [])
+    causes = []
+    if operator not in OPERATORS:
+        causes.append(invalid_value(f"{field}.operator", operator, "not a valid selector operator"))
+    elif operator in {"In", "NotIn"} and not values:
+        causes.append(required_value(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in {"Exists", "DoesNotExist"} and values:
+        causes.append(forbidden_value(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+    if not _is_qualified(key):
+        causes.append(invalid_value(f"{field}.key", key, _QUALIFIED_RULE))
+    return causes + [fault for index, value in enumerate(values) for fault in _value_faults(value, f"{field}.values[{index}]")]
+
+
 def _name_faults(kind: str, name: str) -> list[Cause]:
     field = "metadata.name"
     if not name:
@@ -88,11 +111,15 @@ def _label_faults(labels: dict[str, str], field: str) -> list[Cause]:
     for key, value in labels.items():
         if not _is_qualified(key):
             causes.append(invalid_value(field, key, _QUALIFIED_RULE))
-        if len(value) > 63:
-            causes.append(invalid_value(field, value, "must be no more than 63 characters"))
-        elif not _LABEL_VALUE.fullmatch(value):
-            causes.append(invalid_value(field, value, _VALUE_RULE))
+        causes += _value_faults(value, field)
     return causes
+
+
+def _value_faults(value: str, field: str) -> list[Cause]:
+    """Faults of a label's value."""
+    if len(value) > 63:
+        return [invalid_value(field, value, "must be no more than 63 characters")]
+    return [] if _LABEL_VALUE.fullmatch(value) else [invalid_value(field, value, _VALUE_RULE)]
 
 
 def _annotation_faults(annotations: dict[str, str]) -> list[Cause]:

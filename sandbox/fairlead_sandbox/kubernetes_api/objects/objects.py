@@ -19,6 +19,8 @@ Clock = Callable[[], datetime]
 _LONG_NUMBER = re.compile(rb"\d{19}")
 """Only a body with so many digits in a row can hold an integer beyond 64 bits."""
 
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH, _GENERATED_LENGTH = 5, 63
 
@@ -33,7 +35,9 @@ def timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The inverse of `timestamp`; takes fractions and offsets, too. Raises ValueError."""
+    """The inverse of `timestamp`; takes fractions and offsets, too. Raises ValueError for what is not RFC 3339."""
+    if not _RFC_3339.fullmatch(text):  # a time without its zone, say, which is no moment
+        raise ValueError(f"{text!r} is not a time of RFC 3339")
     return datetime.fromisoformat(text)
 
 

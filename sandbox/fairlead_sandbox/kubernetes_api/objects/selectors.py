@@ -21,6 +21,8 @@ _TERM = re.compile(
     re.VERBOSE,
 )
 _KEY = re.compile(r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+"""The operators of a `metav1.LabelSelector` object, and what they are in the text form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,9 @@ class Requirement:
         except ValueError:
             return False
         return present and (number > bound if self.operator == ">" else number < bound)
+
+
+_NEVER = Requirement(key="", operator="in")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +102,21 @@ def _requirement(found: re.Match[str]) -> Requirement:
 
 
 def selector_of_object(selector: Object | None) -> LabelSelector:
-    """Convert a `metav1.LabelSelector` object (matchLabels, matchExpressions) to a selector."""
+    """Convert a `metav1.LabelSelector` object (matchLabels, matchExpressions) to a selector.
+
+    No selector selects nothing, an empty one everything. Raises nothing: a term with an operator that is none, which an
+    object in an old state folder may have, matches nothing.
+    """
+    if selector is None:
+        return LabelSelector(requirements=(_NEVER,))
     requirements = [
-        Requirement(key=key, operator="=", values=frozenset({value})) for key, value in ((selector or {}).get("matchLabels") or {}).items()
+        Requirement(key=key, operator="=", values=frozenset({value})) for key, value in (selector.get("matchLabels") or {}).items()
     ]
-    operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
     requirements += [
-        Requirement(key=term["key"], operator=operators[term["operator"]], values=frozenset(term.get("values") or ()))
-        for term in (selector or {}).get("matchExpressions") or ()
+        Requirement(key=term["key"], operator=OPERATORS[term["operator"]], values=frozenset(term.get("values") or ()))
+        if term["operator"] in OPERATORS
+        else _NEVER
+        for term in selector.get("matchExpressions") or ()
     ]
     return LabelSelector(requirements=tuple(requirements))
 

@@ -1,10 +1,13 @@
 """Decodes objects of built-in kinds the way Go decodes into structs.
 
-Wrong types are refused, nulls and unknown members are dropped, and quantities written as numbers become text.
+Wrong types are refused, nulls and unknown members are dropped, quantities written as numbers become text, and times are
+written anew, in UTC.
 """
 
 from __future__ import annotations
 
+import re
+from datetime import UTC
 from typing import Any
 
 from fairlead_sandbox.kubernetes_api.objects.errors import BadRequest
@@ -12,6 +15,9 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object, parse_timest
 from fairlead_sandbox.kubernetes_api.schemas.schemas import INT_OR_STRING, PRESERVE, item_schema
 from fairlead_sandbox.kubernetes_api.schemas.validation import type_name
 
+_MICRO_TIMES = frozenset({"acquireTime", "eventTime", "lastObservedTime", "renewTime"})
+"""The fields that are a `metav1.MicroTime`. Go reads these by a layout with six digits: no more, no fewer."""
+_MICRO = re.compile(r".{19}[.,]\d{6}(Z|[+-]\d\d:\d\d)")
 _GO_TYPES = {"integer": "int32", "boolean": "bool", "array": "[]", "object": "struct", "number": "float64"}
 
 
@@ -40,7 +46,7 @@ def _decode(value: Any, schema: Object, path: str, struct: str, unknown: list[st
             return int(value)
         raise _refusal(value, path, struct, _GO_TYPES.get(str(wanted), str(wanted)))
     if isinstance(value, str) and schema.get("format") == "date-time":
-        _check_time(value, path)
+        return _time(value, path)
     if isinstance(value, dict):
         return _decode_object(value, schema, path, struct, unknown)
     if isinstance(value, list):
@@ -67,11 +73,16 @@ def _decode_object(value: Object, schema: Object, path: str, struct: str, unknow
     return decoded
 
 
-def _check_time(value: str, path: str) -> None:
+def _time(value: str, path: str) -> str:
+    is_micro = path.rpartition(".")[2] in _MICRO_TIMES
     try:
-        parse_timestamp(value)
-    except ValueError as error:
-        raise BadRequest(f'{path}: parsing time "{value}" as RFC 3339: {error}') from error
+        if is_micro and not _MICRO.fullmatch(value):
+            raise ValueError("the fraction of the second has not six digits")
+        moment = parse_timestamp(value).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        layout = "2006-01-02T15:04:05.000000Z07:00" if is_micro else "2006-01-02T15:04:05Z07:00"
+        raise BadRequest(f'{path}: parsing time "{value}" as "{layout}": {error}') from error
+    return moment.isoformat(timespec="microseconds" if is_micro else "seconds").removesuffix("+00:00") + "Z"
 
 
 def _refusal(value: Any, path: str, struct: str, wanted: str) -> BadRequest:

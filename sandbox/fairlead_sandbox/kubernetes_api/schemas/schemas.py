@@ -13,7 +13,7 @@ LIST_TYPE = "x-kubernetes-list-type"
 LIST_KEYS = "x-kubernetes-list-map-keys"
 MAP_TYPE = "x-kubernetes-map-type"
 RULES = "x-kubernetes-validations"
-_TYPE_FIELDS = ("apiVersion", "kind", "metadata")
+TYPE_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def child_schema(schema: Object, name: str) -> Object | None:
@@ -63,7 +63,7 @@ def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> 
             inner = f"{path}.{name}" if path else name
             if name in properties:
                 unknown += prune(value[name], properties[name], path=inner)
-            elif typed and name in _TYPE_FIELDS:
+            elif typed and name in TYPE_FIELDS:
                 continue
             elif isinstance(extra, dict):
                 unknown += prune(value[name], extra, path=inner)
@@ -77,11 +77,13 @@ def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> 
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Fill in defaults in place. Where a field has a default and must not be null, null counts as absent."""
+    """Fill in defaults in place. Where a field must not be null, null counts as absent, also without a default."""
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         for name, inner in properties.items():
-            if "default" in inner and (name not in value or (value[name] is None and not inner.get("nullable", False))):
+            if name in value and value[name] is None and not inner.get("nullable", False):
+                del value[name]
+            if name not in value and "default" in inner:
                 value[name] = copy_of(inner["default"])
             if name in value:
                 apply_defaults(value[name], inner)

@@ -86,16 +86,36 @@ def _pod_ready(pod: Object, _now: datetime) -> str:
     return f"{ready}/{total}"
 
 
+def _initializing(pod: Object) -> str:
+    """The status of a pod whose init containers are not through; empty if they are."""
+    declared = {one["name"]: one for one in at_path(pod, "spec", "initContainers", default=[])}
+    conditions = {one.get("type"): one.get("status") for one in at_path(pod, "status", "conditions", default=[])}
+    if conditions.get("Initialized") == "True":
+        return ""
+    for done, container in enumerate(at_path(pod, "status", "initContainerStatuses", default=[])):
+        state = container.get("state", {})
+        ended, waiting = state.get("terminated"), at_path(state, "waiting", "reason", default="")
+        sidecar = declared.get(container["name"], {}).get("restartPolicy") == "Always"
+        if (ended is not None and not ended.get("exitCode")) or (sidecar and container.get("started")):
+            continue
+        if ended is not None:
+            return f"Init:{ended.get('reason') or 'ExitCode:{}'.format(ended['exitCode'])}"
+        return f"Init:{waiting}" if waiting not in {"", "PodInitializing"} else f"Init:{done}/{len(declared)}"
+    return ""
+
+
 def _pod_status(pod: Object, _now: datetime) -> str:
     status = pod.get("status", {})
     text = status.get("reason") or status.get("phase", "Unknown")
-    for container in reversed(status.get("containerStatuses", [])):
+    initializing = _initializing(pod)
+    for container in () if initializing else reversed(status.get("containerStatuses", [])):
         state = container.get("state", {})
         waiting, ended = state.get("waiting", {}), state.get("terminated")
         if waiting.get("reason"):
             text = waiting["reason"]
         elif ended is not None:
             text = ended.get("reason") or f"ExitCode:{ended.get('exitCode', 0)}"
+    text = initializing or text
     if pod["metadata"].get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return str(text)
@@ -114,6 +134,53 @@ def _readiness_gates(pod: Object, _now: datetime) -> str:
     conditions = {one.get("type"): one.get("status") for one in at_path(pod, "status", "conditions", default=[])}
     passed = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
     return f"{passed}/{len(gates)}" if gates else "<none>"
+
+
+def _job_status(job: Object, _now: datetime) -> str:
+    true = {one.get("type") for one in at_path(job, "status", "conditions", default=[]) if one.get("status") == "True"}
+    ended = next((name for name in ("Complete", "Failed") if name in true), "")
+    if not ended and job["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return ended or next((name for name in ("Suspended", "FailureTarget") if name in true), "Running")
+
+
+def _job_completions(job: Object, _now: datetime) -> str:
+    succeeded, spec = at_path(job, "status", "succeeded", default=0), job.get("spec", {})
+    if "completions" in spec:
+        return f"{succeeded}/{spec['completions']}"
+    return f"{succeeded}/1 of {spec['parallelism']}" if spec.get("parallelism", 0) > 1 else f"{succeeded}/1"
+
+
+def _job_duration(job: Object, now: datetime) -> str:
+    start, end = at_path(job, "status", "startTime"), at_path(job, "status", "completionTime")
+    return age_since(start, parse_timestamp(end) if end else now) if start else ""
+
+
+def _claim_phase(claim: Object, _now: datetime) -> str:
+    return "Terminating" if claim["metadata"].get("deletionTimestamp") else str(at_path(claim, "status", "phase", default=""))
+
+
+def _access_modes(claim: Object, _now: datetime) -> str:
+    names = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+    modes = at_path(claim, "status", "accessModes", default=[])
+    return ",".join(short for name, short in names.items() if name in modes)
+
+
+def _ingress_hosts(ingress: Object, _now: datetime) -> str:
+    rules = at_path(ingress, "spec", "rules", default=[])
+    shown: list[str] = []
+    more = ""
+    for rule in rules:
+        if len(shown) == 3:
+            more = f" + {len(rules) - 3} more..."
+        elif rule.get("host"):
+            shown.append(rule["host"])
+    return ",".join(shown) + more or "*"
+
+
+def _ingress_addresses(ingress: Object, _now: datetime) -> str:
+    found = at_path(ingress, "status", "loadBalancer", "ingress", default=[])
+    return ",".join(sorted({address for one in found if (address := one.get("ip") or one.get("hostname"))}))
 
 
 def _service_ports(service: Object, _now: datetime) -> str:
@@ -266,6 +333,30 @@ BUILTIN_COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Ready", _count("status", "numberReady"), "integer"),
         _AGE,
         *_TEMPLATE,
+    ),
+    "Job": (
+        Column("Status", _job_status),
+        Column("Completions", _job_completions),
+        Column("Duration", _job_duration),
+        _AGE,
+        *_TEMPLATE,
+    ),
+    "PersistentVolumeClaim": (  # what a bound one has: here without the name of a volume, by which the real server asks
+        Column("Status", _claim_phase),
+        Column("Volume", _at("spec", "volumeName", default="")),
+        Column("Capacity", _at("status", "capacity", "storage", default="")),
+        Column("Access Modes", _access_modes),
+        Column("StorageClass", _at("spec", "storageClassName", default="")),
+        Column("VolumeAttributesClass", _at("spec", "volumeAttributesClassName", default="<unset>")),
+        _AGE,
+        Column("VolumeMode", _at("spec", "volumeMode", default="<unset>"), priority=1),
+    ),
+    "Ingress": (
+        Column("Class", _at("spec", "ingressClassName")),
+        Column("Hosts", _ingress_hosts),
+        Column("Address", _ingress_addresses),
+        Column("Ports", lambda item, _now: "80, 443" if at_path(item, "spec", "tls") else "80"),
+        _AGE,
     ),
     "PodDisruptionBudget": (
         Column("Min Available", _at("spec", "minAvailable", default="N/A")),

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import yaml
 from aiohttp import web
 
 from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, BadRequest, NotAcceptable, UnsupportedMediaType
-from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode, with_64_bit_integers
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode
 from fairlead_sandbox.kubernetes_api.serving.protobuf import MEDIA_TYPE as PROTOBUF
 from fairlead_sandbox.kubernetes_api.serving.protobuf import decode_protobuf
 from fairlead_sandbox.kubernetes_api.serving.tables import partial_metadata, table
+from fairlead_sandbox.kubernetes_api.serving.yaml_bodies import read_yaml
 from fairlead_sandbox.kubernetes_api.writing.admitting import FieldValidation
 from fairlead_sandbox.kubernetes_api.writing.resources import WriteOptions
 
@@ -69,10 +69,10 @@ async def read_body(request: web.Request) -> Any:
         if media == PROTOBUF:
             return decode_protobuf(body)
         if "yaml" in media:
-            return with_64_bit_integers(yaml.safe_load(body))
+            return read_yaml(body)
         if "json" in media or media in {"application/octet-stream", "text/plain", "*/*"}:
             return decode(body)
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise BadRequest(f"the body of the request could not be decoded: {error}") from error
     raise UnsupportedMediaType(
         f"the body of the request was in an unknown format ({media}) - accepted media types include: application/json, application/yaml"

@@ -1,7 +1,7 @@
 """Decodes the few protobuf bodies that kubectl's typed commands send.
 
-They are namespaces, config maps, access reviews and the like. Protobuf does not name fields, so each message is a
-table from field number to name and type. Kinds without a table are answered with 415, as the real server answers
+They are namespaces, config maps, roles, access reviews and the like. Protobuf does not name fields, so each message is
+a table from field number to name and type. Kinds without a table are answered with 415, as the real server answers
 protobuf for custom resources.
 """
 
@@ -51,6 +51,29 @@ _MESSAGES: dict[str, dict[int, Field]] = {
     "authorization.k8s.io/v1/SelfSubjectAccessReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "AccessReviewSpec")},
     "authorization.k8s.io/v1/SelfSubjectRulesReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "RulesReviewSpec")},
     "authentication.k8s.io/v1/SelfSubjectReview": {1: ("metadata", "ObjectMeta")},
+    "authentication.k8s.io/v1/TokenRequest": {1: ("metadata", "ObjectMeta"), 2: ("spec", "TokenRequestSpec")},
+    "TokenRequestSpec": {
+        1: ("audiences", "string*"),
+        3: ("boundObjectRef", "BoundObjectReference"),
+        4: ("expirationSeconds", "int"),
+    },
+    "BoundObjectReference": {1: ("kind", "string"), 2: ("apiVersion", "string"), 3: ("name", "string"), 4: ("uid", "string")},
+    "rbac.authorization.k8s.io/v1/Role": {1: ("metadata", "ObjectMeta"), 2: ("rules", "PolicyRule*")},
+    "rbac.authorization.k8s.io/v1/ClusterRole": {1: ("metadata", "ObjectMeta"), 2: ("rules", "PolicyRule*")},
+    "PolicyRule": {
+        1: ("verbs", "string*"),
+        2: ("apiGroups", "string*"),
+        3: ("resources", "string*"),
+        4: ("resourceNames", "string*"),
+        5: ("nonResourceURLs", "string*"),
+    },
+    "rbac.authorization.k8s.io/v1/RoleBinding": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("subjects", "Subject*"),
+        3: ("roleRef", "RoleRef"),
+    },
+    "Subject": {1: ("kind", "string"), 2: ("apiGroup", "string"), 3: ("name", "string"), 4: ("namespace", "string")},
+    "RoleRef": {1: ("apiGroup", "string"), 2: ("kind", "string"), 3: ("name", "string")},
     "AccessReviewSpec": {
         1: ("resourceAttributes", "ResourceAttributes"),
         2: ("nonResourceAttributes", "NonResourceAttributes"),
@@ -79,6 +102,7 @@ _MESSAGES: dict[str, dict[int, Field]] = {
 _IGNORED = {"ObjectMeta": (4, 5, 6, 7, 8), "v1/Namespace": (3,)}
 """Fields that the server fills in itself: it ignores values that a client sends for them, as it does in JSON."""
 _MESSAGES["v1/DeleteOptions"] = _MESSAGES["DeleteOptions"]
+_MESSAGES["rbac.authorization.k8s.io/v1/ClusterRoleBinding"] = _MESSAGES["rbac.authorization.k8s.io/v1/RoleBinding"]
 
 
 def decode_protobuf(body: bytes) -> Object:

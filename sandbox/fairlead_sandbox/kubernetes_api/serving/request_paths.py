@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -57,6 +58,8 @@ def _split(parts: list[str]) -> tuple[str, str, list[str]]:
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _APPLY = "application/apply-patch"
+_BY_NAME = re.compile(r"(?:^|,)\s*metadata\.name\s*==?\s*([^,=/%\s]+)\s*(?:,|$)")
+"""A field selector by which the real server judges a list or a watch as one of the object of that name."""
 
 
 def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wish]:
@@ -71,6 +74,8 @@ def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wis
         verbs.append("create")
     resource = f"{target.kind.plural}/{target.subresource}" if target.subresource else target.kind.plural
     name = target.name
+    if verbs[0] in {"list", "watch"} and (selected := _BY_NAME.search(request.query.get("fieldSelector", ""))):
+        name = name or selected[1]
     return [Wish(verb=verb, group=target.kind.group, resource=resource, namespace=_namespace(target), name=name) for verb in verbs]
 
 

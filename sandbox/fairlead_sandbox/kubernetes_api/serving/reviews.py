@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.errors import Invalid, required_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object
 from fairlead_sandbox.kubernetes_api.serving.accounts import Account, Accounts
 from fairlead_sandbox.kubernetes_api.serving.rbac import Rbac, Wish
+from fairlead_sandbox.kubernetes_api.serving.service_accounts import API_AUDIENCE, Authenticated
+
+Authenticate = Callable[[str, Collection[str]], Authenticated | None]
 
 REASON = "every account of the sandbox's own is allowed everything"
 
 
 def answer_review(
-    kind: ResourceKind, review: Object, caller: Account, accounts: Accounts, authenticate: Callable[[str], Account | None], rbac: Rbac
+    kind: ResourceKind, review: Object, caller: Account, accounts: Accounts, authenticate: Authenticate, rbac: Rbac
 ) -> Object:
     """Return the review with its status filled in. Raises Invalid when it asks nothing."""
     spec = review.get("spec", {})
@@ -34,12 +37,10 @@ def answer_review(
         case "SelfSubjectReview":
             status = {"userInfo": caller.as_user()}
         case _:
-            account = authenticate(spec.get("token", ""))
-            status = {"authenticated": False, "error": "the token belongs to no account"}
-            if account is not None:
-                status = {"authenticated": True, "user": account.as_user()}
-                if audiences := spec.get("audiences"):
-                    status["audiences"] = audiences
+            found = authenticate(spec.get("token", ""), spec.get("audiences") or (API_AUDIENCE,))
+            status = {"authenticated": False, "error": "the token belongs to no account, or is for other audiences"}
+            if found is not None:
+                status = {"authenticated": True, "user": found[0].as_user(), "audiences": found[1]}
     return {**review, "status": status}
 
 

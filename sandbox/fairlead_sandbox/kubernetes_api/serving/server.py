@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
 from fairlead_sandbox.kubernetes_api.serving.rbac import Rbac
 from fairlead_sandbox.kubernetes_api.serving.request_paths import NO_SUCH_RESOURCE, Target, resource_target, wishes_of
 from fairlead_sandbox.kubernetes_api.serving.reviews import answer_review
-from fairlead_sandbox.kubernetes_api.serving.service_accounts import ServiceAccountTokens
+from fairlead_sandbox.kubernetes_api.serving.service_accounts import API_AUDIENCE, Authenticated, ServiceAccountTokens
 from fairlead_sandbox.kubernetes_api.serving.subresources import Subresources
 from fairlead_sandbox.kubernetes_api.storing.store import EventType, Store, StoredChange
 from fairlead_sandbox.kubernetes_api.workloads.controllers import WorkloadControllers
@@ -107,9 +107,14 @@ class KubernetesApi:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.store.close()
 
-    def authenticate(self, token: str) -> Account | None:
-        """The account of a token: one of the server's own, or a service account."""
-        return self.accounts.authenticate(token) or self.service_accounts.authenticate(token)
+    def authenticate(self, token: str, audiences: Collection[str] = (API_AUDIENCE,)) -> Authenticated | None:
+        """Whose token this is, and for which of the audiences; None when it is for none of them.
+
+        The account is one of the server's own, or a service account.
+        """
+        if (own := self.accounts.authenticate(token)) is None:
+            return self.service_accounts.authenticate(token, audiences)
+        return (own, (API_AUDIENCE,)) if API_AUDIENCE in audiences else None
 
     def has(self, target: Target) -> bool:
         """Whether the object that a URL names exists."""
@@ -175,7 +180,8 @@ def _guard(api: KubernetesApi) -> Middleware:
             if request.path in _OPEN_PATHS:
                 return web.Response(text=api.failure or "ok", status=500 if api.failure else 200)
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-            account = api.authenticate(token.strip()) if scheme.lower() == "bearer" else None
+            found = api.authenticate(token.strip()) if scheme.lower() == "bearer" else None
+            account = found[0] if found is not None else None
             if account is None:
                 raise Unauthorized("Unauthorized")
             request[_ACCOUNT] = account

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,12 @@ from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
 from fairlead_sandbox.kubernetes_api.storing.store import Store, Stored
 
 SERVICE_ACCOUNTS = "serviceaccounts"
+API_AUDIENCE = "https://kubernetes.default.svc"
+"""Whom a token is for that names nobody: this server. Its own accounts' tokens are for nobody else."""
+
+Authenticated = tuple[Account, tuple[str, ...]]
+"""An account, and for which of the audiences asked about its token is."""
+
 _USUAL_SECONDS = 3600
 _LEAST_SECONDS = 600
 
@@ -34,19 +41,20 @@ class ServiceAccountTokens:
 
     def answer(self, stored: Stored, request: Object) -> Object:
         """The TokenRequest with a token in its status. Raises Invalid for a time that is too short."""
+        audiences = at_path(request, "spec", "audiences", default=None) or [API_AUDIENCE]
         seconds = at_path(request, "spec", "expirationSeconds", default=None) or _USUAL_SECONDS
         if seconds < _LEAST_SECONDS:
             cause = invalid_value("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
             raise Invalid(kind="TokenRequest", group="authentication.k8s.io", name="", causes=[cause])
         ends = self._clock() + timedelta(seconds=seconds)
-        spec = {"audiences": ["https://kubernetes.default.svc"], "expirationSeconds": seconds, "boundObjectRef": None}
+        spec = {"boundObjectRef": None, **(request.get("spec") or {}), "audiences": audiences, "expirationSeconds": seconds}
         head: Object = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
         metadata = {"name": stored.name, "namespace": stored.namespace, "creationTimestamp": timestamp(self._clock())}
-        status = {"token": self._issue(stored, ends), "expirationTimestamp": timestamp(ends)}
-        return {**head, "metadata": metadata, "spec": {**spec, **(request.get("spec") or {})}, "status": status}
+        status = {"token": self._issue(stored, ends, audiences), "expirationTimestamp": timestamp(ends)}
+        return {**head, "metadata": metadata, "spec": spec, "status": status}
 
-    def authenticate(self, token: str) -> Account | None:
-        """The account of a token that is good now; None also when its ServiceAccount is gone or a newer one."""
+    def authenticate(self, token: str, audiences: Collection[str]) -> Authenticated | None:
+        """Whose token this is if it is good now; None also when its ServiceAccount is gone or a newer one."""
         head, _, signature = token.rpartition(".")
         if not head or not token.isascii() or not hmac.compare_digest(signature, self._signature(head)):
             return None
@@ -54,11 +62,13 @@ class ServiceAccountTokens:
         found = self._store.get(SERVICE_ACCOUNTS, claims["namespace"], claims["name"])
         if found is None or found.uid != claims["uid"] or claims["exp"] <= self._clock().timestamp():
             return None
-        return service_account(found.namespace, found.name, found.uid)
+        common = tuple(audience for audience in claims.get("aud", [API_AUDIENCE]) if audience in audiences)
+        return (service_account(found.namespace, found.name, found.uid), common) if common else None
 
-    def _issue(self, stored: Stored, ends: datetime) -> str:
+    def _issue(self, stored: Stored, ends: datetime, audiences: Sequence[str]) -> str:
         header = _text(encode({"alg": "HS256", "typ": "JWT"}))
-        claims = {"sub": f"system:serviceaccount:{stored.namespace}:{stored.name}", "exp": int(ends.timestamp())}
+        subject = f"system:serviceaccount:{stored.namespace}:{stored.name}"
+        claims: Object = {"sub": subject, "aud": audiences, "exp": int(ends.timestamp())}
         payload = _text(encode({**claims, "namespace": stored.namespace, "name": stored.name, "uid": stored.uid}))
         return f"{header}.{payload}.{self._signature(f'{header}.{payload}')}"
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from fairlead_sandbox.kubernetes_api.collecting.deleting import delete, parse_delete_options
 from fairlead_sandbox.kubernetes_api.collecting.disruption import refuse_violation
-from fairlead_sandbox.kubernetes_api.objects.errors import BadRequest, Invalid, NotFound, NotImplementedHere, invalid_value
+from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, BadRequest, Invalid, NotFound, NotImplementedHere, invalid_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of, timestamp
 from fairlead_sandbox.kubernetes_api.serving.accounts import Account
 from fairlead_sandbox.kubernetes_api.serving.endpoints import Endpoints, not_allowed, patch_function
@@ -16,7 +16,7 @@ from fairlead_sandbox.kubernetes_api.serving.exchanges import answer, dry_run, i
 from fairlead_sandbox.kubernetes_api.serving.logs import LogSource
 from fairlead_sandbox.kubernetes_api.serving.request_paths import NO_SUCH_RESOURCE, Target
 from fairlead_sandbox.kubernetes_api.serving.service_accounts import ServiceAccountTokens
-from fairlead_sandbox.kubernetes_api.storing.representations import scale_of, set_replicas, to_external
+from fairlead_sandbox.kubernetes_api.storing.representations import has_replicas, scale_of, set_replicas, to_external
 from fairlead_sandbox.kubernetes_api.writing.resources import SCALE, Resources, conflict
 
 _STREAMING = frozenset({"exec", "attach", "portforward", "proxy"})
@@ -64,7 +64,10 @@ class Subresources:
         assert paths is not None
         if request.method == "GET":
             stored = self._resources.require(kind, target.namespace, target.name)
-            return answer(scale_of(paths, to_external(kind, stored.object)))
+            item = to_external(kind, stored.object)
+            if not has_replicas(paths, item):  # as of a pool of prefill and decode
+                raise ApiError(f'Internal error occurred: the spec replicas field "{paths.spec_replicas}" does not exist')
+            return answer(scale_of(paths, item))
         if request.method not in {"PUT", "PATCH"}:
             raise not_allowed(request)
         body = await read_body(request)
@@ -129,7 +132,8 @@ class Subresources:
         store = self._resources.store
         metadata = item["metadata"]
         if metadata.get("deletionTimestamp") and not finalizers and not metadata.get("finalizers"):
-            return raw_answer(store.remove(target.kind.storage, "", target.name, item).body)
+            store.remove(target.kind.storage, "", target.name)
+            return answer(item)
         return raw_answer(store.put(target.kind.storage, "", target.name, item).body)
 
     async def _token(self, request: web.Request, target: Target) -> web.Response:
@@ -175,7 +179,7 @@ def _container(pod: Object, wanted: str) -> str:
         if len(names) != 1:
             raise BadRequest(f"a container name must be specified for pod {pod['metadata']['name']}, choose one of: {names}")
         return str(names[0])
-    if wanted not in names:
+    if wanted not in [*names, *(one["name"] for one in at_path(pod, "spec", "initContainers", default=[]))]:
         raise BadRequest(f"container {wanted} is not valid for pod {pod['metadata']['name']}")
     return wanted
 

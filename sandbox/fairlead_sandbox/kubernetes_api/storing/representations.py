@@ -58,6 +58,11 @@ def scale_of(paths: ScalePaths, item: Object) -> Object:
     }
 
 
+def has_replicas(paths: ScalePaths, item: Object) -> bool:
+    """Whether an object says how many replicas it wants: one of a custom kind need not."""
+    return isinstance(_at(item, paths.spec_replicas), int)
+
+
 def set_replicas(paths: ScalePaths, item: Object, replicas: int) -> None:
     """Write the replica count in place, at the path of the scale subresource."""
     *way, last = paths.spec_replicas.lstrip(".").split(".")

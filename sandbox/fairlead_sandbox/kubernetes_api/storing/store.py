@@ -7,14 +7,17 @@ shared and must not be changed.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode, metadata_of
+
+_log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is empty."""
@@ -59,6 +62,11 @@ class Stored:
     @property
     def uid(self) -> str:
         return str(metadata_of(self.object).get("uid", ""))
+
+    def at(self, version: int) -> Stored:
+        """The same object with another resource version: that of the event which ends it."""
+        item = {**self.object, "metadata": {**self.object["metadata"], "resourceVersion": str(version)}}
+        return replace(self, version=version, object=item, body=encode(item))
 
     def labels(self) -> Iterable[Label]:
         return (metadata_of(self.object).get("labels") or {}).items()
@@ -148,21 +156,17 @@ class Store:
         self._publish(EventType.MODIFIED if before else EventType.ADDED, now, before)
         return now
 
-    def remove(self, resource: str, namespace: str, name: str, final: Object) -> Stored:
-        """Delete an object.
-
-        `final` is its last state; watches see it with the resource version of the deletion.
-        """
+    def remove(self, resource: str, namespace: str, name: str) -> Stored:
+        """Delete an object; return what watches see: the object as it was stored last, with the deletion's version."""
         before = self._objects[resource][(namespace, name)]
         version = self._version + 1
-        final["metadata"]["resourceVersion"] = str(version)
         self._commit(
             version,
             "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?",
             (resource, namespace, name),
         )
         self._forget(before)
-        now = Stored(resource=resource, namespace=namespace, name=name, version=version, object=final, body=encode(final))
+        now = before.at(version)
         self._publish(EventType.DELETED, now, before)
         return now
 
@@ -212,4 +216,8 @@ class Store:
         if len(history) > HISTORY_LENGTH:
             self._floor[now.resource] = history.popleft().version
         for listener in tuple(self._listeners):
-            listener(change)
+            try:
+                listener(change)
+            except Exception:  # noqa: BLE001 - the change is durable: its writer and the other listeners must hear of it
+                what = {"resource": now.resource, "object": now.key, "version": now.version}
+                _log.exception("a listener failed over a change", extra=what)

@@ -145,25 +145,28 @@ class Watch:
     def _event(self, change: StoredChange) -> bytes | None:
         """The event as this watch's selectors see it.
 
-        An object that no longer matches them appears as deleted, one that begins to match as added.
+        An object that no longer matches them appears as deleted, as it was when it last matched; one that begins to
+        match appears as added.
         """
-        request = self._request
-        if request.namespace and change.now.namespace != request.namespace:
+        request, now = self._request, change.now
+        if request.namespace and now.namespace != request.namespace:
             return None
         kind = change.type
         if request.selects is not None:
-            matches = kind is not EventType.DELETED and request.selects(to_external(request.kind, change.now.object))
+            matches = kind is not EventType.DELETED and request.selects(to_external(request.kind, now.object))
             before = change.before
             matched = before is not None and request.selects(to_external(request.kind, before.object))
             if not matches and not matched:
                 return None
             if matches != matched:
                 kind = EventType.ADDED if matches else EventType.DELETED
+            if before is not None and kind is EventType.DELETED and kind is not change.type:
+                now = before.at(change.version)
         if kind is change.type and request.transform is None and is_stored_form(request.kind):
             if not change.line:
-                change.line = self._line(kind, change.now)
+                change.line = self._line(kind, now)
             return change.line
-        return self._line(kind, change.now)
+        return self._line(kind, now)
 
     def _line(self, kind: EventType, stored: Stored) -> bytes:
         request = self._request

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 
 from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, not_supported, required_value
+from fairlead_sandbox.kubernetes_api.objects.naming import label_selector_faults
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
 from fairlead_sandbox.kubernetes_api.writing.pods import default_pod, initial_status, pod_faults
 from fairlead_sandbox.kubernetes_api.writing.services import default_service, service_faults
@@ -116,8 +117,20 @@ def _budget_faults(item: Object, old: Object | None) -> list[Cause]:
     names = ("minAvailable", "maxUnavailable")
     causes = [fault for name in names if name in spec for fault in share_faults(f"spec.{name}", spec[name])]
     policies = ("AlwaysAllow", "IfHealthyBudget")
+    causes += label_selector_faults(spec.get("selector"), "spec.selector")
     if (policy := spec.get("unhealthyPodEvictionPolicy")) and policy not in policies:
         causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, policies))
+    return causes
+
+
+def _network_policy_faults(item: Object, old: Object | None) -> list[Cause]:
+    spec = item.get("spec", {})
+    causes = label_selector_faults(spec.get("podSelector"), "spec.podSelector")
+    for rules, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(rules, ())):
+            for position, peer in enumerate(rule.get(peers, ())):
+                for name in ("podSelector", "namespaceSelector"):
+                    causes += label_selector_faults(peer.get(name), f"spec.{rules}[{index}].{peers}[{position}].{name}")
     return causes
 
 
@@ -194,6 +207,7 @@ _CHECKS: Mapping[str, Callable[[Object, Object | None], list[Cause]]] = {
     "Secret": _secret_faults,
     "PersistentVolumeClaim": _claim_faults,
     "PodDisruptionBudget": _budget_faults,
+    "NetworkPolicy": _network_policy_faults,
     "Lease": _lease_faults,
     "RoleBinding": _binding_faults,
     "ClusterRoleBinding": _binding_faults,

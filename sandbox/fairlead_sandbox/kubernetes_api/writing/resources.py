@@ -40,6 +40,7 @@ from fairlead_sandbox.kubernetes_api.writing.server_side_apply import (
     record_update,
     write_ownership,
 )
+from fairlead_sandbox.kubernetes_api.writing.typed_patches import refuse_untyped
 
 SCALE = "scale"
 """The subresource whose writes change the object itself, in one field."""
@@ -135,6 +136,8 @@ class Resources:
         self, kind: ResourceKind, namespace: str, name: str, body: object, options: WriteOptions, *, subresource: str = ""
     ) -> Written:
         """Server-side apply. Without force, raises Conflict when other managers own fields that it would change."""
+        if isinstance(body, dict):
+            refuse_untyped(kind, namespace, name, body)
         decoded = decode_object(kind, body, options.field_validation)
         applied = decoded.object
         if applied["metadata"].get("managedFields"):
@@ -170,6 +173,10 @@ class Resources:
         warnings: tuple[str, ...],
         manager: Manager,
     ) -> Written:
+        if uid := applied["metadata"].get("uid"):
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise conflict(kind, applied["metadata"]["name"], why)
+        applied["metadata"].pop("resourceVersion", None)  # unlike a creation, an apply may have one, which says nothing then
         item, owners = apply(None, applied, {}, manager, kind.schema, force=options.force)
         self._stamp_new(kind, namespace, item)
         self._refuse_missing_namespace(kind, namespace, item["metadata"]["name"])
@@ -223,7 +230,7 @@ class Resources:
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         if _is_released(new):
             if not options.dry_run:
-                self.store.remove(kind.storage, stored.namespace, stored.name, to_stored(kind, new))
+                self.store.remove(kind.storage, stored.namespace, stored.name)
             return Written(object=new, removed=True, warnings=warnings)
         if new == old or options.dry_run:
             return Written(object=new, warnings=warnings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, not_supported, required_value
+from fairlead_sandbox.kubernetes_api.objects.naming import label_selector_faults
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
 from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
 from fairlead_sandbox.kubernetes_api.writing.pods import default_pod_spec, pod_spec_faults
@@ -62,6 +63,8 @@ def workload_faults(item: Object, old: Object | None) -> list[Cause]:
     template = spec.get("template", {})
     if not selector:
         causes.append(required_value("spec.selector"))
+    elif faults := label_selector_faults(selector, "spec.selector"):
+        causes += faults
     elif not selector_of_object(selector).requirements:
         causes.append(invalid_value("spec.selector", selector, f"empty selector is invalid for {item['kind'].lower()}"))
     elif not selector_of_object(selector).matches(at_path(template, "metadata", "labels")):
@@ -161,26 +164,39 @@ def default_job(item: Object) -> None:
     }
     for name, value in defaults.items():
         spec.setdefault(name, value)
-    if not spec["manualSelector"] and "selector" not in spec:
+    if not spec["manualSelector"]:
         _select_own_pods(item)
     if isinstance(pod_spec := at_path(spec, "template", "spec"), dict):
         default_pod_spec(pod_spec)
 
 
+def _own_labels(job: Object) -> dict[str, str]:
+    """The labels of a Job's pods that the server makes."""
+    own = {"controller-uid": job["metadata"]["uid"], "job-name": job["metadata"].get("name", "")}
+    return {f"{prefix}{name}": value for prefix in ("", _JOB_LABELS) for name, value in own.items()}
+
+
 def _select_own_pods(job: Object) -> None:
     """Label the pods with the Job's uid and name, and select them by the uid."""
-    metadata, spec = job["metadata"], job["spec"]
-    labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
-    for prefix in ("", _JOB_LABELS):
-        labels[f"{prefix}controller-uid"] = metadata["uid"]
-        labels[f"{prefix}job-name"] = metadata.get("name", "")
-    spec["selector"] = {"matchLabels": {f"{_JOB_LABELS}controller-uid": metadata["uid"]}}
+    spec = job["spec"]
+    spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {}).update(_own_labels(job))
+    asked = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+    asked.setdefault(f"{_JOB_LABELS}controller-uid", job["metadata"]["uid"])
+
+
+def _job_selector_faults(job: Object) -> list[Cause]:
+    """What a client asks of the labels beside the uid must be true of every Job's pods, as of those that it made."""
+    selector = job["spec"].get("selector")
+    if (faults := label_selector_faults(selector, "spec.selector")) or job["spec"].get("manualSelector"):
+        return faults
+    generated = selector_of_object(selector).matches(_own_labels(job))
+    return [] if generated else [invalid_value("spec.selector", selector, "`selector` not auto-generated")]
 
 
 def job_faults(item: Object, old: Object | None) -> list[Cause]:
     spec = item.get("spec", {})
     pod_spec = at_path(spec, "template", "spec", default={})
-    causes = pod_spec_faults(pod_spec, "spec.template.spec")
+    causes = [*_job_selector_faults(item), *pod_spec_faults(pod_spec, "spec.template.spec")]
     if (policy := pod_spec.get("restartPolicy", "Always")) == "Always":
         causes.append(required_value("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
     elif policy not in _ENDING_POLICIES:

@@ -48,10 +48,10 @@ async def test_a_log_that_grew_too_long_keeps_its_last_part_while_it_is_written(
     runtime = ProcessRuntime(tmp_path, log_limit_bytes=20_000, log_kept_bytes=5_000)
     log = runtime.log_path("default", "chat-b1")
     lines = "for n in range(3000):\n    sys.stdout.write(f'line {n}\\n')\n"
-    code = f"import sys, time\n{lines}time.sleep(0.3)\nprint('a pause')\nprint('the end')"
+    pause = "sys.stdout.flush()\nwhile os.fstat(1).st_size > 20_000: time.sleep(0.01)\n"  # until the log was cut
+    code = f"import os, sys, time\n{lines}{pause}print('a pause')\nprint('the end')"
     bounding = asyncio.create_task(runtime.bound_logs(every_seconds=0.02))
     await runtime.wait(runtime.start(python(code), {}, log))
-    await asyncio.sleep(0.1)
     bounding.cancel()
     assert log.stat().st_size <= 20_000
     assert log.read_text().splitlines()[-2:] == ["a pause", "the end"]

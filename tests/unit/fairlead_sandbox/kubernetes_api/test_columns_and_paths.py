@@ -66,6 +66,11 @@ def test_ages_are_short(seconds: int, text: str) -> None:
     assert age_since(timestamp(NOW - timedelta(seconds=seconds)), NOW) == text
 
 
+@pytest.mark.parametrize("text", ["yesterday", "2025-12-31", "2025-12-31T00:00:00"])
+def test_the_age_of_what_is_no_moment_is_invalid(text: str) -> None:
+    assert age_since(text, NOW) == "<invalid>"
+
+
 def test_versions_are_preferred_as_kubernetes_prefers_them() -> None:
     versions = ["v1alpha1", "v1beta2", "v1", "other", "v2", "v1beta10"]
     assert sorted(versions, key=version_rank) == ["v2", "v1", "v1beta10", "v1beta2", "v1alpha1", "other"]
@@ -90,3 +95,59 @@ def test_a_pods_cells_tell_its_state() -> None:
 @pytest.mark.parametrize("kind", sorted(BUILTIN_COLUMNS))
 def test_an_empty_object_of_any_kind_has_its_cells(kind: str) -> None:
     assert len(cells(kind, {})) == len(BUILTIN_COLUMNS[kind])
+
+
+def shown_cells(kind: str, **item: Any) -> list[Any]:
+    """The cells of an object of this kind, without those that only `-o wide` shows, and without the age."""
+    whole = {"kind": kind, "metadata": {}, **item}
+    return [column.cell(whole, NOW) for column in BUILTIN_COLUMNS[kind] if not column.priority and column.name != "Age"]
+
+
+@pytest.mark.parametrize(
+    ("states", "text"),
+    [
+        ([{"waiting": {"reason": "PodInitializing"}}, {"waiting": {"reason": "PodInitializing"}}], "Init:0/2"),
+        ([{"terminated": {"exitCode": 0, "reason": "Completed"}}, {"running": {}}], "Init:1/2"),
+        ([{"terminated": {"exitCode": 3}}, {}], "Init:ExitCode:3"),
+        ([{"terminated": {"exitCode": 3, "reason": "Error"}}, {}], "Init:Error"),
+        ([{"waiting": {"reason": "CrashLoopBackOff"}}, {}], "Init:CrashLoopBackOff"),
+        ([{"terminated": {"exitCode": 0}}, {"terminated": {"exitCode": 0}}], "ContainerCreating"),
+    ],
+)
+def test_a_pod_whose_first_containers_run_says_how_far_they_are(states: list[dict[str, Any]], text: str) -> None:
+    spec = {"containers": [{"name": "c"}], "initContainers": [{"name": f"i{number}"} for number in range(2)]}
+    first = [{"name": f"i{number}", "state": state} for number, state in enumerate(states)]
+    then = [{"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+    status: dict[str, Any] = {"phase": "Pending", "initContainerStatuses": first, "containerStatuses": then}
+    assert shown_cells("Pod", spec=spec, status=status)[:2] == ["0/1", text]
+    status["conditions"] = [{"type": "Initialized", "status": "True"}]
+    assert shown_cells("Pod", spec=spec, status=status)[1] == "ContainerCreating"
+
+
+def test_a_job_says_whether_it_ended_and_how_long_it_took() -> None:
+    start = timestamp(NOW - timedelta(minutes=5))
+    assert shown_cells("Job", spec={"completions": 2}) == ["Running", "0/2", ""]
+    assert shown_cells("Job", spec={"parallelism": 3}, status={"startTime": start, "succeeded": 1}) == ["Running", "1/1 of 3", "5m"]
+    ended = {"startTime": start, "completionTime": timestamp(NOW - timedelta(minutes=4)), "succeeded": 1}
+    done = {**ended, "conditions": [{"type": "Complete", "status": "True"}]}
+    assert shown_cells("Job", spec={"completions": 1}, status=done) == ["Complete", "1/1", "60s"]
+    failed = {"conditions": [{"type": "Suspended", "status": "False"}, {"type": "Failed", "status": "True"}]}
+    assert shown_cells("Job", spec={"completions": 1}, status=failed)[0] == "Failed"
+    assert shown_cells("Job", spec={"completions": 1}, metadata={"deletionTimestamp": start})[0] == "Terminating"
+
+
+def test_a_claim_and_an_ingress_are_shown_as_the_real_server_shows_them() -> None:
+    bound = {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}
+    assert shown_cells("PersistentVolumeClaim", spec={"storageClassName": "fast"}, status=bound) == [
+        "Bound",
+        "",
+        "1Gi",
+        "RWO,RWX",
+        "fast",
+        "<unset>",
+    ]
+    assert shown_cells("Ingress", spec={}) == ["<none>", "*", "", "80"]
+    rules = [{"host": "a"}, {}, {"host": "b"}, {"host": "c"}, {"host": "d"}]
+    status = {"loadBalancer": {"ingress": [{"hostname": "lb"}, {"ip": "10.0.0.1"}]}}
+    wanted = ["nginx", "a,b,c + 2 more...", "10.0.0.1,lb", "80, 443"]
+    assert shown_cells("Ingress", spec={"ingressClassName": "nginx", "rules": rules, "tls": [{}]}, status=status) == wanted

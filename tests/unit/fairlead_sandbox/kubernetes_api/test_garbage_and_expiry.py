@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,6 +78,75 @@ def test_exactly_what_can_no_longer_be_reached_from_a_root_is_collected(graph: l
         if index not in victims and (not chosen or chosen & alive):
             alive.add(index)
     assert asyncio.run(scenario()) == alive
+
+
+@asynccontextmanager
+async def collecting(resources: Resources) -> AsyncIterator[GarbageCollector]:
+    collector = GarbageCollector(resources)
+    task = asyncio.create_task(collector.run())
+    yield collector
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def add(resources: Resources, plural: str, namespace: str, name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    body = {"metadata": {"name": name, "ownerReferences": list(owners), **metadata}}
+    return resources.create(kind(resources, plural), namespace, body, OPTIONS).object
+
+
+def reference(owner: dict[str, Any], **other: Any) -> dict[str, Any]:
+    """A reference to an owner, which may err in something."""
+    metadata = owner["metadata"]
+    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    return {**named, "blockOwnerDeletion": True, **other}
+
+
+async def test_an_owner_is_known_by_all_that_a_reference_says() -> None:
+    resources = make(ManualClock())
+    add(resources, "namespaces", "", "other")
+    owner = add(resources, "configmaps", "d", "owner")
+    async with collecting(resources) as collector:
+        add(resources, "configmaps", "d", "right", reference(owner))
+        add(resources, "configmaps", "d", "wrong-name", reference(owner, name="x"))
+        add(resources, "configmaps", "d", "wrong-kind", reference(owner, kind="Secret"))
+        add(resources, "configmaps", "d", "wrong-group", reference(owner, apiVersion="apps/v1"))
+        add(resources, "configmaps", "other", "elsewhere", reference(owner))
+        of_namespace = add(resources, "namespaces", "", "of-namespaced", reference(owner))
+        await collector.settled()
+        assert [one.name for one in resources.store.list("configmaps")] == ["owner", "right"]
+        delete(resources, kind(resources, "configmaps"), "d", "owner", DeleteOptions())
+        await collector.settled()
+        assert resources.store.list("configmaps") == []
+        # A cluster-scoped object cannot have an owner in a namespace, so nobody can say that this one is gone.
+        assert resources.store.by_uid(of_namespace["metadata"]["uid"]) is not None
+
+
+async def test_a_foreground_deletion_begins_with_the_last_of_a_chain() -> None:
+    resources = make(ManualClock())
+    maps = kind(resources, "configmaps")
+    first = add(resources, "configmaps", "d", "first")
+    second = add(resources, "configmaps", "d", "second", reference(first))
+    add(resources, "configmaps", "d", "third", reference(second), finalizers=["x.dev/hold"])
+    async with collecting(resources) as collector:
+        delete(resources, maps, "d", "first", DeleteOptions(propagation="Foreground"))
+        await collector.settled()
+        assert [one.name for one in resources.store.list("configmaps")] == ["first", "second", "third"]
+        resources.update(maps, "d", "third", lambda item: {**item, "metadata": {**item["metadata"], "finalizers": []}}, OPTIONS)
+        await collector.settled()
+        assert resources.store.list("configmaps") == []
+
+
+async def test_a_foreground_deletion_round_in_a_circle_ends() -> None:
+    resources = make(ManualClock())
+    maps = kind(resources, "configmaps")
+    first = add(resources, "configmaps", "d", "first")
+    second = add(resources, "configmaps", "d", "second", reference(first))
+    owners = {"ownerReferences": [reference(second)]}
+    resources.update(maps, "d", "first", lambda item: {**item, "metadata": {**item["metadata"], **owners}}, OPTIONS)
+    async with collecting(resources) as collector:
+        delete(resources, maps, "d", "first", DeleteOptions(propagation="Foreground"))
+        await collector.settled()
+        assert resources.store.list("configmaps") == []
 
 
 async def test_deleting_a_namespace_while_collecting_empties_it() -> None:

@@ -88,19 +88,19 @@ async def test_a_new_connection_that_breaks_or_talks_nonsense_is_an_error() -> N
 
 
 async def test_a_cancelled_request_cuts_its_connection() -> None:
-    cut = asyncio.Event()
+    asked, cut = asyncio.Event(), asyncio.Event()
 
     async def script(_: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.read(1000):
-                pass
+                asked.set()
         except ConnectionResetError:
             pass
         cut.set()
 
     server, origin, _ = await serving(script)
     task = asyncio.ensure_future(HttpClient().request(origin, HEAD, b"", Answer()))
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -67,6 +67,16 @@ def test_the_text_of_a_selector_object_means_the_same(equal: dict[str, str], cho
     assert parse_label_selector(selector_text(selector)).matches(found) == direct.matches(found)
 
 
+def test_no_selector_object_selects_nothing_and_an_empty_one_everything() -> None:
+    assert not selector_of_object(None).matches({})
+    assert selector_of_object({}).matches({"app": "a"})
+
+
+def test_a_term_with_an_operator_that_is_none_matches_nothing() -> None:
+    selector = selector_of_object({"matchExpressions": [{"key": "app", "operator": "in", "values": ["a"]}]})
+    assert not selector.matches({"app": "a"})
+
+
 @pytest.mark.parametrize("text", ["a=(b", "=x", "a in b", "a,,b", "Not a key=x", "a b"])
 def test_what_is_no_selector_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):

@@ -154,3 +154,49 @@ def test_typed_decoding_drops_nulls_and_reports_the_first_wrong_type() -> None:
 )
 def test_odd_bounds_and_types_are_held_as_the_real_server_holds_them(value: Any, schema: dict[str, Any], holds: bool) -> None:
     assert (validate(value, schema, "spec") == []) is holds
+
+
+LEASE = definitions()["io.k8s.api.v1.LeaseSpec"]
+META = definitions()["io.k8s.api.v1.ObjectMeta"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("2026-01-01T01:30:00Z", "2026-01-01T01:30:00Z"),
+        ("2026-01-01T01:30:00.987654321Z", "2026-01-01T01:30:00Z"),
+        ("2026-01-01T01:30:00+02:00", "2025-12-31T23:30:00Z"),
+    ],
+)
+def test_a_time_is_kept_in_utc_with_whole_seconds(given: str, kept: str) -> None:
+    assert decode_typed({"creationTimestamp": given}, META, path="metadata", struct="ObjectMeta")[0] == {"creationTimestamp": kept}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "soon",
+        "2026-01-01",
+        "2026-01-01T00:00:00",
+        "2026-01-01 00:00:00Z",
+        "20260101T000000Z",
+        "2026-13-01T00:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+    ],
+)
+def test_a_time_that_is_no_moment_is_refused(given: str) -> None:
+    with pytest.raises(BadRequest, match=r'metadata.creationTimestamp: parsing time ".*" as "2006-01-02T15:04:05Z07:00": '):
+        decode_typed({"creationTimestamp": given}, META, path="metadata", struct="ObjectMeta")
+
+
+def test_a_time_of_a_lease_has_six_digits_after_the_second() -> None:
+    def kept(time: str) -> str:
+        decoded = decode_typed({"renewTime": time}, LEASE, path="spec", struct="Lease")[0]
+        return str(decoded["renewTime"])
+
+    assert kept("2026-01-01T00:00:00.000000Z") == "2026-01-01T00:00:00.000000Z"
+    assert kept("2026-01-01T00:00:00.120000+01:00") == "2025-12-31T23:00:00.120000Z"
+    for time in ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123Z", "2026-01-01T00:00:00.1234567Z"):
+        with pytest.raises(BadRequest, match=r"2006-01-02T15:04:05\.000000Z07:00"):
+            kept(time)

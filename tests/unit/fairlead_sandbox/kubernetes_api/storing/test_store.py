@@ -37,7 +37,7 @@ def perform(store: Store, chosen: list[tuple[str, str, str]]) -> list[int]:
         if operation == "put":
             store.put("configmaps", "d", name, item(name, app, number))
         elif existing is not None:
-            store.remove("configmaps", "d", name, json.loads(existing.body))
+            store.remove("configmaps", "d", name)
         versions.append(store.version)
     return versions
 
@@ -145,4 +145,19 @@ def test_listeners_hear_of_a_change_after_it_is_durable(tmp_path: Path) -> None:
     stop()
     store.put("configmaps", "d", "b", item("b"))
     assert heard == [True]
+    store.close()
+
+
+def test_a_listener_that_fails_keeps_the_change_from_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(Path(":memory:"))
+    heard: list[str] = []
+
+    def fail(_: object) -> None:
+        raise KeyError("in")
+
+    store.subscribe(fail)
+    store.subscribe(lambda change: heard.append(change.now.name))
+    store.put("configmaps", "d", "a", item("a"))
+    assert heard == ["a"]
+    assert "a listener failed over a change" in caplog.text
     store.close()
