@@ -229,7 +229,7 @@ def create_api(
         access_routes(guard, logins, Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
         pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads), kept), clock),
-        slo_routes(guard, slo, SloReading(slo), clock),
+        slo_routes(guard, slo, SloReading(slo, timedelta(days=settings.retention.rollups_1m_days)), clock),
         series_routes(guard, SeriesReading(PostgresSeries(reads)), clock),
         ring_routes(guard, PostgresRings(reads), policies),
         predictor_routes(guard, PostgresPredictors(reads, policies)),

@@ -118,8 +118,8 @@ class KubernetesCluster:
         except kubernetes_api.ClusterUnavailable as error:
             if error.status == 401:
                 raise Denied(f"the Kubernetes API refuses the control API: {error}") from error
-            if error.status is None:
-                await self.close()
+            if error.status is None and self._api is api:
+                await self.close()  # the next call reads the kubeconfig, which may name another server; others under way go on
             raise ClusterUnavailable(f"the Kubernetes API does not answer: {error}") from error
         except ClusterRefused as error:
             raise _refusal(error) from error

@@ -7,11 +7,10 @@ no second run starts: each run does everything that is due, so nothing is missed
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from sqlalchemy.exc import SQLAlchemyError
 
 from fairlead_api.services.errors import StoreUnavailable
 from fairlead_api.services.upkeep import Upkeep
@@ -47,7 +46,7 @@ async def scheduled(
     }
     started: list[Alone] = []
     for name, (job, seconds) in jobs.items():
-        alone = Alone(_guarded(name, job, telemetry, clock))
+        alone = Alone(guarded(name, job, telemetry, clock))
         started.append(alone)
         scheduler.add_job(alone.start, "interval", seconds=seconds, id=name, next_run_time=datetime.now(scheduler.timezone))
     scheduler.start()
@@ -77,11 +76,11 @@ class Alone:
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})  # however it ended, other jobs are stopped too
 
 
-def _guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
+def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
+    """A run of the job that never raises: what becomes of it is counted, and a problem logged when it is new."""
     told = ""
 
     async def run() -> None:
@@ -93,9 +92,11 @@ def _guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], date
             if str(error) != told:  # once, and not in each of an outage's seconds
                 told = str(error)
                 _log.warning("job must wait", extra={"job": name, "error": told})
-        except SQLAlchemyError as error:
+        except Exception as error:  # noqa: BLE001 # logged and counted; the next run tries again
             telemetry.jobs.labels(name, "failed").inc()
-            _log.error("job failed", exc_info=error, extra={"job": name})
+            if repr(error) != told:
+                told = repr(error)
+                _log.error("job failed", exc_info=error, extra={"job": name})
         else:
             told = ""
             telemetry.jobs.labels(name, "ok").inc()

@@ -39,7 +39,8 @@ TITLES = {
 
 
 def problem_response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    """The document as application/problem+json; fields without a value are left out."""
+    """The document as application/problem+json; fields without a value are left out. The request's state names it."""
+    request.state.problem = problem.type
     content = {name: value for name, value in msgspec.to_builtins(problem).items() if value is not None}
     content.setdefault("instance", request.url.path)
     content.setdefault("request_id", getattr(request.state, "request_id", None))

@@ -1,7 +1,8 @@
 """Settings of the control API, read once from the environment; docs/settings.md is generated from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidInput
@@ -51,6 +52,10 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
     )
 
 
+ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
+"""Each but the first keeps rows that are made of those that the one before it keeps."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
     """Days each kind of row is kept."""
@@ -64,14 +69,14 @@ class Retention:
     rollups_10s_days: int = _days(
         "ROLLUPS_10S",
         7,
-        "load per 10 s, SLO kept per minute",
+        "load per 10 s, SLO kept per minute; not fewer than FAIRLEAD_KEEP_LOAD_SAMPLES_DAYS",
         "heatmaps and charts by 10 s, SLO attainment by the minute; older ones show minutes and hours",
     )
     rollups_1m_days: int = _days(
         "ROLLUPS_1M",
         90,
-        "load per minute, SLO kept per hour, use of gateway keys per minute",
-        "older heatmaps, attainment of SLO versions, use of keys",
+        "load per minute, SLO kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
+        "older heatmaps, attainment of SLO versions, use of keys; below 30 also what is left of error budgets",
     )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
     traffic_days: int = _days("TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time")
@@ -95,6 +100,13 @@ class Retention:
     plans_days: int = _days("PLANS", 365, "plans that expired or can no longer be undone", "the plan's page; its audit entries stay")
     simulations_days: int = _days("SIMULATIONS", 90, "simulations and their results", "what was tried; plans made from it stay")
     credentials_days: int = _days("CREDENTIALS", 30, "web sessions and login links that ended", "nothing")
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput where finer rows outlive coarser ones: a late report makes these anew from the former."""
+        kept = [(one.metadata["variable"].name, getattr(self, one.name)) for one in fields(self) if one.name in ROLLED_UP]
+        for (finer, least), (name, days) in pairwise(kept):
+            if days < least:
+                raise InvalidInput(name, days, f"write {least} or more, the days of {finer}, or fewer there")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

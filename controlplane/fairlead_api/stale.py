@@ -1,7 +1,7 @@
 """Reads while the database is away: the same person's last good answer to the same question, marked stale.
 
-Only 503 answers are replaced, and only for a caller that `Identify` knows: a caller who was revoked, or is not known
-while the database is away, gets none. Answers give their age in `age` and `x-fairlead-stale`.
+Only problems of the database are replaced, and only for a caller that `Identify` knows: a caller who was revoked, or is
+not known while the database is away, gets none. Answers give their age in `age` and `x-fairlead-stale`.
 """
 
 import hashlib
@@ -13,12 +13,16 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead_api.services.access.callers import Caller
+from fairlead_api.services.errors import StoreBusy, StoreUnavailable
 
 MAX_ANSWERS = 512
 MAX_BYTES = 512 * 1024
 MAX_AGE_SECONDS = 600.0
 NEVER_STALE = ("/v1/live", "/v1/audit/verification")
 """Paths without stale answers: a stream, and a verdict that must be about the present log."""
+
+DATABASE_PROBLEMS = (StoreUnavailable.code, StoreBusy.code)
+"""An answer that wants another dependency, such as the Kubernetes API, says so itself."""
 
 _Key = bytes
 _Answer = tuple[float, list[tuple[bytes, bytes]], bytes]
@@ -38,7 +42,7 @@ class StaleReads:
         if not known or scope["method"] != "GET" or not path.startswith("/v1/") or path.endswith(".csv") or path in NEVER_STALE:
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(self, _key(scope), send)
+        exchange = _Exchange(self, scope, send)
         await self._app(scope, receive, exchange.send)
 
     def remember(self, key: _Key, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
@@ -54,17 +58,18 @@ class StaleReads:
         if found is None or self._monotonic() - found[0] > MAX_AGE_SECONDS:
             return None
         age = int(self._monotonic() - found[0])
-        marks = [(b"age", str(age).encode()), (b"x-fairlead-stale", b"database-unavailable")]
+        marks = [(b"age", str(age).encode()), (b"x-fairlead-stale", StoreUnavailable.code.encode())]
         start: Message = {"type": "http.response.start", "status": 200, "headers": [*found[1], *marks]}
         return [start, {"type": "http.response.body", "body": found[2], "more_body": False}], age
 
 
 class _Exchange:
-    """Watches one answer pass: keeps a good one, replaces a 503."""
+    """Watches one answer pass: keeps a good one, replaces a problem of the database."""
 
-    def __init__(self, cache: StaleReads, key: _Key, send: Send) -> None:
+    def __init__(self, cache: StaleReads, scope: Scope, send: Send) -> None:
         self._cache = cache
-        self._key = key
+        self._key = _key(scope)
+        self._state = scope["state"]
         self._send = send
         self._headers: list[tuple[bytes, bytes]] | None = None
         self._body = bytearray()
@@ -72,7 +77,7 @@ class _Exchange:
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            if message["status"] == 503 and (stale := self._cache.recall(self._key)) is not None:
+            if self._state.get("problem") in DATABASE_PROBLEMS and (stale := self._cache.recall(self._key)) is not None:
                 self._replaced = True
                 for part in stale[0]:
                     await self._send(part)

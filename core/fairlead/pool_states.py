@@ -143,6 +143,13 @@ class HeldPools:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnheardPools:
+    """The pools of which no state came for a while, but for those that `fairlead serve` tells of."""
+
+    pools: tuple[PoolKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEvent:
     """Something the operator did or refused, for history and audit: a scale step, a drain, a
     replacement, a policy change.

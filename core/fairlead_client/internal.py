@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import msgspec
 
-from fairlead.pool_states import HeldPools, PoolEvent, PoolEvents, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvent, PoolEvents, PoolObservations, PoolState, UnheardPools
 from fairlead.reports.batches import ReportReceipt, RouterGone, RouterState
 from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead.tables import PoolKey
@@ -31,6 +31,7 @@ REFUSED_FOR_EVER = frozenset({400, 413, 422})
 
 _observations = msgspec.json.Decoder(PoolObservations)
 _held_pools = msgspec.json.Decoder(HeldPools)
+_unheard_pools = msgspec.json.Decoder(UnheardPools)
 _shared_models = msgspec.json.Decoder(SharedModel)
 _receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
@@ -86,6 +87,11 @@ class SystemApi:
     async def held_pools(self) -> Outcome[HeldPools]:
         """The pools for which routers hold requests."""
         return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), _held_pools)
+
+    async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
+        """The pools of which no state came for so long."""
+        path = f"{internal_paths.UNHEARD_POOLS}?{urlencode({'seconds': seconds})}"
+        return _read(await self._send("GET", path, b""), _unheard_pools)
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone. A pool unknown to the API (404) counts as taken, so this may be repeated."""

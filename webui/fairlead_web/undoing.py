@@ -3,7 +3,7 @@
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import Identity
 from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditResult
-from fairlead_client.resources.plans import NEEDED_ROLE, Plan, PlanState
+from fairlead_client.resources.plans import Plan, PlanState, needed_role
 from fairlead_web.visits import Visit
 
 
@@ -14,7 +14,7 @@ async def undoable(visit: Visit, entry: AuditEntry, identity: Identity | None) -
     plan = await visit.attempt("plan", _kept(visit, entry.plan))
     if plan is None or plan.undo_until is None:
         return False
-    allowed = identity.reaches(NEEDED_ROLE[plan.kind], plan.pool.partition("/")[0])
+    allowed = identity.reaches(needed_role(plan), plan.pool.partition("/")[0])
     return allowed and plan.state is PlanState.APPLIED and plan.undo_until > visit.now
 
 

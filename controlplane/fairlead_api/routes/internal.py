@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from fairlead.errors import InvalidInput
-from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState, UnheardPools
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.predictors import LARGEST_MODEL_BYTES, SharedModel, TrainedModel
 from fairlead.tables import PoolKey
@@ -76,6 +76,11 @@ def internal_routes(
     async def get_held_pools(caller: Operator) -> HeldPools:
         """The pools for which live routers hold requests: what the operator is to start instances for."""
         return await mirroring.held_pools()
+
+    @routes.get(internal_paths.UNHEARD_POOLS)
+    async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
+        """The pools of which no state came for so long: an operator whose cluster has one no more tells that."""
+        return await mirroring.unheard_pools(seconds, clock())
 
     @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
     async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:

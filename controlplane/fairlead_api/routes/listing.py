@@ -39,17 +39,21 @@ def listing(
     fetch: Callable[..., Awaitable[Fetch]],
     *,
     by: str | None = None,
+    exported_by: str = "",
     about: str = "",
 ) -> None:
     """Registers `path`, `path.json` and `path.csv`.
 
     `fetch` is a dependency that reads the filters, async as FastAPI runs others in threads; `needs` is one that checks
     the caller. `by` is the field that the list is ordered by, `-` before it for the largest first: then `sort` can turn
-    it around. `about` says what is in it.
+    it around. `exported_by` says which order exports have if rows leave that one at any time; nothing turns it around.
+    `about` says what is in it.
     """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
-    spans = _spans(by)
-    Chosen = Annotated[Callable[..., Span], Depends(spans)]  # noqa: N806 - it is a type
+    Chosen = Annotated[Callable[..., Span], Depends(_spans(by))]  # noqa: N806 - it is a type
+    of_whole = _spans(None if exported_by else by)
+    Whole = Annotated[Callable[..., Span], Depends(of_whole)]  # noqa: N806 - it is a type
+    order = f", by {exported_by}" if exported_by else ""
 
     async def page(
         caller: Annotated[Caller, Depends(needs)],  # first, so that strangers learn nothing from other errors
@@ -68,17 +72,17 @@ def listing(
     page.__doc__ = f"{about and about + ' '}One page of {name}; pass next_cursor as cursor for the next."
     sparse = f"With `fields` the items have these only, else all of {item.__name__}."
     routes.add_api_route(path, page, methods=["GET"], response_model=Page[item], name=f"list_{name}", response_description=sparse)  # type: ignore[valid-type]  # a type made at run time, for the document
-    _exporting(routes, path, item, needs, fetch, by=by)
+    _exporting(routes, path, item, needs, fetch, of_whole, order)
 
     async def whole(
-        caller: Annotated[Caller, Depends(needs)], chosen: Annotated[Fetch, Depends(fetch)], span: Chosen, fields: Fields = None
+        caller: Annotated[Caller, Depends(needs)], chosen: Annotated[Fetch, Depends(fetch)], span: Whole, fields: Fields = None
     ) -> Response:
         names = named(item, fields)
-        seen = partial(span, sight=caller.sight)
+        seen = partial(span, sight=caller.sight, whole=True)
         first = await chosen(seen(limit=EXPORT_PAGE))  # a refusal must come before the answer starts
         return BoundedStream(_documents(chosen, seen, first, names), media_type="application/json", headers=attachment(name, "json"))
 
-    whole.__doc__ = f"All {name} that match, as one JSON document like that of a page, without a cursor."
+    whole.__doc__ = f"All {name} that match, as one JSON document like that of a page, without a cursor{order}."
     routes.add_api_route(f"{path}.json", whole, methods=["GET"], response_model=Page[item], name=f"export_{name}_json")  # type: ignore[valid-type]  # as above
 
 
@@ -88,12 +92,11 @@ def _exporting(
     item: type[Any],
     needs: Callable[..., Any],
     fetch: Callable[..., Awaitable[Fetch]],
-    *,
-    by: str | None = None,
+    spans: Callable[..., Awaitable[Callable[..., Span]]],
+    order: str,
 ) -> None:
     """Registers only `path.csv`."""
     name = path.rsplit("/", 1)[-1].replace("-", "_")
-    spans = _spans(by)
 
     async def export(
         caller: Annotated[Caller, Depends(needs)],
@@ -102,11 +105,11 @@ def _exporting(
         fields: Fields = None,
     ) -> Response:
         names = named(item, fields) or [field.name for field in dataclasses.fields(item)]
-        seen = partial(span, sight=caller.sight)
+        seen = partial(span, sight=caller.sight, whole=True)
         first = await chosen(seen(limit=EXPORT_PAGE))  # a refusal must come before the answer starts
         return BoundedStream(_rows(names, chosen, seen, first), media_type="text/csv; charset=utf-8", headers=attachment(name, "csv"))
 
-    export.__doc__ = f"All {name} that match, as CSV."
+    export.__doc__ = f"All {name} that match, as CSV{order}."
     routes.add_api_route(
         f"{path}.csv", export, methods=["GET"], response_class=Response, name=f"export_{name}", responses=described_answer("text/csv")
     )

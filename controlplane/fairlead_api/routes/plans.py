@@ -21,7 +21,7 @@ from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
 
 
 class PlanReader(Protocol):
@@ -46,22 +46,22 @@ def plan_routes(guard: Guard, plans: Plans, expectations: Expectations, reader: 
 
     listing(routes, "/plans", Plan, viewer, chosen, by="-created_at")
 
-    async def reaches(request: Request, caller: Caller, kind: PlanKind, pool: str) -> None:
-        await guard.require(request, caller, NEEDED_ROLE[kind], pool)
-
     async def seen_plan(plan_id: str, caller: Caller) -> Plan:
         return seen(caller, await plans.get(plan_id, clock()), "plan", plan_id)
 
     async def changeable(plan_id: str, request: Request, caller: Caller) -> Plan:
         plan = await seen_plan(plan_id, caller)
-        await reaches(request, caller, plan.kind, plan.pool)
+        await guard.require(request, caller, needed_role(plan), plan.pool)
         return plan
 
     @routes.post("/pools/{namespace}/{name}/plans", status_code=201, response_model=Plan, dependencies=[Depends(known_fields(PlanRequest))])
     async def create_plan(namespace: str, name: str, body: PlanRequest, request: Request, caller: Operator) -> Any:
         """Previews a change and its effect, checked by a dry run against the Kubernetes API. Changes nothing."""
-        await reaches(request, caller, body.kind, f"{namespace}/{name}")
-        return answer(await plans.plan(PoolKey(namespace=namespace, name=name), body, caller, clock()), 201)
+        pool = PoolKey(namespace=namespace, name=name)
+        await guard.require(request, caller, NEEDED_ROLE[body.kind], str(pool))
+        if body.kind is PlanKind.SCHEDULE:
+            await guard.require(request, caller, await plans.needed(pool, body, clock()), str(pool))
+        return answer(await plans.plan(pool, body, caller, clock()), 201)
 
     @routes.get("/plans/{plan_id}", response_model=Plan)
     async def get_plan(plan_id: str, caller: Viewer) -> Any:

@@ -34,7 +34,7 @@ def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
         wanted = SessionFilter(pool=pool, instance=instance, q=q)
         return lambda span: reader.sessions(wanted, span)
 
-    listing(routes, "/sessions", SessionSummary, viewer, chosen, by="-last_seen_at")
+    listing(routes, "/sessions", SessionSummary, viewer, chosen, by="-last_seen_at", exported_by="pool and name")
 
     @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
     async def get_session(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:

@@ -9,10 +9,11 @@ Sight = frozenset[str] | None
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """A stretch of a list: from a cursor, at most `limit` rows, of pools in `sight`; `reverse` turns the order of
-    the list around.
+    the list around. One of the `whole` list is in an order that rows do not leave while it is read to its end.
     """
 
     cursor: str | None = None
     limit: int = 50
     reverse: bool = False
     sight: Sight = None
+    whole: bool = False

@@ -13,10 +13,10 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.access.callers import Caller, Login
+from fairlead_api.services.access.callers import Caller, Login, digest
 from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, IDLE
 from fairlead_api.services.audit.chain import AuditDraft
-from fairlead_api.services.errors import NotFound, StoreUnavailable
+from fairlead_api.services.errors import NotAuthenticated, NotFound, StoreUnavailable
 from fairlead_api.services.spans import Sight
 from fairlead_api.services.streams.notices import CredentialsRevoked
 from fairlead_api.store import audit, notifying, tables
@@ -28,6 +28,9 @@ from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
 
 _NOTE_USE = timedelta(minutes=1)
+
+_LINK, _TOKEN = "login-link", "token:"
+"""How the sources begin of whom a link or a token let in."""
 
 
 class PostgresAccess:
@@ -52,7 +55,7 @@ class PostgresAccess:
             with suppress(StoreUnavailable):  # a database that takes no writes still says who this is
                 await self._database.writing(note)
         if kind == "flt":
-            return read(Identity, row, subject=row.name, source=f"token:{row.id}")
+            return read(Identity, row, subject=row.name, source=f"{_TOKEN}{row.id}")
         return read(Identity, row)
 
     async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
@@ -60,10 +63,10 @@ class PostgresAccess:
 
         async def work(connection: AsyncConnection) -> Identity | None:
             used = update(links).where(links.c.token_hash == key, links.c.used_at.is_(None), links.c.expires_at > now).values(used_at=now)
-            row = (await connection.execute(used.returning(links.c.subject, links.c.role, links.c.namespaces))).one_or_none()
+            row = (await connection.execute(used.returning(links))).one_or_none()
             if row is None:
                 return None
-            identity = read(Identity, row, source="login-link", expires_at=now + ABSOLUTE)
+            identity = read(Identity, row, source=f"{_LINK} of {row.created_by}", expires_at=now + ABSOLUTE)
             await _open(connection, session, identity, login, now)
             return identity
 
@@ -93,7 +96,7 @@ class PostgresAccess:
                     token_hash=key,
                     subject=request.subject,
                     role=request.role,
-                    created_by=caller.identity.subject,
+                    created_by=_maker(caller.identity),
                     created_at=now,
                     expires_at=expires_at,
                     namespaces=request.namespaces,
@@ -178,7 +181,7 @@ class PostgresAccess:
                 return
             await connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_at=now))
             await connection.execute(
-                update(sessions).where(sessions.c.source == f"token:{token_id}", sessions.c.revoked_at.is_(None)).values(revoked_at=now)
+                update(sessions).where(sessions.c.source == f"{_TOKEN}{token_id}", sessions.c.revoked_at.is_(None)).values(revoked_at=now)
             )
             await notifying.send(connection, [CredentialsRevoked()])
             draft = replace(
@@ -201,6 +204,16 @@ class PostgresAccess:
         await self._database.writing(work)
 
 
+def _maker(who: Identity) -> str:
+    """Who makes a login link: by name and source, as admins of a namespace give any name to links and tokens.
+
+    The source of sessions that the link opens, so that they are told from those of the same name that others let in.
+    One that names a link's maker itself is told by its hash, or the sources of links made by such sessions would grow.
+    """
+    source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
+    return f"{who.subject} ({source})"
+
+
 def _owned(owner: Identity | None) -> list[ColumnElement[bool]]:
     table = tables.web_sessions
     return [] if owner is None else [table.c.subject == owner.subject, table.c.source == owner.source]
@@ -220,6 +233,13 @@ def _session(row: Any) -> WebSessionItem:
 
 
 async def _open(connection: AsyncConnection, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
+    """Stores a session. Raises NotAuthenticated for one of a token that was revoked since it was looked up."""
+    if identity.source.startswith(_TOKEN):
+        tokens = tables.api_tokens.c
+        good = select(tokens.id).where(tokens.id == identity.source.removeprefix(_TOKEN), tokens.revoked_at.is_(None))
+        # locked, so that who revokes it from now on sees and ends the session
+        if (await connection.execute(good.with_for_update(read=True))).one_or_none() is None:
+            raise NotAuthenticated("token-invalid", "the token was revoked")
     await connection.execute(
         insert(tables.web_sessions).values(
             token_hash=session,

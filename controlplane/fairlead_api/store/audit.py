@@ -25,12 +25,17 @@ _CHUNK = 2000
 
 
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
-    """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction."""
+    """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction.
+
+    They are dated `now`, but not before the last one, nor after Postgres's own time: as none may be before another, one
+    process whose clock is fast would date all that follow.
+    """
     if not drafts:
         return
-    await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    locked = text("SELECT clock_timestamp() FROM pg_advisory_xact_lock(:key)")
+    at = min(now, (await connection.execute(locked, {"key": _LOCK})).scalar_one()).astimezone(UTC)
     last = await _newest_head(connection)  # not the log's last row: if that was cut off, the gap must stay
-    at = max(now.astimezone(UTC), last.at) if last else now.astimezone(UTC)
+    at = max(at, last.at) if last else at
     number, previous = (last.id, last.chain) if last else (0, genesis(at.date()))
     rows: list[dict[str, Any]] = []
     for draft in drafts:

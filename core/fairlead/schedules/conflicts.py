@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import combinations
+from heapq import merge
+from itertools import combinations, groupby
 
 from fairlead.schedules.in_force import subjects
 from fairlead.schedules.specs import ScheduleSpec
@@ -29,27 +30,32 @@ class Conflict:
 
 
 def conflicts(schedules: Sequence[ScheduleSpec], begin: datetime, end: datetime, limit: int = 100) -> list[Conflict]:
-    """The first `limit` conflicts of which a part lies in [begin, end), in order; `end` is usually a week later."""
-    windows = {schedule.name: windows_between(schedule, begin, end) for schedule in schedules}
-    found = []
-    for one, other in combinations(schedules, 2):
-        shared = tuple(subject for subject in subjects(one) if subject in subjects(other))
-        if shared:
-            found += [_conflict(pair, shared) for pair in _overlaps(windows[one.name], windows[other.name])]
+    """The first `limit` conflicts of which a part lies in [begin, end), in order; `end` is usually a week later.
+
+    Windows are looked at as they open and no further than `limit` needs: 32 schedules of every minute meet five
+    million times in a week.
+    """
+    shared = {
+        (one.name, other.name): both
+        for one, other in combinations(schedules, 2)
+        if (both := tuple(subject for subject in subjects(one) if subject in subjects(other)))
+    }
+    meeting = [schedule for schedule in schedules if any(schedule.name in pair for pair in shared)]
+    found: list[Conflict] = []
+    open_: list[Window] = []
+    for opens, opening in groupby(merge(*(windows_between(one, begin, end) for one in meeting), key=_opens), _opens):
+        open_ = [window for window in open_ if window.closes > opens]
+        for window in opening:
+            pairs = [pair for other in open_ for pair in ((window, other), (other, window))]
+            found += [_conflict(pair, names) for pair in pairs if (names := shared.get((pair[0].schedule, pair[1].schedule)))]
+            open_.append(window)
+        if len(found) >= limit:
+            break
     return sorted(found, key=lambda conflict: (conflict.begins, conflict.schedule, conflict.other))[:limit]
 
 
-def _overlaps(ones: Sequence[Window], others: Sequence[Window]) -> list[tuple[Window, Window]]:
-    """Pairs of windows that overlap; each list is in order and its windows do not overlap each other."""
-    found, place = [], 0
-    for one in ones:
-        while place < len(others) and others[place].closes <= one.opens:
-            place += 1
-        following = place
-        while following < len(others) and others[following].opens < one.closes:
-            found.append((one, others[following]))
-            following += 1
-    return found
+def _opens(window: Window) -> datetime:
+    return window.opens
 
 
 def _conflict(pair: tuple[Window, Window], shared: tuple[str, ...]) -> Conflict:

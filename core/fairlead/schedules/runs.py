@@ -22,7 +22,10 @@ class RunOutcome(StrEnum):
 
 
 class RunReason(StrEnum):
-    """Why a window closed, or why a start had none that counted."""
+    """Why a window closed, or why a start had none that counted.
+
+    `missed`: the control API heard nothing of the pool during the whole window; whether it was in force is not known.
+    """
 
     ENDED = "ended"
     CHANGED = "changed"
@@ -45,7 +48,8 @@ class SkippedStart:
 def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: datetime, opened: Sequence[Window]) -> Iterator[SkippedStart]:
     """The starts in (since, until] without one of the windows `opened` until then.
 
-    `missed` are those that nobody saw: no operator was at work during the whole window.
+    `missed` are those that nobody told of: no state of the pool came during the whole window, as the operator, the
+    control API or its database was away. An operator that worked meanwhile decided by the window all the same.
     """
     known = {(window.schedule, window.opens) for window in opened}
     for schedule in schedules:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import islice
 
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.starts import starts_after, starts_until
@@ -52,11 +52,19 @@ def open_windows(schedules: Iterable[ScheduleSpec], instant: datetime) -> tuple[
     return tuple(sorted(found, key=lambda window: (-window.opens.timestamp(), window.schedule)))
 
 
-def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime, limit: int = 10_000) -> list[Window]:
-    """The windows of a schedule, at most `limit` of those that open, of which a part lies in [begin, end), in order."""
+def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime) -> Iterator[Window]:
+    """The windows of a schedule of which a part lies in [begin, end), in order, each found when it is asked for: a
+    week has up to 10,080.
+    """
     running = open_window(schedule, begin)
-    starts = takewhile(lambda start: start < end, islice(next_starts(schedule, begin), limit))
-    return [*([] if running is None else [running]), *(_window(schedule, start) for start in starts)]
+    if running is not None:
+        yield running
+    starts = next_starts(schedule, begin)
+    start = next(starts, None)
+    while start is not None and start < end:
+        closes, following = start + timedelta(seconds=schedule.duration_seconds), next(starts, None)
+        yield Window(schedule=schedule.name, opens=start.astimezone(UTC), closes=closes if following is None else min(closes, following))
+        start = following
 
 
 def next_change(schedules: Sequence[ScheduleSpec], instant: datetime) -> datetime | None:

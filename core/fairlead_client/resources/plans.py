@@ -1,6 +1,6 @@
 """Plans: a change is previewed, applied and undone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -75,7 +75,14 @@ NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
         PlanKind.REVERT: AccessRole.ADMIN,
     }
 )
-"""The role that a person needs to plan, apply or undo a change of a kind."""
+"""The role that a person needs to plan, apply or undo a change of a kind; of a schedule, see `role_for_schedule`."""
+
+_FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
+
+
+def role_for_schedule(subjects: Iterable[str]) -> AccessRole:
+    """The role that changing a schedule needs: that of the kinds of plans for what it says something about."""
+    return NEEDED_ROLE[PlanKind.SCHEDULE] if _FOR_ADMINS.isdisjoint(subjects) else AccessRole.ADMIN
 
 
 class ScheduleAction(StrEnum):
@@ -139,6 +146,9 @@ class PlanEffect:
     """
     sessions_lost: int = 0
     prediction_basis: str | None = None
+    for_admins: bool = False
+    """Changes a schedule that sets SLO, early rejection or the ratio, before or after: that needs an admin as those do.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +175,11 @@ class Plan:
     applied_by: str | None = None
     undo_until: datetime | None = None
     undo_of: str | None = None
+
+
+def needed_role(plan: Plan) -> AccessRole:
+    """The role that a person needs to apply or undo a plan, or to make it again."""
+    return AccessRole.ADMIN if plan.effect.for_admins else NEEDED_ROLE[plan.kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

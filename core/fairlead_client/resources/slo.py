@@ -125,7 +125,8 @@ class BurnAlert:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloBurn:
     """How fast a pool uses up its error budget now. `budget_left` is of the last 30 days, of what they allowed: 1 when
-    nothing was late, below 0 when more was late than allowed.
+    nothing was late, below 0 when more was late than allowed; None without requests, or where less than 30 days are
+    kept. Windows longer than what is kept are left out.
     """
 
     pool: str

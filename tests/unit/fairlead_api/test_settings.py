@@ -44,3 +44,21 @@ def test_several_hosts_as_libpq_writes_them_mean_the_same_to_both_that_read_the_
     assert conninfo_to_dict(url.replace("+psycopg", "", 1)) == wanted
     _, given = create_engine(url).dialect.create_connect_args(make_url(url))
     assert {name: str(value) for name, value in given.items() if name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("days", "field", "finer"),
+    [
+        ({"ROLLUPS_10S": 1}, "FAIRLEAD_KEEP_ROLLUPS_10S_DAYS", "FAIRLEAD_KEEP_LOAD_SAMPLES_DAYS"),
+        ({"LOAD_SAMPLES": 8}, "FAIRLEAD_KEEP_ROLLUPS_10S_DAYS", "FAIRLEAD_KEEP_LOAD_SAMPLES_DAYS"),
+        ({"ROLLUPS_1M": 6}, "FAIRLEAD_KEEP_ROLLUPS_1M_DAYS", "FAIRLEAD_KEEP_ROLLUPS_10S_DAYS"),
+    ],
+)
+def test_rows_that_are_made_of_others_are_not_kept_for_less_long(days: dict[str, int], field: str, finer: str) -> None:
+    """A late report would make them anew from what is left of those."""
+    url = {"FAIRLEAD_DATABASE_URL": "postgresql://me@host/db"}
+    with pytest.raises(InvalidInput, match=finer) as caught:
+        read_settings({**url, **{f"FAIRLEAD_KEEP_{name}_DAYS": str(number) for name, number in days.items()}})
+    assert caught.value.field == field
+    for same in ("1", "36500"):
+        read_settings({**url, **{f"FAIRLEAD_KEEP_{name}_DAYS": same for name in ("LOAD_SAMPLES", "ROLLUPS_10S", "ROLLUPS_1M")}})

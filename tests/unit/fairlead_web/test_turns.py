@@ -3,6 +3,10 @@
 import asyncio
 from contextlib import AbstractAsyncContextManager
 
+import pytest
+
+from fairlead_testing import waiting
+from fairlead_web import turns as module
 from fairlead_web.turns import AT_ONCE, PATIENCE_SECONDS, Turns
 
 
@@ -24,18 +28,25 @@ class Work:
             self.under_way -= 1
 
 
-async def test_what_comes_after_begins_once_nobody_waits_for_a_page() -> None:
+async def settle() -> None:
+    """Let everybody go on who waits for no time to pass."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_what_comes_after_begins_once_nobody_waits_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", waiting.PATIENCE_SECONDS)
     turns, pages, parts = Turns(), Work(), Work()
     async with asyncio.TaskGroup() as people:
         for _ in range(3):
             people.create_task(pages.do(turns.first()))
-        await asyncio.sleep(0.01)
+        await settle()
         assert pages.under_way == 3, "they wait for nobody"
         part = asyncio.create_task(parts.do(turns.after()))
-        await asyncio.sleep(0.01)
+        await settle()
         assert parts.begun == 0
         pages.end.set()
-    await asyncio.sleep(0.01)
+    await settle()
     assert parts.begun == 1
     parts.end.set()
     await part
@@ -48,7 +59,7 @@ async def test_only_a_few_that_come_after_are_under_way_at_once() -> None:
     assert (parts.begun, parts.most) == (10, 1)
     parts.end.clear()
     waiting = [asyncio.create_task(parts.do(turns.after())) for _ in range(10)]
-    await asyncio.sleep(0.01)
+    await settle()
     assert parts.under_way == AT_ONCE
     parts.end.set()
     await asyncio.gather(*waiting)
@@ -75,7 +86,7 @@ async def test_work_that_fails_or_is_cancelled_gives_its_turn_back() -> None:
     others = [asyncio.create_task(parts.do(turns.after())) for _ in range(AT_ONCE)]
     await asyncio.sleep(0)
     one.cancel()
-    await asyncio.sleep(0.01)
+    await settle()
     assert parts.under_way == AT_ONCE
     for each in others:
         each.cancel()

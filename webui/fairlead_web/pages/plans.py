@@ -10,7 +10,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanState
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
 from fairlead_client.resources.problems import PlanConflict, Problem
 from fairlead_web import formats
 from fairlead_web.addresses import pool_path
@@ -134,7 +134,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         crumbs=(Crumb(words="Pools", path="/pools"), Crumb(words=plan.pool, path=pool_path(plan.pool)), Crumb(words=f"Plan {plan.id}")),
         pool=plan.pool,
     )
-    needed = NEEDED_ROLE[plan.kind]
+    needed = needed_role(plan)
     may = shell.may(needed)
     told = problem.conflict if problem is not None else None
     meanwhile = await _meanwhile(visit, key, plan) if told is None else meanwhile_of(told)

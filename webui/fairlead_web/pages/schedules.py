@@ -11,8 +11,9 @@ from fairlead.instances import Role
 from fairlead.pools import MAX_REPLICAS
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction
+from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction, role_for_schedule
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_web import formats
@@ -56,7 +57,9 @@ class SchedulesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage(Context):
-    """One schedule; `preview` is what its pool has in force at the instant `at` that was asked for."""
+    """One schedule; `preview` is what its pool has in force at the instant `at` that was asked for. To change it takes
+    the role `needed`.
+    """
 
     template: ClassVar[str] = "pages/schedule.html"
     shell: Shell
@@ -68,6 +71,7 @@ class SchedulePage(Context):
     text: str
     problem: str | None
     actions: tuple[tuple[str, str], ...]
+    needed: AccessRole
 
 
 async def index(visit: Visit) -> Response:
@@ -127,6 +131,7 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
             else yaml_text({field: value for field, value in schedule.spec.items() if field != "name" and value != []}),
             problem=None if problem is None else _told(problem),
             actions=_actions(schedule),
+            needed=role_for_schedule(schedule.subjects),
         ),
         status=problem.status if problem else 200,
     )
@@ -156,7 +161,7 @@ async def plan(visit: Visit) -> Response:
             fields["start"] = starts[0].at.strftime("%Y-%m-%dT%H:%M:%SZ") if starts else ""
         made = await visit.api.create_plan(visit.pool_key(), PlanRequest(kind=PlanKind.SCHEDULE, fields=fields))
     except ApiProblem as error:
-        if error.problem.status not in {400, 409, 422}:
+        if error.problem.status not in {400, 403, 409, 422}:
             raise
         return await _show(visit, text, error.problem)
     except yaml.YAMLError as error:
@@ -173,7 +178,7 @@ async def create(visit: Visit) -> Response:
         fields = {"name": name, "action": ScheduleAction.SET.value, "spec": _document(text)}
         made = await visit.api.create_plan(key, PlanRequest(kind=PlanKind.SCHEDULE, fields=fields))
     except ApiProblem as error:
-        if error.problem.status not in {400, 404, 409, 422}:
+        if error.problem.status not in {400, 403, 404, 409, 422}:
             raise
         problem = _told(error.problem)
     except yaml.YAMLError as error:

@@ -37,6 +37,12 @@ BURST_SECONDS = 10
 KUBERNETES = "kubernetes"
 """Source of identities of the cluster."""
 
+BOOTSTRAP = "bootstrap"
+"""Source of who holds a token of the environment."""
+
+ANYBODY = "none"
+"""Source of who was let in without being asked for anything."""
+
 SHARE_SECONDS = 1.0
 """A credential is looked up once in that time, but anew once any process says that one ended. Pages ask ten things."""
 
@@ -86,7 +92,7 @@ class Access:
         """
         if secret is None:
             if self.open_to_all:
-                return Identity(subject="anonymous", role=AccessRole.ADMIN, source="none", expires_at=None), b"anonymous"
+                return Identity(subject="anonymous", role=AccessRole.ADMIN, source=ANYBODY, expires_at=None), b"anonymous"
             raise NotAuthenticated("token-missing", "send Authorization: Bearer <token>")
         key = digest(secret)
         found = self._bootstrapped(key)
@@ -131,9 +137,18 @@ class Access:
         return await self._refreshed(nobody, now)
 
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
-        """The identity with its rights as they are now, if it is the cluster's or the identity provider's."""
+        """The identity with its rights as they are now, if it is the cluster's or the identity provider's.
+
+        A web session is good while that stands by which it was opened. Raises NotAuthenticated.
+        """
         if identity.source == OIDC:
             return self.provided(identity)
+        if identity.source == ANYBODY and not self.open_to_all:
+            raise NotAuthenticated("token-invalid", "nobody is let in here without a token any more")
+        if identity.source == BOOTSTRAP and (identity.subject, identity.role) not in {
+            (token.name, token.role) for token in self._bootstrap
+        }:
+            raise NotAuthenticated("token-invalid", f"the bootstrap token {identity.subject!r} does not stand in the settings any more")
         if identity.source != KUBERNETES:
             return identity
         if self._cluster is None:
@@ -158,7 +173,7 @@ class Access:
         found = None
         for token in self._bootstrap:  # all of them, so that time tells nothing
             if hmac.compare_digest(token.key, key):
-                found = Identity(subject=token.name, role=token.role, source="bootstrap", expires_at=None)
+                found = Identity(subject=token.name, role=token.role, source=BOOTSTRAP, expires_at=None)
         return found
 
     def _remember(self, key: bytes, identity: Identity, now: datetime) -> None:
@@ -175,7 +190,7 @@ class Access:
         A machine's role is reached only by itself and in open mode.
         """
         who = caller.identity
-        if who.source == "none" or who.reaches(role, namespace) or (somewhere and who.reaches_somewhere(role)):
+        if self._is_anybody(who) or who.reaches(role, namespace) or (somewhere and who.reaches_somewhere(role)):
             return
         place = "" if namespace is None else f" in namespace {namespace[:63]}"
         await self._denied(caller, target, f"needs role {role}{place}", now)
@@ -189,10 +204,13 @@ class Access:
         and no router can report as another's.
         """
         name = caller.identity.subject
-        if caller.identity.source == "none" or router == name or router.startswith(f"{name}-"):
+        if self._is_anybody(caller.identity) or router == name or router.startswith(f"{name}-"):
             return
         await self._denied(caller, target, f"does not speak for router {router[:200]}", now)
         raise Denied(f"token {name!r} speaks for router {name!r} and {name + '-…'!r}, not for {router[:200]!r}; use a token of that name")
+
+    def _is_anybody(self, who: Identity) -> bool:
+        return self.open_to_all and who.source == ANYBODY
 
     async def _denied(self, caller: Caller, target: str, reason: str, now: datetime) -> None:
         counted = self._denials.spend(caller.key, now)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -55,7 +56,7 @@ def chain(previous: str, number: int, at: datetime, draft: AuditDraft) -> str:
         "at": at.astimezone(UTC).isoformat(timespec="microseconds"),
         **msgspec.to_builtins(draft),
     }
-    canonical = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    canonical = json.dumps(as_stored(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(f"{previous}\n{canonical}".encode()).hexdigest()
 
 
@@ -73,12 +74,12 @@ def first_broken(links: Iterable[Link], previous: str | None = None, expected: i
     return None, previous, expected
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSONB gives it back: whole floats become integers."""
+def as_stored(value: Any) -> Any:
+    """The value as JSONB gives it back: whole floats become integers, by their decimal digits (1e23 is 10**23)."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): as_stored(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_stored(item) for item in value]
     if isinstance(value, float) and value.is_integer():
-        return int(value)
+        return int(Decimal(repr(value)))
     return value

@@ -82,10 +82,11 @@ class SloStore(Protocol):
 
 
 class SloReading:
-    """Raises InvalidInput naming the query field, NotFound."""
+    """Raises InvalidInput naming the query field, NotFound. The store has what was recorded for so long as `kept`."""
 
-    def __init__(self, store: SloStore) -> None:
+    def __init__(self, store: SloStore, kept: timedelta) -> None:
         self._store = store
+        self._kept = kept
 
     async def attainment(
         self, pool: PoolKey, start: str, end: str, version: int | None, priority_class: str | None, now: datetime
@@ -113,24 +114,26 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """How fast the error budget is used up, over several windows, by class."""
+        """How fast the error budget is used up, by class, over those of several windows that are kept whole."""
         goal = await self._store.goal(pool)
         percentiles = await self._store.percentiles(pool)
         windows = []
         for name, seconds in WINDOWS.items():
+            if timedelta(seconds=seconds) > self._kept:
+                continue  # what is left of it would be told as the whole
             kept = await self._store.kept(pool, stretch_of(now - timedelta(seconds=seconds), now, now))
             windows.append(burn_window(name, None, kept, percentiles))
             classes = sorted({one.priority_class for one in kept})
             if len(classes) > 1:
                 of_class = {each: [one for one in kept if one.priority_class == each] for each in classes}
                 windows += [burn_window(name, each, found, percentiles) for each, found in of_class.items()]
-        period = next(one for one in windows if one.window == PERIOD and one.priority_class is None)
+        period = next((one for one in windows if one.window == PERIOD and one.priority_class is None), None)
         return SloBurn(
             pool=str(pool),
             at=now,
             version=goal.version or None,
             percentile=goal.percentile,
-            budget_left=None if period.burn is None else 1 - period.burn,
+            budget_left=None if period is None or period.burn is None else 1 - period.burn,
             windows=windows,
             alerts=alerts(windows, goal.percentile),
         )

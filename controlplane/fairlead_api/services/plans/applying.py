@@ -100,7 +100,7 @@ class Applying:
         except Conflict as conflict:
             if conflict.code != "object-changed":
                 raise
-            await self._store.set_state(stored.plan.id, PlanState.SUPERSEDED)
+            await self._store.supersede(stored.plan.id)
             raise Conflict(conflict.code, str(conflict), await self.conflict(stored, await self._cluster.read(stored.object))) from conflict
         return None
 
@@ -119,7 +119,7 @@ class Applying:
                 return found
             await self._close_other(found, stored, now)
             if (found.uid, found.generation, inverse(part, stored.change)) != (stored.uid, stored.generation, stored.inverse):
-                await self._store.set_state(stored.plan.id, PlanState.SUPERSEDED)
+                await self._store.supersede(stored.plan.id)
                 raise Conflict(
                     "object-changed",
                     f"{stored.object} was changed since the plan was made{_meanwhile(part, stored)}; make a new plan",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -117,11 +118,11 @@ def wanted_weight(request: PlanRequest) -> float | None:
     return float(weight)
 
 
-def spec_patch(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:
+def spec_patch(request: PlanRequest, spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The merge patch of the pool's spec that makes the change. Raises InvalidInput for what cannot be asked of it."""
     check_shape(request)
     if request.kind is PlanKind.SCHEDULE:
-        return schedule_patch(request.fields or {}, spec)
+        return schedule_patch(request.fields or {}, spec, now)
     section = SECTIONS.get(request.kind)
     if section is None:
         return _replicas(request, spec)

@@ -1,5 +1,6 @@
 """The effect of a change, by its kind: what is known is read here, what follows from it is computed beside."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -201,7 +202,7 @@ class Effects:
             case PlanKind.ROLLOUT:
                 return rollout_effect(use, question.after.rollout)
             case PlanKind.SCHEDULE:
-                return schedule_effect(question.after, now)
+                return await asyncio.to_thread(schedule_effect, question.after, now)  # a week has up to 10,080 starts of each
         return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
 
     async def of_deletion(self, pool: PoolKey, spec: Mapping[str, Any], now: datetime) -> PlanEffect:

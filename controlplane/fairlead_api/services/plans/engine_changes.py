@@ -75,11 +75,11 @@ def _added(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, A
 
 def _removed(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
     name = fields.get("name")
-    if name not in engines:
+    if not isinstance(name, str) or name not in engines:
         raise InvalidInput("fields.name", name, f"the pool's engines are {', '.join(sorted(engines))}")
     if len(engines) == 1:
         raise InvalidInput("fields.name", name, "it is the pool's last engine; add another first, or drain it")
-    return {str(name): None}
+    return {name: None}
 
 
 def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCatalogue) -> PlanEffect:

@@ -16,7 +16,7 @@ from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.callers import Caller
-from fairlead_api.services.errors import Conflict, NotFound, ServiceError
+from fairlead_api.services.errors import Conflict, NotFound, ServiceError, Unavailable
 from fairlead_api.services.plans.applying import Applying
 from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch, wanted_weight
 from fairlead_api.services.plans.closing import SETTLING
@@ -29,15 +29,17 @@ from fairlead_api.services.plans.objects import POOL_LABEL, ClusterGateway, Targ
 from fairlead_api.services.plans.previews import Previews
 from fairlead_api.services.plans.reverting import kinds_in, revert_patch
 from fairlead_api.services.plans.rollbacks import rollback_patch
+from fairlead_api.services.plans.schedule_changes import is_for_admins
 from fairlead_api.services.plans.stored_plans import UNDO, Expected, Expecting, PlanStore, StoredPlan
+from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction, AuditResult
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 
 
 class Plans:
     """Use cases for people who operate pools. `new_id` makes the plans' ids.
 
-    Whether the caller's role reaches the kind of plan (`NEEDED_ROLE`) is settled before these are called.
+    Whether the caller's role reaches what is planned (`needed`, `needed_role`) is settled before these are called.
     """
 
     def __init__(
@@ -54,6 +56,14 @@ class Plans:
         self._policies = policies
         self._previews = Previews(store, evidence, cluster, policies, new_id, expecting)
         self._applying = Applying(store, cluster)
+
+    async def needed(self, pool: PoolKey, request: PlanRequest, now: datetime) -> AccessRole:
+        """The role that planning this needs, as the object is now. Raises InvalidInput, NotFound, Unavailable."""
+        if request.kind is not PlanKind.SCHEDULE:
+            return NEEDED_ROLE[request.kind]
+        found = await self._cluster.read(Target.of_pool(pool))
+        after = merged(found.spec, spec_patch(request, found.spec, now))
+        return AccessRole.ADMIN if is_for_admins(found.spec, after) else NEEDED_ROLE[request.kind]
 
     async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
         """Previews a change, after a dry run in which the API server accepted it, with what was `expected` elsewhere.
@@ -85,7 +95,7 @@ class Plans:
             elif request.kind is PlanKind.ROLLBACK:
                 change = rollback_patch(request, found.spec, await self._cluster.revisions(pool))
             else:
-                change = spec_patch(request, found.spec)
+                change = spec_patch(request, found.spec, now)
             scaled = scaled_by_its_object(request, found.spec)
             if scaled is not None:
                 checked(found.spec, change, self._policies)
@@ -107,7 +117,7 @@ class Plans:
     async def get(self, plan_id: str, now: datetime) -> Plan:
         """The plan in its present state, which of one left open by a killed process is what became of its object."""
         stored = await self._store.get(plan_id)
-        if stored.begun_at is not None and stored.begun_at + SETTLING < now:
+        if stored.begun_at is not None and stored.begun_at + SETTLING <= now:
             try:
                 stored = await self._applying.closed(stored, now)
             except ServiceError:  # its object cannot be asked now: nothing is said that is not known
@@ -146,11 +156,12 @@ class Plans:
             ended = (await self._store.get(plan.id)).plan
             if ended.state is not PlanState.OPEN:
                 return _ended(ended, caller)
-            raise Conflict("being-applied", f"somebody else applies plan {plan.id} at this moment; look again in some seconds")
+            raise Conflict("being-applied", f"plan {plan.id} is being applied at this moment; look again in some seconds")
         try:
             written = await self._applying.written(stored, marks, now)
         except (ServiceError, InvalidInput) as error:
-            await self._store.record(replace(draft, result=AuditResult.FAILED, reason=str(error)), now)
+            failed = replace(draft, result=AuditResult.FAILED, reason=str(error))
+            await (self._store.record(failed, now) if _may_be_written(error) else self._store.refused(plan.id, failed, now))
             raise
         applied = replace(
             stored,
@@ -202,10 +213,16 @@ class Plans:
         return await self._previews.of_change(pool, plan.kind, stored.object, found, stored.change, caller, now, undo_of=plan.undo_of)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
+        """The plan, expired if its time is over; not while somebody applies it: its object may be written already."""
         if stored.plan.state is PlanState.OPEN and now > stored.plan.expires_at:
-            await self._store.set_state(stored.plan.id, PlanState.EXPIRED)
-            return replace(stored.plan, state=PlanState.EXPIRED)
+            await self._store.expire(stored.plan.id, now, SETTLING)
+            return (await self._store.get(stored.plan.id)).plan
         return stored.plan
+
+
+def _may_be_written(error: ServiceError | InvalidInput) -> bool:
+    """Whether the object may have been changed all the same: by this apply, of which no answer came, or by another."""
+    return isinstance(error, Unavailable) or (isinstance(error, Conflict) and error.code == "already-applied")
 
 
 def _ended(plan: Plan, caller: Caller) -> Plan:

@@ -21,6 +21,7 @@ from fairlead_api.services.plans.fixed_engines import engines_file
 from fairlead_api.services.plans.merge_patches import inverse, merged
 from fairlead_api.services.plans.objects import ClusterGateway, ClusterObject, Target, TargetKind
 from fairlead_api.services.plans.owners import owner_of
+from fairlead_api.services.plans.schedule_changes import is_for_admins
 from fairlead_api.services.plans.stored_plans import LIFE, Expected, Expecting, PlanStore, StoredPlan
 from fairlead_api.services.pools.diffs import diff
 from fairlead_client.resources.audit import AuditAction
@@ -69,6 +70,8 @@ class Previews:
         if not changes:
             raise InvalidInput(*_only(change, ".".join(target.kind.path)), "it is so already; write another value")
         effect = await self._effects.of(question, pool, now)
+        if kind is PlanKind.SCHEDULE:
+            effect = replace(effect, for_admins=is_for_admins(part, merged(part, change)))
         if expected is not None:
             effect = replace(
                 effect, predicted_attainment=expected.attainment, predicted_refusals=expected.refusals, prediction_basis=expected.basis

@@ -10,7 +10,7 @@ from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.plans.conflicts import SpecChange
 from fairlead_api.services.plans.effects import Question
 from fairlead_api.services.plans.objects import Target
-from fairlead_client.resources.plans import Plan, PlanState
+from fairlead_client.resources.plans import Plan
 
 LIFE = timedelta(minutes=10)
 """A plan can be applied for so long."""
@@ -54,8 +54,13 @@ class PlanStore(Protocol):
         """The stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Notes who begins to apply a plan; False if it is not open any more, or somebody else has begun less than
-        `settling` ago.
+        """Notes who begins to apply a plan; False if it is not open any more, its time is over, or somebody else has
+        begun less than `settling` ago.
+        """
+
+    async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
+        """Appends the entry of an apply that began at `now` and certainly wrote nothing, and takes its beginning back:
+        who changes the object later did not do it by this plan.
         """
 
     async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:
@@ -65,16 +70,20 @@ class PlanStore(Protocol):
         """The revisions of this very object's spec after a generation, oldest first."""
 
     async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Marks an open plan applied, and other plans of the pool that nobody began superseded; returns the plan as
-        stored afterwards.
+        """Marks a plan applied that is open, or expired meanwhile, and other plans of the pool that nobody began
+        superseded; returns the plan as stored afterwards.
 
-        If the plan was closed meanwhile, nothing changes.
+        If the plan was closed otherwise, nothing changes.
         """
 
     async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
         """The spec of the pool's revision of this number. Raises NotFound, InvalidInput for one that there is not."""
 
-    async def set_state(self, plan_id: str, state: PlanState) -> None: ...
+    async def supersede(self, plan_id: str) -> None:
+        """Marks an open plan superseded."""
+
+    async def expire(self, plan_id: str, now: datetime, settling: timedelta) -> None:
+        """Marks an open plan expired, unless somebody began to apply it less than `settling` ago."""
 
     async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 

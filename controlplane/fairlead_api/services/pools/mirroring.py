@@ -7,10 +7,10 @@ good one stays in force.
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
@@ -79,6 +79,9 @@ class MirrorStore(Protocol):
     async def held_pools(self) -> tuple[PoolKey, ...]:
         """The pools for which live routers hold requests."""
 
+    async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
+        """The living pools whose last state is older, but for those with engines of a file."""
+
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         """Stores events not stored before, each with its audit entry."""
 
@@ -105,6 +108,10 @@ class PoolMirroring:
     async def held_pools(self) -> HeldPools:
         """The pools for which live routers hold requests."""
         return HeldPools(pools=await self._store.held_pools())
+
+    async def unheard_pools(self, seconds: float, now: datetime) -> UnheardPools:
+        """The pools of which no state came for so long, but for those that `fairlead serve` tells of."""
+        return UnheardPools(pools=await self._store.unheard_pools(now - timedelta(seconds=seconds)))
 
     async def take_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         """Stores events. Raises NotFound for a pool whose state was never sent."""

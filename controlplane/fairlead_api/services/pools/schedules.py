@@ -54,7 +54,7 @@ def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: dat
 def schedule_detail(item: ScheduleItem, schedules: Sequence[ScheduleSpec], start: datetime) -> ScheduleDetail:
     """A schedule with the week of its pool."""
     end = start + WEEK
-    windows = [window for schedule in schedules for window in windows_between(schedule, start, end, _MOST_WINDOWS)]
+    windows = [window for schedule in schedules for window in islice(windows_between(schedule, start, end), _MOST_WINDOWS)]
     return ScheduleDetail(schedule=item, start=start, windows=windows, conflicts=conflicts(schedules, start, end))
 
 

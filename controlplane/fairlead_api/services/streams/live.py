@@ -1,4 +1,4 @@
-"""Live topics: one poller per topic and pool while anybody listens; its result is rendered once for all listeners.
+"""Live topics: one poller per topic, pool and sight while anybody listens; its result is rendered once for all.
 
 Nothing is buffered for a listener that falls behind: it loses its backlog and gets an event `resync`. A fourth stream
 with the same credential gets one event `poll` and ends.
@@ -36,21 +36,21 @@ OVERLAP = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A topic that shows the whole present state; sent when it changed. `read` takes the pool and now."""
+    """A topic that shows the whole present state; sent when it changed. `read` takes the pool, the sight and now."""
 
     seconds: float
-    read: Callable[[str | None, datetime], Awaitable[Any]]
+    read: Callable[[str | None, Sight, datetime], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
     """A topic that shows new items.
 
-    `read` takes pool, since and limit, and gives (recorded at, item with `id`), oldest first.
+    `read` takes pool, sight, since and limit, and gives (recorded at, item with `id`), oldest first.
     """
 
     seconds: float
-    read: Callable[[str | None, datetime, int], Awaitable[Sequence[tuple[datetime, Any]]]]
+    read: Callable[[str | None, Sight, datetime, int], Awaitable[Sequence[tuple[datetime, Any]]]]
     most: int = 20
 
 
@@ -144,12 +144,13 @@ class Live:
                 self._leave(name, listener)
 
     async def _join(self, name: _Name, listener: Listener, last_event_id: str | None) -> None:
-        topic = self._topics[name[0]]
+        kind, pool, sight = name
+        topic = self._topics[kind]
         since = _since(last_event_id, self._clock())
         if isinstance(topic, Tail) and since is not None:
-            missed = [one for one in await topic.read(name[1], since, topic.most) if _visible(one[1], name[2])]
+            missed = await topic.read(pool, sight, since, topic.most)
             if missed:
-                listener.offer(event(name[0], missed[-1][0], msgspec.json.encode([item for _, item in missed])))
+                listener.offer(event(kind, missed[-1][0], msgspec.json.encode([item for _, item in missed])))
         feed = self._feeds.setdefault(name, _Feed())
         feed.listeners.add(listener)
         if feed.last is not None:
@@ -168,7 +169,8 @@ class Live:
                 feed.task.cancel()
 
     async def _follow(self, name: _Name, feed: _Feed) -> None:
-        topic = self._topics[name[0]]
+        kind, pool, sight = name
+        topic = self._topics[kind]
         since = self._clock() - OVERLAP
         sent: deque[str] = deque(maxlen=1000)
         before: bytes | None = None
@@ -177,26 +179,23 @@ class Live:
             now = self._clock()
             try:
                 if isinstance(topic, Snapshot):
-                    shown = await topic.read(name[1], now)
-                    if name[2] is not None:
-                        shown = [item for item in shown if _visible(item, name[2])]
-                    content = msgspec.json.encode(shown)
+                    content = msgspec.json.encode(await topic.read(pool, sight, now))
                     if content != before:
                         before = content
-                        feed.last = event(name[0], now, content)
+                        feed.last = event(kind, now, content)
                         self._hand_out(feed, feed.last)
                 else:
-                    found = await topic.read(name[1], since, topic.most)
-                    fresh = [item for _, item in found if item.id not in sent and _visible(item, name[2])]
+                    found = await topic.read(pool, sight, since, topic.most)
+                    fresh = [item for _, item in found if item.id not in sent]
                     sent.extend(item.id for item in fresh)
                     if found:
                         since = max(since, found[-1][0] - OVERLAP)
                     if fresh:
-                        self._hand_out(feed, event(name[0], now, msgspec.json.encode(fresh)))
+                        self._hand_out(feed, event(kind, now, msgspec.json.encode(fresh)))
             except Unavailable as error:
-                _log.debug("live topic waits", extra={"topic": name[0], "error": str(error)})
+                _log.debug("live topic waits", extra={"topic": kind, "error": str(error)})
             except Exception:  # noqa: BLE001  # logged; one bad row must not end what all its listeners hear
-                _log.exception("live topic failed", extra={"topic": name[0]})
+                _log.exception("live topic failed", extra={"topic": kind})
             await asyncio.sleep(min(LEAST_SECONDS, topic.seconds))
             with suppress(TimeoutError):
                 await asyncio.wait_for(feed.changed.wait(), topic.seconds - LEAST_SECONDS)
@@ -204,13 +203,6 @@ class Live:
     def _hand_out(self, feed: _Feed, content: bytes) -> None:
         for listener in feed.listeners:
             listener.offer(content)
-
-
-def _visible(item: Any, sight: Sight) -> bool:
-    """Whether an item, which names its pool or is one, is of a namespace in sight."""
-    if sight is None:
-        return True
-    return (item.namespace if hasattr(item, "namespace") else item.pool.partition("/")[0]) in sight
 
 
 def _since(last_event_id: str | None, now: datetime) -> datetime | None:

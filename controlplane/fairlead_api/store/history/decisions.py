@@ -13,7 +13,7 @@ from fairlead.routing.contracts.weighing import NOT_RECORDED
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead_api.services.history.filters import DecisionFilter
-from fairlead_api.services.spans import Span
+from fairlead_api.services.spans import Sight, Span
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import Lists, between, narrowed
 from fairlead_api.store.records import read
@@ -48,10 +48,10 @@ class PostgresDecisions:
         query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
         return await self._lists.one(query, "decision", decision_id, self._build)
 
-    async def recent(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
+    async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
         """Decisions recorded since, oldest first, with the time of recording (when a report brought them)."""
         same_days = decisions.c.at > since - timedelta(days=1)  # spares the partitions of older days
-        return await self._lists.recent(decisions, since, self._build, pool, limit, same_days)
+        return await self._lists.recent(decisions, since, self._build, pool, sight, limit, same_days)
 
     def _build(self, row: Any, pool: str) -> RoutingDecision:
         weighing = _UNWEIGHED if row.weighing is None else msgspec.convert(row.weighing, Weighing)

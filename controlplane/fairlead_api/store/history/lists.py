@@ -87,12 +87,14 @@ class Lists:
         return built[0][1]
 
     async def recent(
-        self, table: Table, since: datetime, build: Build[Item], pool: str | None, limit: int, *also: "ColumnElement[bool]"
+        self, table: Table, since: datetime, build: Build[Item], pool: str | None, sight: Sight, limit: int, *also: "ColumnElement[bool]"
     ) -> list[tuple[datetime, Item]]:
-        """Rows recorded since, oldest first, with the time of recording (when a report brought them)."""
+        """The newest rows in sight recorded since, oldest first, with the time of recording (when a report came)."""
         query = select(table).where(table.c.recorded_at > since, *also)
         async with self.database.reading() as connection:
-            query, _ = narrowed(query, [(table.c.pool_id, await self.pool_id(connection, pool))])
+            chosen = narrowed(query, [(table.c.pool_id, await self.pool_id(connection, pool))])
+            query, tests = await self.within(connection, chosen, sight)
+            query = query.where(*(test(table.c) for test in tests))  # of what a few seconds brought
             rows = (await connection.execute(query.order_by(table.c.recorded_at.desc(), table.c.id).limit(limit))).all()
             items = await self._built(connection, rows, build)
         return [(row.recorded_at, item) for row, item in reversed(items)]

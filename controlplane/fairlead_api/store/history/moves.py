@@ -68,9 +68,9 @@ class PostgresMoves(Generic[AnyMove]):
     async def move(self, move_id: str) -> AnyMove:
         return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
 
-    async def recent(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:
+    async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:
         """Moves recorded since, oldest first, with the time of recording (when a report brought them)."""
-        return await self._lists.recent(self._table, since, self._build, pool, limit)
+        return await self._lists.recent(self._table, since, self._build, pool, sight, limit)
 
     async def matrix(self, wanted: MoveFilter, now: datetime, sight: Sight = None) -> MigrationMatrix:
         end = wanted.end or now

@@ -1,5 +1,6 @@
 """Schedules of living pools, and what became of their starts, as the public API shows them."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -66,7 +67,8 @@ class PostgresSchedules:
         for schedule in known:
             if schedule.name == name:
                 owner = owner_of(row.labels, row.annotations, (row.changed_by,))
-                return schedule_detail(schedule_item(str(pool), schedule, owner, now), known, start)
+                item = schedule_item(str(pool), schedule, owner, now)
+                return await asyncio.to_thread(schedule_detail, item, known, start)  # a week has up to 10,080 starts of each
         raise NotFound("schedule", f"{pool}/{name}")
 
     async def in_force(self, pool: PoolKey, at: datetime) -> InForceAt:

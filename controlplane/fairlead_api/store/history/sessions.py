@@ -1,5 +1,6 @@
 """Sessions as the public API shows them: the instance that holds each, and all that held it before."""
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Select, func, select, tuple_
@@ -26,6 +27,9 @@ TRIGRAM = 3
 SESSION_KEYS = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
 """The order of the list."""
 
+WHOLE_KEYS = (sessions.c.pool_id, sessions.c.session)
+"""The order of the whole list, ascending: one that is busy while it is read would leave its place in the other."""
+
 
 class PostgresSessions:
     """Implements `routes.sessions.SessionReader`."""
@@ -49,7 +53,8 @@ class PostgresSessions:
                     query = query.where(tuple_(sessions.c.pool_id, sessions.c.session).in_(named))
                 else:
                     also.append(lambda columns: columns.session.contains(part, autoescape=True))
-            return await self._lists.page(connection, (query, also), SESSION_KEYS, _summary, span)
+            keys = WHOLE_KEYS if span.whole else SESSION_KEYS
+            return await self._lists.page(connection, (query, also), keys, _summary, replace(span, reverse=span.reverse != span.whole))
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
         async with self._lists.database.reading() as connection:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import ColumnElement, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
@@ -75,11 +75,19 @@ class PostgresPlans:
         free = or_(plans.c.begun_at.is_(None), plans.c.begun_at <= now - settling, mine)
 
         async def work(connection: AsyncConnection) -> bool:
-            begun = update(plans).where(plans.c.id == plan_id, plans.c.state == PlanState.OPEN, free)
+            begun = update(plans).where(plans.c.id == plan_id, plans.c.state == PlanState.OPEN, plans.c.expires_at >= now, free)
             found = await connection.execute(begun.values(begun_at=now, begun=msgspec.to_builtins(draft)).returning(plans.c.id))
             return found.scalar_one_or_none() is not None
 
         return await self._database.writing(work)
+
+    async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            mine = plans.c.id == plan_id, plans.c.begun_at == now, func.jsonb_extract_path_text(plans.c.begun, "actor") == draft.actor
+            await connection.execute(update(plans).where(*mine).values(begun_at=None, begun=None))
+            await audit.append(connection, [draft], now)
+
+        await self._database.writing(work)
 
     async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:
         left = plans.c.state == PlanState.OPEN, plans.c.begun_at <= now - settling, plans.c.created_at >= now - _LOOKED_BACK
@@ -99,7 +107,7 @@ class PostgresPlans:
             plan = stored.plan
             done = await connection.execute(
                 update(plans)
-                .where(plans.c.id == plan.id, plans.c.state == PlanState.OPEN)
+                .where(plans.c.id == plan.id, plans.c.state.in_([PlanState.OPEN, PlanState.EXPIRED]))
                 .values(
                     state=PlanState.APPLIED,
                     applied_at=plan.applied_at,
@@ -135,9 +143,16 @@ class PostgresPlans:
             raise InvalidInput("revision", revision, f"the pool's newest revision is {row.revision}; write one of the list")
         return cast("Mapping[str, Any]", found)
 
-    async def set_state(self, plan_id: str, state: PlanState) -> None:
+    async def supersede(self, plan_id: str) -> None:
+        await self._close(PlanState.SUPERSEDED, plans.c.id == plan_id)
+
+    async def expire(self, plan_id: str, now: datetime, settling: timedelta) -> None:
+        nobodys = or_(plans.c.begun_at.is_(None), plans.c.begun_at <= now - settling)
+        await self._close(PlanState.EXPIRED, plans.c.id == plan_id, nobodys)
+
+    async def _close(self, state: PlanState, *which: ColumnElement[bool]) -> None:
         async def work(connection: AsyncConnection) -> None:
-            await connection.execute(update(plans).where(plans.c.id == plan_id, plans.c.state == PlanState.OPEN).values(state=state))
+            await connection.execute(update(plans).where(plans.c.state == PlanState.OPEN, *which).values(state=state))
 
         await self._database.writing(work)
 

@@ -20,6 +20,7 @@ from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict
+from fairlead_api.services.plans.fixed_engines import engines_file
 from fairlead_api.services.pools.mirroring import Shares, is_outdated
 from fairlead_api.services.streams.notices import Notice, PoolDeleted, TableChanged
 from fairlead_api.store import audit, notifying, tables
@@ -99,6 +100,13 @@ class PostgresPools:
     async def held_pools(self) -> tuple[PoolKey, ...]:
         async with self._database.reading() as connection:
             return await read_held_pools(connection)
+
+    async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
+        columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)
+        query = select(*columns).where(_POOLS.c.deleted_at.is_(None), _POOLS.c.observed_at <= before).order_by(*columns[:2])
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return tuple(PoolKey(namespace=row.namespace, name=row.name) for row in rows if engines_file(row.annotations) is None)
 
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.pool_states import PoolState
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
-from fairlead_api.services.audit.chain import AuditDraft
+from fairlead_api.services.audit.chain import AuditDraft, as_stored
 from fairlead_api.services.audit.cluster_events import Seen
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
 from fairlead_api.services.pools.diffs import diff
@@ -29,14 +29,14 @@ async def note_revision(
 ) -> int:
     """The number of the spec's revision; a new one, with an audit entry, if the spec changed."""
     recreated = row.uid != state.uid or row.deleted_at is not None
-    if row.revision and not recreated and row.spec == state.spec:
+    if row.revision and not recreated and (row.spec == state.spec or as_stored(row.spec) == as_stored(state.spec)):
         return int(row.revision)
     actor = state.annotations.get(CHANGED_BY, state.changed_by) if state.changed_by == FIELD_MANAGER else state.changed_by
     reason = state.annotations.get(CHANGE_REASON) if state.changed_by == FIELD_MANAGER else None
     version = int(state.resource_version) if state.resource_version.isdecimal() else None
     if version is not None and state.changed_by != FIELD_MANAGER:
         actor = await author_of(connection, row.id, state.uid, Seen(version=version, generation=state.generation)) or actor
-    changes = diff({} if recreated else row.spec, state.spec)
+    changes = diff({} if recreated else as_stored(row.spec), as_stored(state.spec))
     await connection.execute(
         insert(tables.pool_revisions).values(
             pool_id=row.id,

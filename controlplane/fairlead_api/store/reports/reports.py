@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.reports.batches import AskAddress, Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding
 from fairlead.reports.engines import KnownCache, LearntFigure
-from fairlead.reports.moves import MigrationOutcome
+from fairlead.reports.moves import MigrationOutcome, MoveOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.services.reports.ingestion import Ingested
 from fairlead_api.store import tables
@@ -243,9 +243,10 @@ async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
 
 
 def _settle(moves: Table) -> Update:
+    """The first outcome stays: a router that hears anew of a session's move by a person tells of its next request."""
     source = recordset([moves.c.id, moves.c.actual_ttft_seconds, moves.c.outcome])
     became = {"actual_ttft_seconds": source.c.actual_ttft_seconds, "outcome": source.c.outcome}
-    return update(moves).where(moves.c.id == source.c.id).values(became)
+    return update(moves).where(moves.c.id == source.c.id, moves.c.outcome == MoveOutcome.UNDERWAY).values(became)
 
 
 _SETTLE = {moves.name: _settle(moves) for moves in (tables.migrations, tables.reroutes)}
@@ -254,8 +255,8 @@ _SETTLE = {moves.name: _settle(moves) for moves in (tables.migrations, tables.re
 async def _settle_outcomes(connection: AsyncConnection, moves: Table, outcomes: Sequence[MigrationOutcome]) -> None:
     if not outcomes:
         return
-    last = {outcome.id: outcome for outcome in outcomes}
-    await connection.execute(_SETTLE[moves.name], bound([msgspec.to_builtins(outcome) for outcome in last.values()]))
+    first = {outcome.id: outcome for outcome in reversed(outcomes)}
+    await connection.execute(_SETTLE[moves.name], bound([msgspec.to_builtins(outcome) for outcome in first.values()]))
 
 
 def _rows(report: Report) -> int:

@@ -4,7 +4,7 @@ Rows are read and written in sets, however many there are.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ from fairlead_api.store.sessions.writing import add_sessions, lock_sessions, sav
 
 Key = tuple[int, str]
 
+_HOLD_POOLS = text("SELECT id FROM pools WHERE id = ANY(:pools) ORDER BY id FOR KEY SHARE")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
@@ -44,6 +46,8 @@ async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mappi
     changes = [change for change in report.bindings if change.pool in ids]
     if len(changes) < len(report.bindings):
         ignored["unknown-pool"] += len(report.bindings) - len(changes)
+    pools = (*(change.pool for change in changes), *(decision.pool for decision in report.decisions))
+    await _hold_pools(connection, {ids[pool] for pool in pools if pool in ids})
     alive = await _alive(connection, {change.instance for change in changes})
     judging = _Judging(report, changes, ids, alive)
     wanted = {*judging.changes, *judging.seen}
@@ -122,6 +126,16 @@ class _Judging:
             context_tokens=0,
             new=True,
         )
+
+
+async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> None:
+    """Waits for who changes the instances of these pools, and keeps others from it until this transaction ends.
+
+    Else an instance could go, and its sessions be unbound, after it was found alive and before one is bound to it. It
+    is the lock that storing a row of a pool takes anyway; taken before sessions', as by who unbinds these.
+    """
+    if pools:
+        await connection.execute(_HOLD_POOLS, {"pools": list(pools)})
 
 
 async def _alive(connection: AsyncConnection, instances: set[str]) -> set[Key]:

@@ -1,7 +1,8 @@
 """When windows are open, and what several of them set together."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.scaling.bounds import RoleBounds
 from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec
+from fairlead.schedules import conflicts as schedule_conflicts
 from fairlead.schedules.conflicts import WEEK, conflicts
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.specs import ScheduleSpec
-from fairlead.schedules.windows import next_change, open_windows, planned_starts, windows_between
+from fairlead.schedules.windows import Window, next_change, open_windows, planned_starts, windows_between
 from fairlead.schemas.reading import read
 from fairlead.schemas.writing import written
 from fairlead.tables import EarlyRejectionFacts, SloFacts
@@ -78,7 +80,7 @@ def test_an_added_start_opens_a_window_at_any_second() -> None:
 
 def test_a_paused_schedule_has_no_window_at_all() -> None:
     day = schedule(paused=True, runAt=["2026-11-23T20:00:00Z"])
-    assert windows_between(day, at(0), at(0) + WEEK) == []
+    assert list(windows_between(day, at(0), at(0) + WEEK)) == []
     assert next_change([day], at(0)) is None
     assert next(planned_starts(day, at(0))) == at(8), "its planned starts are still known, to record what did not happen"
 
@@ -139,6 +141,21 @@ def test_conflicts_name_both_schedules_what_they_share_and_who_decides() -> None
     assert tie.decided_by is None
 
 
+def test_conflicts_of_schedules_that_start_every_minute_are_sought_no_further_than_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+
+    def counted(*args: Any) -> Iterator[Window]:
+        nonlocal looked_at
+        for window in windows_between(*args):
+            looked_at += 1
+            yield window
+
+    monkeypatch.setattr(schedule_conflicts, "windows_between", counted)
+    some = [schedule(f"s{number:02}", "* * * * *", "1m") for number in range(32)]
+    found = conflicts(some, MONDAY, MONDAY + WEEK)
+    assert ([one.begins for one in found], found[0].other, looked_at <= 100) == ([MONDAY] * 100, "s01", True)
+
+
 crons = st.sampled_from(["0 8 * * *", "*/7 * * * *", "30 22 * * 1-5", "0 0 1 * *", "15 */5 * * 0"])
 zones = st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu"])
 offsets = st.integers(0, 400 * 86400)
@@ -162,10 +179,28 @@ def test_nothing_changes_before_the_next_change(some: list[tuple[str, str, int]]
 @given(crons, zones, st.integers(1, 3000), offsets)
 def test_the_windows_of_a_week_are_those_that_are_open_in_it(cron: str, zone: str, minutes: int, offset: int) -> None:
     one = schedule(cron=cron, duration=f"{minutes}m", timeZone=zone)
-    week = windows_between(one, MONDAY, MONDAY + WEEK)
+    week = list(windows_between(one, MONDAY, MONDAY + WEEK))
     assert all(first.closes <= second.opens for first, second in pairwise(week))
     instant = MONDAY + timedelta(seconds=offset % WEEK.total_seconds())
     assert [window for window in week if window.opens <= instant < window.closes] == list(open_windows([one], instant))
+
+
+@given(st.lists(st.tuples(crons, st.integers(1, 3000), st.booleans()), min_size=2, max_size=5), offsets, st.sampled_from([1, 5, 100_000]))
+def test_conflicts_are_all_pairs_of_windows_that_are_open_together(some: list[tuple[str, int, bool]], offset: int, limit: int) -> None:
+    schedules = [
+        schedule(f"s{(7 * number) % 5}", cron, f"{minutes}m", **({"roles": []} if no_roles else {}), slo={"ttft": "1s"})
+        for number, (cron, minutes, no_roles) in enumerate(some)
+    ]
+    begin = MONDAY + timedelta(seconds=offset)
+    windows = {one.name: list(windows_between(one, begin, begin + WEEK)) for one in schedules}
+    meetings = [
+        (max(a.opens, b.opens), a.schedule, b.schedule, min(a.closes, b.closes))
+        for one, other in combinations(schedules, 2)
+        for a, b in product(windows[one.name], windows[other.name])
+        if a.opens < b.closes and b.opens < a.closes
+    ]
+    found = conflicts(schedules, begin, begin + WEEK, limit)
+    assert [(one.begins, one.schedule, one.other, one.ends) for one in found] == sorted(meetings)[:limit]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +214,8 @@ def test_the_windows_of_a_week_are_those_that_are_open_in_it(cron: str, zone: st
         ({"roles": []}, "schedule.roles", "must change something"),
         ({"duration": "10s"}, "schedule.duration", "1m"),
         ({"skip": ["2026-02-30T00:00:00Z"]}, "schedule.skip[0]", "exists"),
+        ({"skip": ["1999-12-31T23:59:59Z"]}, "schedule.skip[0]", "matches"),
+        ({"runAt": ["9999-12-31T23:59:59Z"]}, "schedule.runAt[0]", "matches"),
         ({"runAt": ["tomorrow"]}, "schedule.runAt[0]", "matches"),
         ({"skip": "2026-12-01T07:00:00Z"}, "schedule.skip", "a list"),
         ({"slo": {"ttft": "0s"}}, "schedule.slo.ttft", "1ms"),

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 
 from fairlead_api import problems
 from fairlead_api.routes.listing import Fetch, listing
+from fairlead_api.routes.parameters import closed
 from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole, Identity
@@ -44,13 +45,13 @@ def numbered(last: int) -> Fetch:
     return fetch
 
 
-def served(last: int) -> httpx.AsyncClient:
+def served(last: int, fetch: Fetch | None = None, exported_by: str = "") -> httpx.AsyncClient:
     async def chosen() -> Fetch:
-        return numbered(last)
+        return fetch or numbered(last)
 
     routes = APIRouter()
-    listing(routes, "/rows", Row, lambda: ANYBODY, chosen, by="-id")
-    app = FastAPI(routes=routes.routes)
+    listing(routes, "/rows", Row, lambda: ANYBODY, chosen, by="-id", exported_by=exported_by)
+    app = FastAPI(routes=[closed(route) for route in routes.routes])
     problems.install(app)
     return httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(app))
 
@@ -94,6 +95,21 @@ async def test_an_export_has_every_row_once(last: int) -> None:
         document = (await http.get("/rows.json")).json()
         assert [row["id"] for row in document["items"]] == list(range(last, 0, -1))
         assert (document["next_cursor"], document["total"]) == (None, last)
+
+
+async def test_an_export_is_asked_for_as_a_whole_and_only_in_its_own_order() -> None:
+    asked: list[Span] = []
+
+    async def fetch(span: Span) -> Page[Row]:
+        asked.append(span)
+        return Page(items=[], next_cursor=None)
+
+    async with served(1, fetch, exported_by="name") as http:
+        for path in ("/rows", "/rows.csv", "/rows.json"):
+            assert (await http.get(path)).status_code == 200
+        refused = [(await http.get(path, params={"sort": "id"})).status_code for path in ("/rows", "/rows.csv", "/rows.json")]
+    assert [span.whole for span in asked] == [False, True, True, False]
+    assert refused == [200, 422, 422]
 
 
 async def parts(http: httpx.AsyncClient, path: str) -> AsyncIterator[bytes]:

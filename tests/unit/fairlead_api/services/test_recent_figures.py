@@ -6,6 +6,7 @@ import pytest
 
 from fairlead_api.services.errors import StoreUnavailable
 from fairlead_api.services.sharing import Recent
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class Figures:
@@ -103,7 +104,7 @@ async def test_closing_ends_what_is_under_way() -> None:
     figures.now += 3
     figures.ready.clear()
     await figures.get()
-    await asyncio.wait_for(figures.recent.close(), 1)
+    await asyncio.wait_for(figures.recent.close(), PATIENCE_SECONDS)
 
 
 async def test_without_sharing_everybody_gets_their_own() -> None:

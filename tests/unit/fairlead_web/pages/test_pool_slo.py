@@ -37,6 +37,21 @@ async def test_an_outage_that_no_request_lived_through_still_burns(monkeypatch: 
     assert '– <span class="muted">(10.00)</span>' in page
 
 
+async def test_a_budget_of_which_too_little_is_kept_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = objectives.burn
+
+    def a_week(now: datetime, pool: str) -> SloBurn:
+        burn = known(now, pool)
+        return replace(burn, budget_left=None, windows=[one for one in burn.windows if one.window != "30d"])
+
+    async with visitor("viewer") as viewer:
+        assert "of 30 days" in (await viewer.http.get(PAGE)).text
+        monkeypatch.setattr(objectives, "burn", a_week)
+        page = (await viewer.http.get(PAGE)).text
+    assert "30 days are not kept" in page
+    assert "of 30 days" not in page
+
+
 async def test_other_targets_are_shown_and_lead_to_a_plan() -> None:
     async with visitor("admin") as admin:
         page = (await admin.http.get(f"{PAGE}?ttft=2s&tpot=100ms&percentile=95")).text

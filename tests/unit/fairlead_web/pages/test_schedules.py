@@ -1,10 +1,14 @@
 """The page of one schedule."""
 
 import html
+from dataclasses import replace
 
 import pytest
 import yaml
 
+from fairlead.schedules.runs import RunOutcome, RunReason
+from fairlead_client.resources.schedules import ScheduleRun
+from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
 
@@ -43,3 +47,32 @@ async def test_a_schedule_that_cannot_be_used_stays_in_the_form_beside_what_is_w
     assert told in answer.text
     assert f'value="{pool}"' in answer.text
     assert f"{spec}</textarea>" in answer.text
+
+
+@pytest.mark.parametrize(("role", "sets_slo", "may"), [("operator", False, True), ("operator", True, False), ("admin", True, True)])
+async def test_a_schedule_that_sets_the_slo_is_changed_by_admins_only(role: str, sets_slo: bool, may: bool) -> None:
+    night = {"name": "night", "cron": "0 22 * * *", "duration": "8h", "roles": [{"name": "both", "replicas": 2}]}
+    async with visitor(role) as client:
+        client.fake.world.spec_changes[CHAT] = {"scaling": {"schedules": [night | ({"slo": {"ttft": "9s"}} if sets_slo else {})]}}
+        page = (await client.http.get("/schedules/default/chat/night")).text
+        answer = await client.submit("/schedules/default/chat/night/plans", action="pause")
+    buttons = [button.split(">")[0] for button in page.split('id="h-edit"')[1].split('id="h-preview"')[0].split("<button")[1:]]
+    assert (len(buttons), {"disabled" not in button for button in buttons}) == (5, {may})
+    assert ("This needs the role admin." in page) is not may
+    assert ("ratio is for admins." in page) is (role == "operator")
+    assert answer.status_code == (303 if may else 403)
+
+
+async def test_an_operator_who_adds_an_slo_to_a_schedule_keeps_what_was_typed() -> None:
+    typed = 'cron: "0 8 * * *"\nduration: 1h\nslo: {ttft: 9s}'
+    async with visitor("operator") as operator:
+        answer = await operator.submit("/schedules", pool=CHAT, name="day", spec=typed)
+    assert "This needs the role admin" in answer.text
+    assert f"{typed}</textarea>" in html.unescape(answer.text)
+
+
+async def test_a_start_that_nothing_was_heard_of_is_not_said_to_have_had_no_window() -> None:
+    async with visitor() as viewer:
+        viewer.fake.world.schedule_runs = [replace(example(ScheduleRun), outcome=RunOutcome.SKIPPED, reason=RunReason.MISSED)]
+        page = (await viewer.http.get("/schedules/default/chat/night")).text
+    assert "nothing was heard of it" in page

@@ -13,9 +13,18 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_testing.fakes.public_api import pools
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import ORIGIN, Visitor, visitor
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.asgi_streaming import streaming
+from fairlead_web.pages import streams
 
-PARTS = "totals=state,tick cards=state,membership migrations=migrations as-of=state,tick none-such=state"
+PARTS = "totals=state cards=state,membership migrations=migrations as-of=state none-such=state"
+"""None goes by `tick`: how much time passes is no matter here."""
+
+
+@pytest.fixture(autouse=True)
+def hears_before_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake greets at once: what is pushed after a page's stream has opened reaches it."""
+    monkeypatch.setattr(streams, "FIRST_EVENT_SECONDS", PATIENCE_SECONDS)
 
 
 async def told(
@@ -36,7 +45,7 @@ async def told(
 async def until(stream: AsyncGenerator[bytes, None], ending: bytes, most: int = 20) -> bytes:
     seen = b""
     for _ in range(most):
-        seen += await asyncio.wait_for(anext(stream), 10)
+        seen += await asyncio.wait_for(anext(stream), PATIENCE_SECONDS)
         if ending in seen:
             return seen
     raise AssertionError(seen)
@@ -125,7 +134,7 @@ async def test_a_browser_that_takes_gzip_gets_each_piece_whole() -> None:
         one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known])
         text = b""
         while b"#cards" not in text:
-            text += unpacked.decompress(await asyncio.wait_for(anext(stream), 10))
+            text += unpacked.decompress(await asyncio.wait_for(anext(stream), PATIENCE_SECONDS))
         await stream.aclose()
 
 

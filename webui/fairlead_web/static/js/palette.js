@@ -67,7 +67,7 @@ export function open() {
     }
   }
 
-  field.addEventListener("input", () => { clearTimeout(timer); list.querySelector(".cursor")?.classList.remove("cursor"); timer = setTimeout(look, WAIT); });
+  field.addEventListener("input", () => { clearTimeout(timer); asked?.abort(); list.querySelector(".cursor")?.classList.remove("cursor"); timer = setTimeout(look, WAIT); });
   field.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") mark(1);
     else if (event.key === "ArrowUp") mark(-1);

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
-from hypothesis import given
+import msgspec
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairlead_api.services.audit.chain import AuditDraft, Link, chain, first_broken, genesis
+from fairlead_api.services.audit.chain import AuditDraft, Link, as_stored, chain, first_broken, genesis
 
 START = datetime(2026, 11, 21, 23, 59, tzinfo=UTC)
 
@@ -35,6 +37,25 @@ def test_an_untouched_log_over_midnight_is_intact_in_one_walk_or_several() -> No
 def test_numbers_as_the_database_returns_them_hash_alike() -> None:
     links = log(1)
     assert first_broken([replace(links[0], draft=replace(links[0].draft, after={"n": 1, "replicas": 2}))])[0] is None
+
+
+@given(st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(), st.integers(0, 1 << 1000).map(float)))
+@example(1e23)
+@example(-1e23)
+@example(2.0**60)
+@example(-0.0)
+@example(5e-324)
+def test_any_number_hashes_as_the_database_returns_it(number: float) -> None:
+    """JSONB keeps a number's decimal digits and gives them back without an exponent."""
+    returned = msgspec.json.decode(f"{Decimal(msgspec.json.encode(number).decode()):f}")
+    [link] = log(1)
+    first, again = (chain("", 1, START, replace(link.draft, after={"n": [one]})) for one in (number, returned))
+    assert first == again
+
+
+@given(st.integers(-(2**53), 2**53))
+def test_a_whole_float_that_is_exact_hashes_as_its_integer(number: int) -> None:
+    assert as_stored({"n": float(number)}) == {"n": number}, "as it always has: chains of before stay intact"
 
 
 @given(st.integers(2, 8), st.data())

@@ -31,3 +31,9 @@ def test_a_time_that_cannot_be_read_names_its_field(text: str) -> None:
         parse_time("to", text, NOW)
     with pytest.raises(InvalidInput, match="before"):
         parse_range("now", "now-1h", NOW)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "1999-12-31T23:59:59Z", "2200-01-01T00:00:00Z", "9999-12-31", "now-99999d"])
+def test_a_time_beyond_all_that_can_be_counted_from_names_the_years_that_can(text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"from: '{text}' cannot be used; write a time of the years 2000 to 2199"):
+        parse_time("from", text, NOW)

@@ -1,5 +1,6 @@
 """From a request to a merge patch of the pool."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from fairlead_api.services.plans.changes import annotation_patch, checked, repli
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PAIR: dict[str, Any] = {"model": "m", "roles": [{"name": "prefill", "replicas": 4, "maxReplicas": 6}, {"name": "decode"}]}
 
 
 def test_a_role_of_a_pair_is_scaled_in_the_pool_and_the_other_stays() -> None:
-    patch = spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=5, role=Role.PREFILL), PAIR)
+    patch = spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=5, role=Role.PREFILL), PAIR, NOW)
     after = checked(PAIR, patch, BUILT_IN)
     assert [replicas_of(after, role.name) for role in after.roles] == [5, 1]
     assert [replicas_of(parse_spec(PAIR), role) for role in (Role.PREFILL, Role.DECODE)] == [4, 1]
@@ -30,16 +32,16 @@ def test_a_role_whose_number_the_pool_leaves_out_is_scaled_by_its_own_object() -
 
 def test_a_pair_is_not_scaled_without_a_role_nor_beyond_its_bounds() -> None:
     with pytest.raises(InvalidInput, match=r"^spec.roles\[0\].replicas: 4 cannot be used; it is so already"):
-        spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=4, role=Role.PREFILL), PAIR)
+        spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=4, role=Role.PREFILL), PAIR, NOW)
     with pytest.raises(InvalidInput, match="write prefill or decode"):
-        spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=5), PAIR)
+        spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=5), PAIR, NOW)
     with pytest.raises(InvalidInput, match="must not be greater than its maxReplicas"):
-        checked(PAIR, spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=7, role=Role.PREFILL), PAIR), BUILT_IN)
+        checked(PAIR, spec_patch(PlanRequest(kind=PlanKind.SCALE, replicas=7, role=Role.PREFILL), PAIR, NOW), BUILT_IN)
 
 
 def test_parameters_are_replaced_as_a_whole() -> None:
     spec = {"model": "m", "routing": {"policy": "dualmap", "parameters": {"candidates": 3, "rebalance": False}}}
-    patch = spec_patch(PlanRequest(kind=PlanKind.POLICY, fields={"parameters": {"candidates": 4}}), spec)
+    patch = spec_patch(PlanRequest(kind=PlanKind.POLICY, fields={"parameters": {"candidates": 4}}), spec, NOW)
     assert merged(spec, patch)["routing"] == {"policy": "dualmap", "parameters": {"candidates": 4}}
 
 
@@ -47,7 +49,7 @@ def test_a_policy_that_the_pool_cannot_use_is_refused_here_as_the_kubernetes_api
     spec = {"model": "m"}
     for fields, words in (({"policy": "nope"}, "choose one of"), ({"policy": "static-pd"}, "prefill")):
         with pytest.raises(InvalidInput, match=words):
-            checked(spec, spec_patch(PlanRequest(kind=PlanKind.POLICY, fields=fields), spec), BUILT_IN)
+            checked(spec, spec_patch(PlanRequest(kind=PlanKind.POLICY, fields=fields), spec, NOW), BUILT_IN)
 
 
 def test_a_weight_is_a_number_within_its_bounds_or_none() -> None:

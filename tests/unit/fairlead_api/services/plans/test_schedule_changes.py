@@ -7,7 +7,8 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.pools import parse_spec
-from fairlead_api.services.plans.schedule_changes import schedule_patch
+from fairlead_api.services.plans.merge_patches import merged
+from fairlead_api.services.plans.schedule_changes import is_for_admins, schedule_patch
 from fairlead_api.services.plans.schedule_effects import schedule_effect
 
 MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
@@ -16,8 +17,8 @@ DAY = {"name": "day", "cron": "0 8 * * *", "duration": "2h", "timeZone": "Europe
 SPEC = {"model": "m", "scaling": {"schedules": [DAY, NIGHT]}}
 
 
-def planned(pool: dict[str, Any] = SPEC, **fields: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = schedule_patch(fields, pool)["scaling"]["schedules"]
+def planned(pool: dict[str, Any] = SPEC, now: datetime = MONDAY, **fields: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = schedule_patch(fields, pool, now)["scaling"]["schedules"]
     parse_spec({"model": "m", "scaling": {"schedules": found}})
     return found
 
@@ -51,6 +52,26 @@ def test_starts_long_gone_are_cleared_away() -> None:
     assert found == [DAY | {"skip": ["2026-11-20T07:00:00Z", "2026-11-24T07:00:00Z"]}]
 
 
+def test_a_start_far_ahead_clears_none_that_is_still_to_come() -> None:
+    monthly = DAY | {"cron": "0 8 1 * *", "timeZone": "UTC", "skip": ["2026-12-01T08:00:00Z"], "runAt": ["2026-12-24T08:00:00Z"]}
+    skipped = planned({"scaling": {"schedules": [monthly]}}, name="day", action="skip", start="2027-05-01T08:00:00Z")
+    assert skipped == [monthly | {"skip": ["2026-12-01T08:00:00Z", "2027-05-01T08:00:00Z"]}]
+    added = planned({"scaling": {"schedules": [monthly]}}, name="day", action="run", start="2027-05-03T08:00:00Z")
+    assert added == [monthly | {"runAt": ["2026-12-24T08:00:00Z", "2027-05-03T08:00:00Z"]}]
+    later = planned(
+        {"scaling": {"schedules": skipped}}, datetime(2027, 4, 1, tzinfo=UTC), name="day", action="run", start="2027-04-02T08:00:00Z"
+    )
+    assert later[0]["skip"] == ["2027-05-01T08:00:00Z"], "what is long gone still goes"
+
+
+@pytest.mark.parametrize("written", ["skip", "runAt"])
+def test_a_start_long_ago_clears_none_near_it(written: str) -> None:
+    found = planned(
+        {"scaling": {"schedules": [NIGHT | {written: ["2026-09-05T22:00:00Z"]}]}}, name="night", action="run", start="2026-09-06T01:00:00Z"
+    )
+    assert "2026-09-05T22:00:00Z" in found[0][written]
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "remedy"),
     [
@@ -62,21 +83,25 @@ def test_starts_long_gone_are_cleared_away() -> None:
         ({"name": "day", "action": "set", "spec": {"cron": "0 0 31 2 *", "duration": "1h"}}, "fields.spec.cron", "no day 31 in Feb"),
         ({"name": "day", "action": "skip", "start": "tomorrow"}, "fields.start", "write an instant"),
         ({"name": "day", "action": "skip"}, "fields.start", "write an instant"),
+        ({"name": "day", "action": "run", "start": "2026-11-24T07:00:00"}, "fields.start", "with its offset"),
+        ({"name": "day", "action": "run", "start": "2026-11-24"}, "fields.start", "with its offset"),
+        ({"name": "day", "action": "skip", "start": "0001-01-01T00:00:00Z"}, "fields.start", "2000 to 2199"),
+        ({"name": "day", "action": "skip", "start": "9999-12-31T23:59:59-10:00"}, "fields.start", "2000 to 2199"),
+        ({"name": "day", "action": ["skip"]}, "fields.action", "write one of"),
+        ({"name": ["day"], "action": "skip"}, "fields.name", "name of a schedule"),
         ({"name": "day", "action": "skip", "start": "2026-11-24T07:30:00Z"}, "fields.start", "2026-11-25T07:00:00Z"),
     ],
 )
 def test_an_action_that_cannot_be_done_says_what_can(fields: dict[str, Any], field: str, remedy: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        schedule_patch(fields, SPEC)
+        schedule_patch(fields, SPEC, MONDAY)
     assert refused.value.field == field
     assert remedy in refused.value.remedy
 
 
 def test_a_paused_schedule_is_not_run() -> None:
     with pytest.raises(InvalidInput, match="resume it first"):
-        schedule_patch(
-            {"name": "day", "action": "run", "start": "2026-11-24T07:30:00Z"}, {"scaling": {"schedules": [DAY | {"paused": True}]}}
-        )
+        planned({"scaling": {"schedules": [DAY | {"paused": True}]}}, name="day", action="run", start="2026-11-24T07:30:00Z")
 
 
 def test_the_effect_says_what_holds_at_once_and_where_schedules_meet() -> None:
@@ -113,3 +138,26 @@ def test_the_effect_names_every_override_and_the_schedule_that_decides_it() -> N
         "Schedule later sets earlyRejection.headroom to 0.8.",
         "Schedule earlier sets ratio.mode to Auto.",
     ]
+
+
+ROLES = {"name": "day", "cron": "0 8 * * *", "duration": "2h", "roles": [{"name": "both", "replicas": 3}]}
+OVERRIDES: dict[str, Any] = {"slo": {"ttft": "9s"}, "earlyRejection": {"mode": "Load"}, "ratio": {"mode": "Auto"}}
+
+
+def asks_for_admins(fields: dict[str, Any], *schedules: dict[str, Any]) -> bool:
+    spec = {"scaling": {"schedules": [dict(one) for one in schedules]}}
+    return is_for_admins(spec, merged(spec, schedule_patch(fields, spec, MONDAY)))
+
+
+@pytest.mark.parametrize("section", OVERRIDES)
+def test_a_schedule_that_sets_what_admins_set_is_for_admins_to_change_before_and_after(section: str) -> None:
+    sets, start = ROLES | {section: OVERRIDES[section]}, "2026-11-24T08:00:00Z"
+    for action, rest in (
+        ("delete", {}), ("pause", {}), ("resume", {}), ("skip", {"start": start}), ("run", {"start": start}), ("set", {"spec": ROLES}),
+    ):  # fmt: skip
+        before = sets | {"paused": action == "resume"}
+        assert asks_for_admins({"name": "day", "action": action, **rest}, before), action
+        assert not asks_for_admins({"name": "day", "action": action, **rest}, ROLES | {"paused": action == "resume"}, NIGHT), action
+    assert asks_for_admins({"name": "day", "action": "set", "spec": sets}, ROLES)
+    assert asks_for_admins({"name": "new", "action": "set", "spec": sets})
+    assert not asks_for_admins({"name": "new", "action": "set", "spec": ROLES}, sets)
