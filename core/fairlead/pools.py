@@ -62,11 +62,15 @@ def adapter_names() -> Any:
     )
 
 
+_OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+"""Copied where it is used, as YAML would write references to one object."""
+
 POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
     "required": ["spec"],
     "properties": {
+        "metadata": {**_OBJECT, "properties": {"labels": {**_OBJECT}, "annotations": {**_OBJECT}}},
         "spec": {
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
@@ -82,11 +86,14 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
                         "properties": {
                             "name": {"type": "string", "minLength": 1},
                             "image": {"type": "string", "minLength": 1},
+                            "ports": {"type": "array", "items": {**_OBJECT}},
+                            "env": {"type": "array", "items": {**_OBJECT}},
+                            "readinessProbe": {**_OBJECT},
                         },
                     },
                 }
             },
-        }
+        },
     },
 }
 

@@ -5,7 +5,9 @@ configuration and the credentials; the requests are made here, because the clien
 Objects are plain JSON documents; the callers choose the objects.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -21,7 +23,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 _document = msgspec.json.Decoder(dict[str, Any])
 
-_TIMEOUT = aiohttp.ClientTimeout(total=10.0, sock_connect=3.0)
+_SECONDS = 10.0
+_CONNECT_SECONDS = 3.0
 
 
 class ClusterError(Exception):
@@ -37,11 +40,13 @@ class ClusterError(Exception):
 class ClusterUnavailable(ClusterError):
     """No usable answer; the call may or may not have had its effect.
 
-    `status` is None when there was no answer at all.
+    `status` is None when there was no answer at all; `is_late` then says whether a write was sent, and only its answer
+    did not come in time.
     """
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, *, is_late: bool = False) -> None:
         self.status = status
+        self.is_late = is_late
         super().__init__(message)
 
 
@@ -62,29 +67,60 @@ class ClusterRefused(ClusterError):
         super().__init__(message)
 
 
+class _Login:
+    """Credentials, and the connections opened with them. When it is left, these close with the last call that uses
+    them: no call ends since another one failed.
+    """
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self.configuration = api.configuration
+        self.session = _session(api)
+        self._api = api
+        self._calls = 0
+        self._is_left = False
+
+    @asynccontextmanager
+    async def calling(self) -> AsyncIterator[None]:
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            await self._close_unused()
+
+    async def leave(self) -> None:
+        self._is_left = True
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        if self._is_left and not self._calls:
+            await self.session.close()
+            await self._api.close()
+
+
 class KubernetesApi:
     """A connection to the Kubernetes API. Create it with `connect`, end it with `close`.
 
-    Expired credentials are read again, once per call.
+    Expired credentials are read again, once per call. Answers to writes are awaited for `write_seconds`.
     """
 
-    def __init__(self, api: client.ApiClient, kubeconfig: str | None) -> None:
-        self._api = api
-        self._session = _session(api)
+    def __init__(self, api: client.ApiClient, kubeconfig: str | None, write_seconds: float) -> None:
+        self._login = _Login(api)
+        self._logging_in = asyncio.Lock()
         self._kubeconfig = kubeconfig
+        self._write_seconds = write_seconds
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None) -> "KubernetesApi":
+    async def connect(cls, kubeconfig: str | None, *, write_seconds: float = _SECONDS) -> "KubernetesApi":
         """Connect with a kubeconfig file, or with the pod's service account when None; no request is made yet.
 
         Raises ClusterNotConfigured.
         """
-        return cls(await _log_in(kubeconfig), kubeconfig)
+        return cls(await _log_in(kubeconfig), kubeconfig, write_seconds)
 
     async def close(self) -> None:
-        """Close all connections."""
-        await self._session.close()
-        await self._api.close()
+        """Close all connections: those of calls that are under way when these have ended."""
+        await self._login.leave()
 
     async def call(
         self,
@@ -97,7 +133,8 @@ class KubernetesApi:
         absent: int | None = None,
         decoder: "msgspec.json.Decoder[dict[str, Any]]" = _document,
     ) -> dict[str, Any] | None:
-        """Make one request, within ten seconds, and return its answer; None when the answer's status is `absent`.
+        """Make one request, within ten seconds if it reads, and return its answer; None when the answer's status is
+        `absent`.
 
         A `decoder` of a TypedDict leaves out what the caller does not read, which is most of a list of pods.
 
@@ -105,14 +142,10 @@ class KubernetesApi:
         """
         headers = {"Accept": "application/json", "Content-Type": content}
         written = as_go_writes(body) if body is not None else None
-        status, data = await self._send(method, path, query, headers, written)
+        login = self._login
+        status, data = await self._send(login, method, path, query, headers, written)
         if status == 401:
-            stale = self._api, self._session
-            self._api = await _log_in(self._kubeconfig)
-            self._session = _session(self._api)
-            for one in stale:
-                await one.close()
-            status, data = await self._send(method, path, query, headers, written)
+            status, data = await self._send(await self._later_than(login), method, path, query, headers, written)
         if status < 300:
             try:
                 return decoder.decode(data)
@@ -126,24 +159,42 @@ class KubernetesApi:
             raise ClusterUnavailable(line, status)
         raise ClusterRefused(status, reason, line, text, field)
 
+    async def _later_than(self, refused: _Login) -> _Login:
+        """Log in again, unless another call has done so since."""
+        async with self._logging_in:
+            if self._login is refused:
+                self._login = _Login(await _log_in(self._kubeconfig))
+                await refused.leave()
+            return self._login
+
     async def _send(
-        self, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
+        self, login: _Login, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
-        configuration = self._api.configuration
+        configuration = login.configuration
+        writes = method != "GET"
+        total = self._write_seconds if writes else _SECONDS
+        # The wait for a connection ends before that for everything, so that it is told apart: then nothing was sent.
+        timeout = aiohttp.ClientTimeout(total=total, connect=0.9 * min(_SECONDS, total), sock_connect=_CONNECT_SECONDS)
         try:
-            token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-            async with self._session.request(
-                method,
-                configuration.host + path,
-                params=query,
-                headers={**headers, "Authorization": token} if token else headers,
-                data=body,
-                proxy=configuration.proxy,
-                proxy_headers=configuration.proxy_headers,
-                server_hostname=configuration.tls_server_name,
-            ) as response:
-                return response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            async with login.calling():
+                token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+                async with login.session.request(
+                    method,
+                    configuration.host + path,
+                    params=query,
+                    headers={**headers, "Authorization": token} if token else headers,
+                    data=body,
+                    proxy=configuration.proxy,
+                    proxy_headers=configuration.proxy_headers,
+                    server_hostname=configuration.tls_server_name,
+                    timeout=timeout,
+                ) as response:
+                    return response.status, await response.read()
+        except aiohttp.ConnectionTimeoutError as error:
+            raise ClusterUnavailable(f"{method} {path}: {error}") from error
+        except TimeoutError as error:
+            raise ClusterUnavailable(f"{method} {path}: no answer within {total:g} s", is_late=writes) from error
+        except (aiohttp.ClientError, OSError) as error:
             raise ClusterUnavailable(f"{method} {path}: {str(error) or type(error).__name__}") from error
 
 
@@ -165,7 +216,7 @@ _GO_ESCAPES = tuple((character.encode(), b"\\u%04x" % ord(character)) for charac
 
 def _session(api: client.ApiClient) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=api.configuration.connection_pool_maxsize, ssl=api.rest_client.ssl_context)
-    return aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT)
+    return aiohttp.ClientSession(connector=connector)
 
 
 async def open_session(kubeconfig: str | None, connections: int) -> tuple[str, aiohttp.ClientSession]:

@@ -13,10 +13,15 @@ _MOST_DOUBLINGS = 30
 
 @dataclass(slots=True, kw_only=True)
 class FailedAction:
-    """An action that was refused: how often in a row, why, when to try again, and when that was decided."""
+    """An action that was refused: how often in a row, why, when to try again, and when that was decided.
+
+    `told` is what people are told of it, nothing while it may pass by itself; `is_news` says whether they were not yet.
+    """
 
     times: int
     problem: ActionFailure
+    told: ActionFailure | None
+    is_news: bool
     decided_at: float
     again_at: float
 
@@ -39,13 +44,20 @@ class ActionBackoff:
         refusal = self._known.get(action)
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
 
-    def add(self, action: Hashable, problem: ActionFailure, now: float) -> bool:
-        """Record a refusal. Returns whether the problem is new, so that a person should be told."""
+    def add(self, action: Hashable, problem: ActionFailure, now: float, *, took: float = 0.0, is_passing: bool = False) -> FailedAction:
+        """Record a refusal that took so many seconds.
+
+        The pause is no shorter than that, or the pool would wait for it most of the time. One that `is_passing` is told
+        when it comes again.
+        """
         before = self._known.get(action)
         times = before.times + 1 if before is not None else 1
-        pause = min(self.longest, 2.0 ** min(times - 1, _MOST_DOUBLINGS))
-        self._known[action] = FailedAction(times=times, problem=problem, decided_at=now, again_at=now + pause)
-        return before is None or before.problem != problem
+        pause = min(self.longest, max(took, 2.0 ** min(times - 1, _MOST_DOUBLINGS)))
+        told = None if is_passing and times == 1 else problem
+        is_news = told is not None and (before is None or before.told != told)
+        refusal = FailedAction(times=times, problem=problem, told=told, is_news=is_news, decided_at=now, again_at=now + pause)
+        self._known[action] = refusal
+        return refusal
 
     def problem(self, action: Hashable) -> ActionFailure | None:
         """Why the action was refused last; None when it was not."""

@@ -15,6 +15,9 @@ __all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "H
 
 FIELD_MANAGER = "fairlead-operator"
 
+_WRITE_SECONDS = 35.0
+"""An admission webhook may take 30 s, and only then the server answers that it failed."""
+
 
 class Resource(Enum):
     """A kind of object that the operator reads or writes: path prefix and plural."""
@@ -120,7 +123,7 @@ class HttpCluster:
 
         Raises ClusterUnavailable when neither can be used.
         """
-        return cls(await KubernetesApi.connect(kubeconfig))
+        return cls(await KubernetesApi.connect(kubeconfig, write_seconds=_WRITE_SECONDS))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import OUTAGES, Answer, Cause, Later, Outcome
 from fairlead_operator.backoff import ServerBackoff
@@ -25,6 +25,9 @@ class ControlPlane(Protocol):
 
     async def held_pools(self) -> Outcome[HeldPools]:
         """The pools for which routers hold requests."""
+
+    async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
+        """The pools of which no state came for so long."""
 
 
 class PacedControlPlane:
@@ -49,6 +52,9 @@ class PacedControlPlane:
 
     async def held_pools(self) -> Outcome[HeldPools]:
         return await self._ask(self._api.held_pools)
+
+    async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
+        return await self._ask(lambda: self._api.unheard_pools(seconds))
 
     async def _ask(self, call: Callable[[], Awaitable[Outcome[Answer]]]) -> Outcome[Answer]:
         async with self._places:

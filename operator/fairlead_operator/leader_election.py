@@ -40,6 +40,11 @@ class Lease:
         """Why the last attempt to hold the Lease failed; empty when the server answered."""
 
     @property
+    def hold_seconds(self) -> float:
+        """How long one may act after a renewal was sent."""
+        return self._settings.seconds * 2 / 3
+
+    @property
     def seconds_left(self) -> float:
         """How long this operator may still act without another renewal; 0 when it may not."""
         return 0.0 if self._held_until is None else max(0.0, self._held_until - self._monotonic())
@@ -63,7 +68,7 @@ class Lease:
             taken = await self._write(found, self._claim(found))
         if taken:
             self.holder = self._identity
-        self._held_until = began + self._settings.seconds * 2 / 3 if taken else None
+        self._held_until = began + self.hold_seconds if taken else None
         return taken
 
     async def release(self) -> None:
@@ -174,9 +179,11 @@ class LeaderElection:
         logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
-        """Try once to hold the Lease. The attempt ends before the hold does, because acting must stop by then."""
+        """Try once to hold the Lease. The attempt ends before the hold does, because acting must stop by then; without
+        a hold, when it could give none any more.
+        """
         try:
-            async with asyncio.timeout(self._lease.seconds_left or None):
+            async with asyncio.timeout(self._lease.seconds_left or self._lease.hold_seconds):
                 await self._lease.hold()
             self._lease.problem = ""
         except (ClusterError, TimeoutError) as error:

@@ -259,13 +259,14 @@ def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
     }
 
 
-def disruption_budget(identity: PoolIdentity, role: Role, replicas: int) -> dict[str, Any]:
+def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving: int = 0) -> dict[str, Any]:
     """A PodDisruptionBudget by which voluntary evictions take one instance of the role at a time.
 
-    It says how many of `replicas` must stay. `maxUnavailable`, which earlier versions wrote, would count from the
-    pool's scale: that is 1 for a pool of prefill and decode, and another number than the one in force when a schedule
-    or the load decides it. The null takes it off an earlier version's budget. An instance that is not ready protects
-    nothing and may always go: without that the drain of its node would hang.
+    It says how many must stay of `replicas` and of those `leaving`: ready ones that drain count as well for the
+    cluster until their pods end, and would let as many others go at once. `maxUnavailable`, which earlier versions
+    wrote, would count from the pool's scale: that is 1 for a pool of prefill and decode, and another number than the
+    one in force when a schedule or the load decides it. The null takes it off an earlier version's budget. An instance
+    that is not ready protects nothing and may always go: without that the drain of its node would hang.
     """
     selector = {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: role.value}}
     return {
@@ -273,7 +274,7 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int) -> dict
         "kind": "PodDisruptionBudget",
         "metadata": child_metadata(identity, f"{identity.name}-{role.value}"),
         "spec": {
-            "minAvailable": max(0, replicas - 1),
+            "minAvailable": max(0, replicas + leaving - 1),
             "maxUnavailable": None,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": selector,
@@ -310,23 +311,21 @@ def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
     given = _given_template(spec, role)
     template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
     container = _engine_container(template)
-    ports = container.setdefault("ports", [])
+    ports = container["ports"] = container.get("ports") or []
     if not any(port.get("containerPort") == spec.engine.port for port in ports):
         ports.append({"name": "http", "containerPort": spec.engine.port, "protocol": "TCP"})
-    environment = container.setdefault("env", [])
+    environment = container["env"] = container.get("env") or []
     for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
         if not any(item.get("name") == name for item in environment):
             environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-    period, timeout = _PROBE_SECONDS[spec.engine.type]
-    container.setdefault(
-        "readinessProbe",
-        {
+    if container.get("readinessProbe") is None:
+        period, timeout = _PROBE_SECONDS[spec.engine.type]
+        container["readinessProbe"] = {
             "httpGet": {"path": "/health", "port": spec.engine.port},
             "periodSeconds": period,
             "timeoutSeconds": timeout,
             "failureThreshold": 3,
-        },
-    )
+        }
     return template
 
 

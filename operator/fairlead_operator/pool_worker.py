@@ -29,7 +29,7 @@ class Reconciles(Protocol):
         """One step of a deleted pool's finalization. Returns the seconds until the next, None when the pool may go."""
 
     async def report_deletion(self) -> float | None:
-        """Report a pool that was deleted while the control API was away.
+        """Report a pool that went and of which the control API was not told that yet.
 
         Returns the seconds until the next try, None when nothing is left to report.
         """

@@ -76,6 +76,8 @@ class Pace:
     """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
     gateways: float = 2.0
     """Pause between two looks at what gateways say of pools, which no watch tells: see `gateways.watching`."""
+    deletions: float = 60.0
+    """Pause between two looks for pools that went without the control API being told: see `untold_deletions`."""
     router_silence: float = 10.0
     """When draining, "no router is live" is trusted only after the control API has answered for this long."""
     finalizing_drain: float = 15.0

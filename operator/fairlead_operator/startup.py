@@ -36,6 +36,7 @@ from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
+from fairlead_operator.untold_deletions import UntoldDeletions
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies
 
@@ -116,7 +117,7 @@ def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
     """The workers of pools, none yet; and by name what watches for ever for that which no event tells, to wake workers:
-    requests held for pools at zero, and what gateways say.
+    requests held for pools at zero, what gateways say, and pools that went unseen.
     """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
@@ -141,9 +142,11 @@ def _pool_workers(
         for worker in workers.of(pool):
             worker.wake()
 
+    deletions = UntoldDeletions(settings.namespaces, settings.pace.longest_unread)
     watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "sleeping pools": partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy),
         "gateways": partial(dependencies.gateways.watch, cluster, settings.picker.service, wake, settings.pace.gateways),
+        "deletions": partial(deletions.watch, control_plane, cluster, settings.pace.deletions),
     }
     return workers, watches
 

@@ -44,6 +44,8 @@ class ActionFailureReason(StrEnum):
 
     ACTION_FAILED = "ActionFailed"
     CHILD_NOT_OURS = "ChildNotOurs"
+    OPERATOR_FAULT = "OperatorFault"
+    """The operator itself broke in the pool's round, and in each that meets the same again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class ScaleProblemReason(StrEnum):
     MISSING = "ScaleTargetMissing"
     OTHER_PODS = "ScaleTargetOfOtherPods"
     AUTOSCALER = "ScaledByAutoscaler"
+    OTHER_POOL = "ScaledByAnotherPool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, ring_synced, slo_met
 from fairlead.conditions.degradation import degraded
-from fairlead.conditions.facts import Condition, PoolFacts
+from fairlead.conditions.facts import ActionFailure, Condition, ConditionType, PoolFacts
 from fairlead.conditions.gateways import gateway_ready
 from fairlead.conditions.migrations import migrations_paused
 from fairlead.conditions.readiness import instances_ready, progressing, ready
@@ -54,3 +54,15 @@ def merge_conditions(
         since = str(known["lastTransitionTime"]) if known is not None and same else now
         merged.append({**asdict(condition), "type": condition.type.value, "observedGeneration": generation, "lastTransitionTime": since})
     return tuple(merged)
+
+
+def only_degraded(
+    previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
+) -> tuple[Mapping[str, Any], ...] | None:
+    """The list after a round that broke, so that nothing else is known anew; None when it says so already."""
+    before = tuple(previous)
+    kind = ConditionType.DEGRADED
+    fresh = Condition(type=kind, status="True", reason=failure.reason, message=failure.message)
+    if any((one.get("type"), one.get("reason"), one.get("message")) == (kind, fresh.reason, fresh.message) for one in before):
+        return None
+    return (*(one for one in before if one.get("type") != kind), *merge_conditions(before, (fresh,), generation, now))

@@ -35,9 +35,10 @@ def progressing(facts: PoolFacts) -> Condition:
     live = [instance for instance in facts.instances if instance.draining_since is None and not instance.terminating]
     current = {role.role: role.spec_hash for role in facts.desired}
     old = sum(1 for instance in live if current and instance.spec_hash != current.get(instance.role))
-    if old and facts.rollout_trouble is not None:
+    if facts.rollout_trouble is not None and (old or any(role.replicas for role in facts.desired)):
         reason, why = facts.rollout_trouble
-        return Condition(type=kind, status="False", reason=reason, message=f"{why}; {old} instances still have the old template")
+        still = f"; {old} instances still have the old template" if old else ""
+        return Condition(type=kind, status="False", reason=reason, message=f"{why}{still}")
     if old:
         return Condition(type=kind, status="True", reason="RollingReplacement", message=f"{old} instances still have the old template")
     if draining:

@@ -17,12 +17,16 @@ from fairlead.reconciling.round_plan import RoundPlan
 
 
 def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Take one step towards the number wanted of a role that adopts; none while its workload replaces pods."""
+    """Take one step towards the number wanted of a role that adopts; none while its workload replaces pods, or has
+    pods and none of them is the role's: then they are somebody else's, or are not adopted yet.
+    """
     pods = [one for one in plan.observed if is_current(one, desired) and not one.terminating and one.health is not PodHealth.FAILED]
     leaving = [one for one in pods if _leaves(one)]
     workload = desired.workload
     if workload is None:
         _take_back(plan, leaving, len(leaving))
+        return
+    if not pods and workload.pods:
         return
     if workload.replicas < desired.replicas:
         plan.scale_workload(desired.role, workload.replicas, desired.replicas)

@@ -28,7 +28,7 @@ class Flips:
     """Where each draining instance goes on; it counts in that role already."""
     moving: Mapping[Role, int]
     """Per role the instances it will give to, or get from, flips that have not begun; nothing else takes or fills
-    their places."""
+    their places. Empty while the control API is silent: no flip can begin then, and the places are filled by others."""
 
     def arriving(self, role: Role) -> int:
         """How many draining instances go on in this role."""
@@ -40,7 +40,8 @@ def flips(plan: RoundPlan, desired: DesiredPool) -> Flips:
     destinations = _destinations(plan, desired)
     _finish(plan, desired, destinations)
     moving: dict[Role, int] = {}
-    if desired.role_change is RoleChange.ROLE_FLIP and not any(role.adopts for role in desired.roles):
+    may_begin = desired.role_change is RoleChange.ROLE_FLIP and plan.observations is not None
+    if may_begin and not any(role.adopts for role in desired.roles):
         for donor, taker in permutations(desired.roles, 2):
             count = _movable(plan, donor, taker, destinations)
             if count > 0:

@@ -120,6 +120,8 @@ class Workload:
     """The workload that a role's adopted pods come from, as its scale subresource shows it."""
 
     replicas: int
+    pods: int = 0
+    """How many it has now, by what it tells itself."""
     ordered: bool = False
     """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost."""
 

@@ -15,6 +15,8 @@ from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
 from fairlead.rollout_specs import RolloutSpec
 
+_SERVED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
+
 
 class RolloutTrouble(StrEnum):
     """Why a rollout does not go on: the reason of Progressing=False."""
@@ -68,15 +70,18 @@ def watch(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout | None:
-    """The rollout as it stands now, None when every instance is up to date. A halted one outlives all its instances.
+    """The rollout as it stands now, None when every instance wanted is there, up to date, and served. A halted one
+    outlives all its instances.
 
     `before` is what this returned the last time for the pool; `key` differs when the revision or the declaration does.
     """
-    hashes = {role.role: role.spec_hash for role in desired}
-    live = [item for item in observed if item.role in hashes and item.draining_since is None and not item.terminating]
+    hashes, everything = {role.role: role.spec_hash for role in desired}, tuple(observed)
+    live = [item for item in everything if item.role in hashes and item.draining_since is None and not item.terminating]
     fresh = [item for item in live if item.spec_hash == hashes[item.role]]
-    if len(fresh) == len(live) and (live or before is None or before.key != key or not halts(before, spec)):
-        return None
+    if len(fresh) == len(live):
+        outlives = before is not None and before.key == key and halts(before, spec) and not live
+        if before is None or not (outlives or _goes_on(desired, everything, live)):
+            return None
     attainment = observations.slo_attainment if observations is not None else None
     updated = Counter(item.role for item in fresh if item.state is InstanceState.SERVING)
     if before is None or before.key != key:
@@ -97,6 +102,25 @@ def watch(
         return replace(seen, worse_since=None, measured="")
     since = now if before.worse_since is None or before.worse_since > now else before.worse_since
     return replace(seen, worse_since=since, measured=measured, regressed=now - since >= spec.regression.window_seconds)
+
+
+def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance, ...], live: list[ObservedInstance]) -> bool:
+    """Whether a rollout with no outdated instance left goes on: one still drains, or successors do not serve yet.
+
+    Where there is no room for a surge, the last outdated one goes before its successor is made.
+    """
+    for role in desired:
+        here = [item for item in live if item.role is role.role]
+        drains = any(item.role is role.role and _leaves(item) and item.spec_hash != role.spec_hash for item in observed)
+        is_short = len(here) < role.replicas or any(item.state not in _SERVED for item in here)
+        if role.replicas > 0 and not role.adopts and (drains or is_short):
+            return True
+    return False
+
+
+def _leaves(instance: ObservedInstance) -> bool:
+    """Whether it is emptied for the rollout, and not since fewer are wanted."""
+    return instance.draining_since is not None and not instance.terminating and not instance.drained_as_surplus
 
 
 def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], attainment: float | None) -> str | None:

@@ -87,7 +87,7 @@ class Applier:
 
         The others are: an instance is lost, drained or deleted while nothing can be created.
 
-        Raises ClusterUnavailable at once when the Kubernetes API gives no answer: the rest would fail too.
+        Raises ClusterUnavailable at once when the Kubernetes API cannot be reached: the rest would fail too.
         """
         done = [
             await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec, former)) for action in actions
@@ -201,7 +201,7 @@ class Applier:
         self._recorder.record(self._identity, self._clock(), reason, message, instance=instance)
 
 
-def _subject(action: Action) -> Hashable:
+def _subject(action: Action) -> tuple[Hashable, ...]:
     """The key under which a refusal is remembered; all creations of a role share one."""
     if isinstance(action, ScaleWorkload):
         return "scale", action.role

@@ -3,16 +3,20 @@
 Each refusal is recorded as one event, and the action is tried again after a growing pause.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 
 from fairlead.conditions.facts import ActionFailure, ActionFailureReason
 from fairlead_operator.backoff import ActionBackoff
-from fairlead_operator.cluster import ClusterError, ClusterUnavailable
+from fairlead_operator.cluster import ClusterError, ClusterRefused, ClusterUnavailable
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import PoolIdentity
 
 logger = logging.getLogger(__name__)
+
+SLOW_SECONDS = 3.0
+"""A refusal that takes as long is a wait for something, such as an admission webhook that hangs."""
 
 
 class NotOwned(Exception):
@@ -20,19 +24,25 @@ class NotOwned(Exception):
 
 
 class ActionRetries:
-    """One pool's retries. A round begins with `begin_round` and ends with `end_round`; Unix times come from `clock`."""
+    """One pool's retries. A round begins with `begin_round` and ends with `end_round`; Unix times come from `clock`.
+
+    An action is named by a tuple: its kind, and last what it is done to. A round waits for one slow refusal only: then
+    its other actions of that kind are left for the next round, and those of other kinds must be done soon.
+    """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
         self._recorder = recorder
         self._clock = clock
         self._refusals = ActionBackoff(longest_pause)
         self._wanted: set[Hashable] = set()
+        self._slow: dict[Hashable, ActionFailure] = {}
         self.problem: ActionFailure | None = None
         """The first refusal of this round."""
 
     def begin_round(self) -> None:
         """Begin a round: nothing was tried yet."""
         self._wanted = set()
+        self._slow = {}
         self.problem = None
 
     def end_round(self) -> float | None:
@@ -47,35 +57,61 @@ class ActionRetries:
         """Why this action was refused last; None when it was not."""
         return self._refusals.problem(what)
 
-    async def attempt(self, identity: PoolIdentity, what: Hashable, act: Callable[[], Awaitable[object]]) -> bool:
+    async def attempt(self, identity: PoolIdentity, what: tuple[Hashable, ...], act: Callable[[], Awaitable[object]]) -> bool:
         """Do an action, unless the pause after its last refusal still lasts.
 
-        Returns whether it was done. Raises ClusterUnavailable at once when the Kubernetes API gives no answer at all.
+        One that conflicts with another's write (409) is repeated once, as its object is read anew then; conflicts are
+        told only from the second in a row. Returns whether it was done. Raises ClusterUnavailable at once when the
+        Kubernetes API cannot be reached.
         """
         self._wanted.add(what)
-        now = self._clock()
-        waiting = self._refusals.waiting(what, now)
-        if waiting is not None:
-            self.problem = self.problem or waiting.problem
+        began, kind = self._clock(), what[:-1]
+        waiting = self._refusals.waiting(what, began)
+        known = self._slow.get(kind) if waiting is None else waiting.told
+        if waiting is not None or known is not None:
+            self.problem = self.problem or known
             return False
         try:
-            await act()
-        except (ClusterError, NotOwned) as error:
+            async with asyncio.timeout(SLOW_SECONDS if self._slow else None):
+                await _repeating_conflicts(act)
+        except (ClusterError, NotOwned, TimeoutError) as error:
             if isinstance(error, ClusterUnavailable) and not _answers_others(error):
                 raise
             reason = ActionFailureReason.CHILD_NOT_OURS if isinstance(error, NotOwned) else ActionFailureReason.ACTION_FAILED
-            problem = ActionFailure(reason=reason, message=str(error))
-            self.problem = self.problem or problem
-            if self._refusals.add(what, problem, now):
-                logger.warning("action refused", extra={"pool": identity.name, "reason": reason, "error": str(error)})
-                self._recorder.record(identity, now, reason, problem.message)
+            words = str(error) or f"no answer within {SLOW_SECONDS:g} s, after another write had waited for longer"
+            self._failed(identity, what, ActionFailure(reason=reason, message=words), began, is_conflict=_is_conflict(error))
             return False
         self._refusals.clear(what)
         return True
 
+    def _failed(
+        self, identity: PoolIdentity, what: tuple[Hashable, ...], problem: ActionFailure, began: float, *, is_conflict: bool
+    ) -> None:
+        now = self._clock()
+        if now - began >= SLOW_SECONDS:
+            self._slow[what[:-1]] = problem
+        refusal = self._refusals.add(what, problem, now, took=now - began, is_passing=is_conflict)
+        self.problem = self.problem or refusal.told
+        if refusal.is_news:
+            logger.warning("action refused", extra={"pool": identity.name, "reason": problem.reason, "error": problem.message})
+            self._recorder.record(identity, now, problem.reason, problem.message)
+
+
+async def _repeating_conflicts(act: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await act()
+    except ClusterRefused as refused:
+        if not _is_conflict(refused):
+            raise
+        await act()
+
+
+def _is_conflict(error: Exception) -> bool:
+    return isinstance(error, ClusterRefused) and error.status == 409
+
 
 def _answers_others(error: ClusterUnavailable) -> bool:
     """Whether other calls may succeed: 429 and 5xx may be about this one, as when an admission webhook fails, whose
-    error the server answers as a 500 of its own.
+    error the server answers as a 500 of its own; and so may an answer that does not come, as while a webhook hangs.
     """
-    return error.status is not None and (error.status == 429 or error.status >= 500)
+    return error.is_late or (error.status is not None and (error.status == 429 or error.status >= 500))

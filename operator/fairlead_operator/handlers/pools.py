@@ -43,7 +43,7 @@ async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
 async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
     """Wake the pool's worker.
 
-    A pool that was deleted while the control API was away is reported as soon as the API is back.
+    A pool that went while the control API was away, or without its finalizer, is reported as soon as the API answers.
     """
     worker = worker_of(body, memo)
     if is_news(memo, event, pool_essence):

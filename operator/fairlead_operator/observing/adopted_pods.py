@@ -36,6 +36,11 @@ def is_adopted(metadata: Mapping[str, Any], uid: str) -> bool:
     return (metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION) == uid
 
 
+def is_adopted_elsewhere(metadata: Mapping[str, Any], uid: str) -> bool:
+    """Whether the pod is an instance of another pool than that with this uid by adoption."""
+    return str((metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION, uid)) != uid
+
+
 def selected_role(labels: Mapping[str, str], spec: PoolSpec | None) -> Role | None:
     """The first role that selects a pod with these labels; None when none does."""
     roles = spec.roles if spec is not None else ()

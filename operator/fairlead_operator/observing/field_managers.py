@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairlead_operator.merge_patches import without_nulls
+
 
 def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
     """The field manager that wrote the spec last, or `unknown`.
@@ -24,7 +26,7 @@ def who_changed(pool: Mapping[str, Any]) -> str:
 
     If only one member differs, it is the owner of that member, otherwise the last writer of the spec.
     """
-    spec: Mapping[str, Any] = pool.get("spec") or {}
+    spec = without_nulls(pool.get("spec") or {})
     before: Mapping[str, Any] | None = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")
     changed = [] if before is None else [name for name in {**before, **spec} if before.get(name) != spec.get(name)]
     return spec_manager(pool["metadata"], *(changed if len(changed) == 1 else ()))

@@ -39,13 +39,20 @@ TROUBLES = frozenset(
         "CrashLoopBackOff",
         "CreateContainerConfigError",
         "CreateContainerError",
+        "ErrImageNeverPull",
         "ErrImagePull",
+        "ImageInspectError",
         "ImagePullBackOff",
         "InvalidImageName",
+        "PostStartHookError",
+        "PreCreateHookError",
+        "PreStartHookError",
+        "RegistryUnavailable",
         "RunContainerError",
+        "SignatureValidationFailed",
     }
 )
-"""Waiting reasons of a container that do not resolve by themselves."""
+"""Waiting reasons of a container that do not resolve by themselves: all of a kubelet's but for its first steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

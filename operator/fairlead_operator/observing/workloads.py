@@ -28,10 +28,11 @@ def read_workload(
     target: ScaleTargetSpec,
     scale: Mapping[str, Any] | None,
     pods: Iterable[Mapping[str, Any]],
+    others: Iterable[Mapping[str, Any]],
     autoscalers: Iterable[Mapping[str, Any]],
 ) -> WorkloadReading:
-    """The workload by its scale (None = there is no such workload), its role's adopted pods and the namespace's
-    HorizontalPodAutoscalers.
+    """The workload by its scale (None = there is no such workload), its role's adopted pods, those that the role
+    selects and other pools have, and the namespace's HorizontalPodAutoscalers.
     """
 
     def refused(reason: ScaleProblemReason, message: str) -> WorkloadReading:
@@ -44,16 +45,21 @@ def read_workload(
     if strange:
         message = f"{strange[0]} is selected and is no pod of {what}, which is not scaled; let roles[].selector find its pods only"
         return refused(ScaleProblemReason.OTHER_PODS, message)
+    elsewhere = sorted(pod["metadata"]["name"] for pod in others if _is_of(pod["metadata"], target))
+    if elsewhere:
+        message = (
+            f"{elsewhere[0]} of {what} is an instance of another pool, so this one does not scale it; let only one of them select its pods"
+        )
+        return refused(ScaleProblemReason.OTHER_POOL, message)
     for autoscaler in autoscalers:
         of = (autoscaler.get("spec") or {}).get("scaleTargetRef") or {}
         if (of.get("kind"), of.get("name")) == (target.kind, target.name):
             name = autoscaler["metadata"]["name"]
             message = f"HorizontalPodAutoscaler {name} scales {what}, which Fairlead does not scale beside it; remove one of the two"
             return refused(ScaleProblemReason.AUTOSCALER, message)
-    replicas = int((scale.get("spec") or {}).get("replicas") or 0)
-    return WorkloadReading(
-        role=role, workload=Workload(replicas=replicas, ordered=target.kind is not WorkloadKind.DEPLOYMENT), problem=None
-    )
+    replicas, there = (int((scale.get(part) or {}).get("replicas") or 0) for part in ("spec", "status"))
+    workload = Workload(replicas=replicas, pods=there, ordered=target.kind is not WorkloadKind.DEPLOYMENT)
+    return WorkloadReading(role=role, workload=workload, problem=None)
 
 
 def place_of(metadata: Mapping[str, Any]) -> int:

@@ -42,16 +42,18 @@ class Children:
         declared: tuple[WantedReplicas, ...],
         desired: tuple[DesiredRole, ...],
         objects: Mapping[Role, RoleObject],
+        leaving: Mapping[Role, int],
         now: float,
     ) -> None:
         """Create what is missing, restore what was changed, delete budgets and roles' objects that the pool has not.
 
-        For a new pool nothing is looked for first, neither what exists already nor what is to be deleted.
+        `leaving` counts the ready instances that drain. For a new pool nothing is looked for first, neither what exists
+        already nor what is to be deleted.
         """
         spec, is_new = in_force.spec, in_force.previous is None
         if spec is None:
             return
-        changes, basis = self._changes, (spec, desired)
+        changes, basis = self._changes, (spec, desired, leaving)
         if self._found_right is not None:
             known, count, at = self._found_right
             if known == basis and count == changes and 0 <= now - at < self._recheck_seconds:
@@ -59,7 +61,9 @@ class Children:
         wanted: dict[Resource, list[dict[str, Any]]] = {Resource.SERVICES: [], Resource.BUDGETS: [], Resource.ROLES: []}
         if not spec.adopts:  # the workload's pods have a Service and a budget of their own: a second budget would block every eviction
             wanted[Resource.SERVICES] = [service(identity, spec)]
-            wanted[Resource.BUDGETS] = [disruption_budget(identity, role.role, role.replicas) for role in desired]
+            wanted[Resource.BUDGETS] = [
+                disruption_budget(identity, role.role, role.replicas, leaving.get(role.role, 0)) for role in desired
+            ]
             wanted[Resource.ROLES] = list(_role_objects(identity, spec, declared, objects))
         right = True
         for resource, bodies in wanted.items():

@@ -70,14 +70,14 @@ def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
 class Finalization:
     """Decides when a deleted pool may go.
 
-    It remembers only whether the deletion still has to be reported to the control API.
+    It remembers only whether the deletion was told to the control API.
     """
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
         self._pool = pool
         self._control_plane = control_plane
         self._pace = pace
-        self.is_unreported = False
+        self.is_told = False
 
     async def step(
         self,
@@ -102,10 +102,9 @@ class Finalization:
             return self._pace.busy / 2
         if not await release():
             return self._pace.busy
-        self.is_unreported = not await self.report()
-        if self.is_unreported and elapsed < self._pace.finalizing:
+        if not await self.report() and elapsed < self._pace.finalizing:
             return self._pace.busy
-        logger.info("pool finalized", extra={"pool": str(self._pool), "control_plane_told": not self.is_unreported})
+        logger.info("pool finalized", extra={"pool": str(self._pool), "control_plane_told": self.is_told})
         return None
 
     async def report(self) -> bool:
@@ -114,5 +113,5 @@ class Finalization:
         if not isinstance(outcome, Taken):
             logger.warning("deletion not told", extra={"pool": str(self._pool), "error": outcome.problem})
             return False
-        self.is_unreported = False
+        self.is_told = True
         return True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.instances import Role
-from fairlead.pools import PoolSpec
+from fairlead.pools import PoolSpec, RoleSpec
 from fairlead.reconciling.observed import ObservedInstance
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.ownership import strange_pods
@@ -14,6 +14,7 @@ from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.gateways.finding import find_objectives
 from fairlead_operator.gateways.objectives import NO_OBJECTIVES, Objectives, read_objectives
 from fairlead_operator.manifests import SELECTED_HASH, PoolIdentity
+from fairlead_operator.observing.adopted_pods import is_adopted_elsewhere
 from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.observing.workloads import WorkloadReading, read_workload
 from fairlead_operator.reconciling.role_objects import read_role_objects
@@ -107,7 +108,7 @@ class PoolReader:
             if (target := role.scale_target_ref) is not None:
                 scale = await self._cluster.get(SCALABLE[target.kind], identity.namespace, target.name, subresource="scale")
                 theirs = [document for document in documents if role_of.get(document["metadata"]["name"]) is role.name]
-                yield read_workload(role.name, target, scale, theirs, autoscalers)
+                yield read_workload(role.name, target, scale, theirs, _of_other_pools(identity, role, documents), autoscalers)
 
     async def _objectives(self, identity: PoolIdentity, spec: PoolSpec | None) -> Objectives:
         """The objectives of a pool that asks for gateways."""
@@ -121,3 +122,14 @@ class PoolReader:
             return {}
         found = await self._cluster.find(Resource.ROLES, self._key.namespace, identity.selector())
         return read_role_objects(found, identity)
+
+
+def _of_other_pools(identity: PoolIdentity, role: RoleSpec, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pods that a role selects and another pool has."""
+    return [
+        document
+        for document in documents
+        if role.selector is not None
+        and role.selector.holds(document["metadata"].get("labels") or {})
+        and is_adopted_elsewhere(document["metadata"], identity.uid)
+    ]

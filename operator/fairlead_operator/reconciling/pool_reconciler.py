@@ -4,8 +4,10 @@ All state that matters is in the cluster, not in memory.
 """
 
 import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.next_actions import next_actions
@@ -13,7 +15,7 @@ from fairlead.reconciling.warming import weights
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.ownership import adopt, adopt_selected, orphaned_pods
 from fairlead_operator.applying.retrying import ActionRetries
-from fairlead_operator.cluster import Resource
+from fairlead_operator.cluster import ClusterError, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.observing.adopted_pods import claims
@@ -32,6 +34,8 @@ from fairlead_operator.reconciling.settled_pools import SettledPool, is_settled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.reconciling.windows import scheduled
+
+Step = TypeVar("Step")
 
 
 class PoolReconciler:
@@ -70,6 +74,9 @@ class PoolReconciler:
 
         Of a settled pool nothing is read while no event comes about its objects, see `settled_pools`.
         """
+        return await self._telling_faults(self._reconcile)
+
+    async def _reconcile(self) -> float:
         due = await self._stay_settled() if self._settled is not None else None
         return due if due is not None else await self._reconcile_whole()
 
@@ -116,6 +123,9 @@ class PoolReconciler:
 
         Raises ClusterError.
         """
+        return await self._telling_faults(self._finalize)
+
+    async def _finalize(self) -> float | None:
         pool = await self._reader.pool()
         self._dependencies.sleeping.note(self._key, asleep=False)
         self._dependencies.gateways.note(self._key, wants=False)
@@ -138,13 +148,27 @@ class PoolReconciler:
         return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
-        """Report a pool that was deleted while the control API was away, unless a pool of this name exists again.
+        """Report a pool that went without the control API being told: while that was away, or without its finalizer.
+        Unless a pool of this name exists again.
 
         Raises ClusterError.
         """
-        if not self._finalization.is_unreported or await self._reader.pool() is not None or await self._finalization.report():
+        if self._finalization.is_told or await self._reader.pool() is not None or await self._finalization.report():
             return None
         return self._dependencies.settings.pace.settled
+
+    async def _telling_faults(self, step: Callable[[], Awaitable[Step]]) -> Step:
+        """Take a step. What only a fault of ours can raise is told in the pool's status too, and raised."""
+        try:
+            return await step()
+        except ClusterError:
+            raise
+        except Exception as error:
+            with suppress(ClusterError):
+                if (pool := await self._reader.pool()) is not None:
+                    await self._writer.tell_fault(self._identity(pool), pool, error)
+                    await self._recorder.deliver()
+            raise
 
     def _identity(self, pool: dict[str, Any]) -> PoolIdentity:
         return PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
@@ -216,7 +240,7 @@ class PoolReconciler:
         is_quiet = (
             not adopts and due >= pace.settled and not written.status_changed and is_settled(written.facts) and self._recorder.is_delivered
         )
-        until = now + min(pace.longest_unread, wake_in)
+        until = now + min(pace.longest_unread, wake_in, seconds_to_replacement(written.facts, self._dependencies.settings.limits, now))
         settled = SettledPool(state=decided.state, facts=written.facts, at=now, until=until) if is_quiet else None
         return min(due, max(pace.least, wake_in)), settled
 

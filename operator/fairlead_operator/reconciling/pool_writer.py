@@ -1,13 +1,17 @@
 """Does what a round of a pool decided: records events, keeps revisions and children, acts on pods, writes statuses."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fairlead.conditions.facts import GatewayFacts, PoolFacts
+from fairlead.conditions.facts import ActionFailure, ActionFailureReason, GatewayFacts, PoolFacts
+from fairlead.conditions.pool_conditions import only_degraded
+from fairlead.instances import Role
 from fairlead.pools import PoolSpec
-from fairlead.reconciling.actions import Action, CreateInstance
+from fairlead.reconciling.actions import Action, CreateInstance, Drain
+from fairlead.reconciling.observed import PodHealth
 from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
 from fairlead_operator.applying.retrying import ActionRetries
@@ -51,6 +55,8 @@ class PoolWriter:
         self._children = Children(dependencies.cluster, retries, dependencies.settings.pace.children)
         self._gateway_objects = GatewayObjects(dependencies.cluster, retries, dependencies.settings.picker)
         self._status_written_at = 0.0
+        self._status_patch: tuple[str, dict[str, Any]] | None = None
+        """What was written last to the status, and the version of the pool that it was made for."""
 
     def children_changed(self) -> None:
         """Check the children in the next round, even if they were found right a moment ago."""
@@ -63,7 +69,7 @@ class PoolWriter:
         for event in round_events(round_):
             self._recorder.record(identity, now, event.reason, event.message, before=event.before, after=event.after)
         await self._revisions.keep(identity, in_force, str(reading.status.get("currentRevision") or ""))
-        await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, now)
+        await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, _leaving(round_), now)
         gateway = await self._gateway_objects.keep(identity, in_force.spec, reading.status)
         remembered = await self._remember_scaling(round_)
         is_done = await self.apply(identity, round_.actions, in_force.spec, round_.former)
@@ -72,6 +78,18 @@ class PoolWriter:
         status_changed = await self._write_status(round_, remembered, facts, max(round_.highest_ordinal, made))
         await self._write_role_statuses(round_, facts)
         return Written(facts=facts, is_done=is_done, status_changed=status_changed)
+
+    async def tell_fault(self, identity: PoolIdentity, pool: Mapping[str, Any], error: Exception) -> None:
+        """Tell once, by Degraded and an event, that a round broke and will again. Raises ClusterError."""
+        now = self._dependencies.clock()
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        message = f"A fault of the operator ended its work on this pool ({words}); it is tried again, and its log has the details"
+        failure = ActionFailure(reason=ActionFailureReason.OPERATOR_FAULT, message=message)
+        known, generation = (pool.get("status") or {}).get("conditions") or (), int(pool["metadata"].get("generation") or 0)
+        conditions = only_degraded(known, failure, generation, format_second(now))
+        if conditions is not None:
+            self._recorder.record(identity, now, failure.reason, failure.message)
+            await self._patch_status(Resource.POOLS, identity.namespace, identity.name, {"conditions": list(conditions)})
 
     async def apply(
         self, identity: PoolIdentity, actions: tuple[Action, ...], spec: PoolSpec | None, former: PoolSpec | None = None
@@ -137,11 +155,14 @@ class PoolWriter:
             last_ordinal=last_ordinal,
             now=format_second(now),
         )
-        patch = merge_patch(old, status)
+        patch, version = merge_patch(old, status), reading.pool["metadata"]["resourceVersion"]
+        if patch and (version, patch) == self._status_patch:
+            return False  # the server made nothing of it, and will not now: it stores the status in another form
         urgent = is_urgent(reading.status, status)
         if patch and (urgent or "scaling" in patch or not 0 <= now - self._status_written_at < self._dependencies.settings.pace.settled):
             self._status_written_at = now
             await self._patch_status(Resource.POOLS, reading.identity.namespace, reading.identity.name, patch)
+            self._status_patch = version, patch
         return urgent
 
     async def _write_role_statuses(self, round_: PoolRound, facts: PoolFacts) -> None:
@@ -158,3 +179,13 @@ class PoolWriter:
 
     async def _patch_status(self, resource: Resource, namespace: str, name: str, patch: dict[str, Any]) -> None:
         await self._dependencies.cluster.patch(resource, namespace, name, {"status": patch}, subresource="status")
+
+
+def _leaving(round_: PoolRound) -> Mapping[Role, int]:
+    """Per role the ready instances that drain, or will in this round, as their budget must know before they do."""
+    begun = {action.instance for action in round_.actions if isinstance(action, Drain)}
+    return Counter(
+        one.role
+        for one in round_.reading.instances
+        if one.health is PodHealth.READY and not one.terminating and (one.draining_since is not None or one.id in begun)
+    )

@@ -22,6 +22,7 @@ from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead.scaling.targets import Declared, RoleTarget, TargetReason, step
+from fairlead_operator.merge_patches import drop_nulls
 from fairlead_operator.reconciling.roles import WantedReplicas
 from fairlead_operator.reconciling.windows import Scheduled
 
@@ -78,9 +79,8 @@ def scaled(
     """
     status = pool.get("status") or {}
     if spec is None or schedules is None:
-        return Scaled(
-            wanted=wanted, facts=None, status=_document(ScalingMemory(), known_decisions(status, now)), ratio_step=None, due_in=inf
-        )
+        # What is remembered outlives a spec that cannot be read for a while: the next one goes on from it.
+        return Scaled(wanted=wanted, facts=None, status=dict(status.get("scaling") or {}), ratio_step=None, due_in=inf)
     declared = _declared(spec, wanted, schedules)
     before = _memory(status)
     signals, demand = (answer.signals, answer.demand) if answer is not None else (None, None)
@@ -195,13 +195,7 @@ def _document(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRecord])
     """`status.scaling`, without nulls: a merge patch cannot store them."""
     document: dict[str, Any] = {}
     if memory != ScalingMemory():
-        document["memory"] = _without_nulls(msgspec.to_builtins(memory))
+        document["memory"] = drop_nulls(msgspec.to_builtins(memory))
     if decisions:
-        document["decisions"] = _without_nulls(msgspec.to_builtins(decisions))
+        document["decisions"] = drop_nulls(msgspec.to_builtins(decisions))
     return document
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value

@@ -15,7 +15,7 @@ from fairlead.pool_states import PoolObservations, PoolState
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledPool:
     """The state told, and the facts of the conditions, at a Unix time. They hold before `until`: then a window opens
-    or closes, or it is time to read the objects even without an event.
+    or closes, a lost instance is to be replaced, or it is time to read the objects even without an event.
     """
 
     state: PoolState

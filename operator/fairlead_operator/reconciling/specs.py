@@ -57,7 +57,7 @@ class AcceptedSpecs:
         """The spec of a document. Raises InvalidInput, UnknownName."""
         meant = without_nulls(document)
         if self._known is None or self._known[0] != meant:
-            self._known = (meant, accept(document, self._policies))
+            self._known = (meant, accept(meant, self._policies))
         return self._known[1]
 
 

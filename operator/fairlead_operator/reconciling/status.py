@@ -31,21 +31,22 @@ def status_document(
 
     `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `scaling` is
     `status.scaling`; `revisions` is made by `revisions_status`; `anchors` counts the points on each ring;
-    `last_ordinal` is the highest ever given; fields of unknown value stay as they were.
+    `last_ordinal` is the highest ever given; fields of unknown value stay as they were, as do those about roles while
+    no spec can be read.
     """
     old = pool.get("status") or {}
-    generation = int(pool["metadata"].get("generation") or 0)
+    generation, is_known = int(pool["metadata"].get("generation") or 0), in_force.spec is not None
     present = [instance for instance in facts.instances if not instance.terminating]
     serving = sum(1 for instance in present if instance.state is InstanceState.SERVING)
     status: dict[str, Any] = {
         "observedGeneration": generation,
         "conditions": list(merge_conditions(old.get("conditions") or (), pool_conditions(facts), generation, now)),
-        "desired": sum(role.replicas for role, _ in facts.by_role),
+        "desired": sum(role.replicas for role, _ in facts.by_role) if is_known else old.get("desired", 0),
         "replicas": len(_present(facts.instances)),
         "serving": serving,
         "selector": selector,
         "lastOrdinal": last_ordinal,
-        "roles": [_role(old, role, instances, steps, now) for role, instances in facts.by_role],
+        "roles": [_role(old, role, instances, steps, now) for role, instances in facts.by_role] if is_known else old.get("roles", []),
         "ring": _ring(old, facts, anchors),
         "slo": old.get("slo") or {},
         **({"scaling": scaling} if scaling else {}),

@@ -19,8 +19,10 @@ from fairlead.conditions.facts import (
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceTrouble
+from fairlead.reconciling.actions import DeleteInstance
+from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import PodHealth
-from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
+from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted, wanted_pool
 
 S = InstanceState
 
@@ -189,3 +191,12 @@ def test_engines_that_are_not_as_the_spec_says_are_named_with_what_was_found() -
     facts = replace(SETTLED, observations=replace(answer(), troubled_engines=found))
     (degraded,) = [condition for condition in pool_conditions(facts) if condition.type is ConditionType.DEGRADED]
     assert (degraded.reason, degraded.message) == ("KvUsageMissing", "a: no gauge; a, b: it serves x, not m")
+
+
+def test_what_happens_without_the_control_api_is_told_as_it_is() -> None:
+    told = next(one for one in pool_conditions(replace(SETTLED, observations=None, api_problem="refused")) if one.reason == "NoAnswer")
+    assert "no drain of it begins; drains under way end at drain.timeout; new instances wait" in told.message
+    draining, goal = instance("b", S.DRAINING, since=0.0), wanted_pool(1)
+    assert next_actions(goal, (instance("a"), instance("c")), None, 60.0) == ()
+    assert next_actions(goal, (instance("a"), draining), None, 60.0) == ()
+    assert [type(action) for action in next_actions(goal, (instance("a"), draining), None, 120.0)] == [DeleteInstance]

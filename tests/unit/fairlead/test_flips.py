@@ -98,8 +98,11 @@ def test_what_does_not_serve_is_given_up_instead_of_flipped() -> None:
     assert [type(action) for action in actions] == [CreateInstance, DeleteInstance]
 
 
-def test_a_silent_control_api_starts_no_flip_and_creates_nothing_instead() -> None:
-    assert next_actions(wanted_pair(1, 3), pair(2, 2), None, NOW) == ()
+def test_while_the_control_api_is_silent_no_flip_starts_and_what_a_role_lacks_is_created() -> None:
+    [create] = next_actions(wanted_pair(1, 3), pair(2, 2), None, NOW)
+    assert isinstance(create, CreateInstance)
+    assert create.role is DECODE
+    assert next_actions(wanted_pair(1, 3), (*pair(1, 2), flipping()), None, NOW) == (), "one under way counts there already"
 
 
 @pytest.mark.parametrize("health", [PodHealth.RUNNING, PodHealth.PENDING])

@@ -42,7 +42,41 @@ def going(*more: ObservedInstance, after: float = 0.0, attainment: float | None 
 
 def test_there_is_no_rollout_while_all_instances_are_up_to_date() -> None:
     assert watch(None, "k", SPEC, WANTED, (instance("a", spec_hash="new"),), measured(0.9), START) is None
-    assert watch(going(), "k", SPEC, WANTED, (instance("a", spec_hash="new"),), measured(0.9), START) is None, "it is finished"
+    updated = (instance("a", spec_hash="new"), instance("b", spec_hash="new"))
+    assert watch(going(), "k", SPEC, WANTED, updated, measured(0.9), START) is None, "it is finished"
+
+
+def one(before: Rollout | None, *there: ObservedInstance, replicas: int = 1, after: float = 0.0) -> Rollout | None:
+    """The rollout of a pool of one instance."""
+    return watch(before, "k", SPEC, (wanted(replicas, maximum=1, spec_hash="new"),), there, measured(0.95), START + after)
+
+
+def test_without_room_for_a_surge_it_goes_on_until_the_successor_serves() -> None:
+    drains, gone = instance("a", S.DRAINING, spec_hash="old"), instance("a", S.DRAINING, spec_hash="old", terminating=True)
+    begun = one(None, OLD[0])
+    assert one(begun, drains) == begun
+    assert one(begun, gone) == begun
+    assert one(begun) == begun, "the successor is not made yet"
+    for state in (S.PENDING, S.STARTING, S.WARMING, S.LOST):
+        assert one(begun, instance("n", state, spec_hash="new")) == begun
+    assert one(begun, instance("n", spec_hash="new")) is None
+    assert one(begun, instance("n", S.STARTING, spec_hash="new"), replicas=0) is None, "no instance is wanted"
+
+
+def test_without_room_for_a_surge_a_successor_that_fails_stops_it_and_one_that_does_not_come_is_late() -> None:
+    begun = one(None, OLD[0])
+    failing = replace(instance("n", S.STARTING, spec_hash="new"), failures=1)
+    stopped = one(one(begun, failing, after=5), failing, after=65)
+    assert stopped is not None
+    assert stopped.regressed
+    late = one(begun, instance("n", S.STARTING, spec_hash="new"), after=700)
+    assert late is not None
+    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, none more for 700 s")
+
+
+def test_what_drains_since_fewer_are_wanted_does_not_prolong_it() -> None:
+    surplus = instance("b", S.DRAINING, spec_hash="old", drained_as_surplus=True)
+    assert one(one(None, OLD[0]), instance("n", spec_hash="new"), surplus) is None
 
 
 def test_it_begins_with_the_attainment_of_that_moment() -> None:

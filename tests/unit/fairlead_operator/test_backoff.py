@@ -23,11 +23,25 @@ def test_a_refused_action_waits_twice_as_long_each_time_up_to_the_longest() -> N
 
 def test_new_words_are_told_and_the_same_are_not() -> None:
     refusals = ActionBackoff(longest=60.0)
-    assert refusals.add("create", problem("quota"), 0.0)
-    assert not refusals.add("create", problem("quota"), 9.0)
-    assert refusals.add("create", problem("forbidden"), 99.0)
+    assert refusals.add("create", problem("quota"), 0.0).is_news
+    assert not refusals.add("create", problem("quota"), 9.0).is_news
+    assert refusals.add("create", problem("forbidden"), 99.0).is_news
     refusals.clear("create")
-    assert refusals.add("create", problem("forbidden"), 999.0), "it had worked in between"
+    assert refusals.add("create", problem("forbidden"), 999.0).is_news, "it had worked in between"
+
+
+def test_what_may_pass_is_told_when_it_comes_a_second_time_in_a_row() -> None:
+    refusals = ActionBackoff(longest=60.0)
+    first, second, third = (refusals.add("drain", problem("conflict"), at, is_passing=True) for at in (0.0, 9.0, 19.0))
+    assert (first.told, first.is_news) == (None, False)
+    assert (second.told, second.is_news) == (problem("conflict"), True)
+    assert (third.told, third.is_news) == (problem("conflict"), False)
+
+
+def test_what_took_long_to_be_refused_waits_as_long_before_it_is_tried_again() -> None:
+    refusals = ActionBackoff(longest=60.0)
+    refusals.add("create", problem("webhook"), 30.0, took=30.0)
+    assert refusals.due(30.0) == 30.0
 
 
 def test_what_is_not_wanted_any_more_is_forgotten() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.backoff import ServerBackoff
@@ -33,6 +33,9 @@ class Scripted:
         raise AssertionError("not asked here")
 
     async def held_pools(self) -> Outcome[HeldPools]:
+        raise AssertionError("not asked here")
+
+    async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
         raise AssertionError("not asked here")
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:

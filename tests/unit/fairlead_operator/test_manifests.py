@@ -106,6 +106,10 @@ def test_a_persons_template_is_kept_and_only_completed() -> None:
     assert body["metadata"]["annotations"]["note"] == "x"
 
 
+def test_nulls_in_a_persons_template_are_completed_like_what_is_not_there() -> None:
+    assert made(with_template(ports=None, env=None, readinessProbe=None))["spec"] == made(with_template())["spec"]
+
+
 def test_pods_of_one_model_and_image_pair_and_a_template_may_say_otherwise() -> None:
     def revision(spec: Any) -> str:
         document = made(spec)
@@ -169,6 +173,8 @@ def test_service_and_budget_select_the_pools_pods() -> None:
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow", "an instance that is not ready holds up no drain of its node"
     assert budget["spec"]["selector"]["matchLabels"] == {"fairlead.dev/pool": "chat", "llm-d.ai/role": "decode"}
     assert disruption_budget(IDENTITY, Role.BOTH, 0)["spec"]["minAvailable"] == 0
+    assert disruption_budget(IDENTITY, Role.BOTH, 4, leaving=2)["spec"]["minAvailable"] == 5
+    assert disruption_budget(IDENTITY, Role.BOTH, 0, leaving=2)["spec"]["minAvailable"] == 1
     assert service(IDENTITY, simulated())["metadata"]["ownerReferences"][0]["uid"] == "u1"
 
 

@@ -150,6 +150,7 @@ async def test_no_more_steps_run_at_once_than_allowed() -> None:
         one.is_open.clear()
     shared = turns(places=3)
     tasks = [asyncio.create_task(PoolWorker(one, f"ns/p{number}", shared).run()) for number, one in enumerate(script)]
+    await until(lambda: sum(one.running for one in script) == 3)
     await asyncio.sleep(0.02)
     assert sum(one.running for one in script) == 3
     for task in tasks:

@@ -3,7 +3,9 @@
 In virtual time.
 """
 
+import asyncio
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
 from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
+from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 QUOTA = "pods is forbidden: exceeded quota: gpus"
 WEBHOOK = "POST /api/v1/namespaces/default/pods: 500 Internal error occurred: failed calling webhook"
@@ -87,6 +90,40 @@ async def test_without_an_answer_nothing_more_is_tried_in_the_round(status: int 
     assert (posts(stage), stage.events) == (1, [])
 
 
+def conflict(stage: VirtualStage, times: int) -> None:
+    """So many writes to pods meet one of somebody else."""
+    left = [ClusterRefused(409, "Conflict", "the object has been modified")] * times
+    stage.cluster.refuse = lambda verb, resource, name: left.pop() if (verb, resource) == ("merge", Resource.PODS) and left else None
+
+
+async def test_a_write_that_meets_another_is_repeated_at_once_and_nobody_is_told() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    conflict(stage, 1)
+    stage.pods()[0]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    await stage.round()
+    assert [pod["metadata"]["annotations"]["fairlead.dev/state"] for pod in stage.pods()].count("Lost") == 1
+    assert "ActionFailed" not in stage.reasons()
+    assert "ActionFailed" not in stage.condition("Degraded")["reason"]
+
+
+async def test_writes_that_meet_others_again_and_again_are_told_the_second_time() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    conflict(stage, 4)
+    stage.pods()[0]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    told = []
+    for _ in range(6):
+        stage.now += 1
+        await stage.round()
+        told.append(stage.condition("Degraded")["reason"])
+    assert told[:2] == ["AsExpected", "ActionFailed"]
+    assert told[-1] == "InstancesLost", "then it went well"
+    assert stage.reasons().count("ActionFailed") == 1
+
+
 async def test_a_deleted_pool_goes_though_every_write_to_its_pods_is_answered_with_an_error() -> None:
     stage = VirtualStage()
     stage.apply()
@@ -98,6 +135,96 @@ async def test_a_deleted_pool_goes_though_every_write_to_its_pods_is_answered_wi
         stage.now += await stage.round() or 0.0
         assert stage.now - deleted_at <= SETTINGS.pace.finalizing + 1
     assert stage.api.deleted != [], "the control API was told"
+
+
+async def test_a_round_that_breaks_is_told_once_and_the_next_that_does_not_takes_it_back() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    status = stage.pool()["status"]
+    roles, status["roles"] = status["roles"], ["spoilt"]
+    stage.restart()
+    for _ in range(3):
+        stage.now += 1
+        with pytest.raises(TypeError):
+            await stage.round()
+    found = stage.condition("Degraded")
+    assert (found["status"], found["reason"]) == ("True", "OperatorFault")
+    assert "TypeError: string indices must be integers" in found["message"]
+    assert stage.reasons().count("OperatorFault") == 1
+    assert [one["type"] for one in stage.pool()["status"]["conditions"]].count("Ready") == 1, "the others stay as they were"
+    assert stage.api.events[-1].reason == "OperatorFault"
+    stage.pool()["status"]["roles"] = roles
+    stage.now += 1
+    await stage.round()
+    assert stage.condition("Degraded")["status"] == "False"
+
+
+class Hanging(FakeCluster):
+    """Has no answer for 35 s to writes that `hangs` names by (verb, resource)."""
+
+    hangs: Callable[[str, Resource], bool] = staticmethod(lambda verb, resource: False)
+
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+        await self._wait("create", resource, body["metadata"]["name"])
+        return await super().create(resource, namespace, body)
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
+        await self._wait("merge", resource, name)
+        return await super().patch(resource, namespace, name, body, subresource=subresource)
+
+    async def _wait(self, verb: str, resource: Resource, name: str) -> None:
+        if self.hangs(verb, resource):
+            self.calls.append((verb, resource, name))
+            await asyncio.sleep(35)
+            raise ClusterUnavailable(f"{verb}: no answer within 35 s", is_late=True)
+
+
+async def hanging_stage(replicas: int) -> VirtualStage:
+    """A settled pool whose clock is that of the loop."""
+    stage = VirtualStage(cluster=Hanging())
+    stage.apply(replicas=replicas)
+    await stage.settle()
+    began = stage.now - virtual_now()
+    stage.clock = lambda: began + virtual_now()
+    return stage
+
+
+def test_while_a_webhook_hangs_that_creations_need_the_rest_of_the_round_is_done_and_told() -> None:
+    async def story() -> None:
+        stage = await hanging_stage(2)
+        assert isinstance(stage.cluster, Hanging)
+        stage.cluster.hangs = lambda verb, resource: (verb, resource) == ("create", Resource.PODS)
+        stage.pods()[0]["status"] = {"phase": "Failed"}
+        stage.apply(replicas=4)
+        before, began = posts(stage), virtual_now()
+        while virtual_now() < began + 600:
+            await asyncio.sleep(await stage.round() or 0.0)
+        assert len(stage.pods()) == 1, "the failed one was deleted though none could take its place"
+        assert (stage.condition("Degraded")["reason"], stage.condition("InstancesReady")["status"]) == ("ActionFailed", "False")
+        assert stage.reasons().count("ActionFailed") == 1
+        assert 5 <= posts(stage) - before <= 9, "a pool does not wait for it most of the time"
+
+    run_virtually(story())
+
+
+def test_a_round_waits_once_and_tries_what_may_hang_too_only_for_a_moment() -> None:
+    async def story() -> None:
+        stage = await hanging_stage(3)
+        assert isinstance(stage.cluster, Hanging)
+        stage.cluster.hangs = lambda verb, resource: verb in {"create", "merge"} and resource is Resource.PODS
+        for pod in stage.pods()[:2]:
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        stage.apply(replicas=5)
+        began, called = virtual_now(), len(stage.cluster.calls)
+        await stage.round()
+        assert virtual_now() - began == 38
+        tried = [verb for verb, resource, _ in stage.cluster.calls[called:] if resource is Resource.PODS]
+        assert tried.count("create") == tried.count("merge") == 1, "what is like it fares no better"
+        assert stage.condition("Degraded")["message"] == "create: no answer within 35 s"
+        assert stage.pool()["status"]["desired"] == 5
+
+    run_virtually(story())
 
 
 class Stale(FakeCluster):

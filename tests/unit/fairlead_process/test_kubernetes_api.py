@@ -1,5 +1,6 @@
 """Requests to the Kubernetes API: who we are, and what each kind of failure means."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from fairlead_process.kubernetes_api import ClusterNotConfigured, ClusterRefused, ClusterUnavailable, KubernetesApi
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 KUBECONFIG = (
     "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: x, cluster: {{server: '{server}'{more}}}}}]\n"
@@ -15,10 +17,12 @@ KUBECONFIG = (
 
 
 class ScriptedServer:
-    """Answers every request with `status` and `text`; anybody but the bearer of `token` gets 401."""
+    """Answers every request with `status` and `text` after `seconds`; anybody but the bearer of `token` gets 401."""
 
     def __init__(self) -> None:
-        self.status, self.text, self.token = 200, "{}", "good"
+        self.status, self.text, self.token, self.seconds = 200, "{}", "good", 0.0
+        self.let_go = asyncio.Event()
+        """Until then `/held` is not answered."""
         self.url = ""
         self.asked: list[str] = []
         self.body = b""
@@ -26,6 +30,10 @@ class ScriptedServer:
     async def answer(self, request: web.Request) -> web.Response:
         self.asked.append(f"{request.method} {request.path_qs}")
         self.body = await request.read()
+        if request.path == "/held":
+            await self.let_go.wait()
+            return web.json_response({"was": "held"})
+        await asyncio.sleep(self.seconds)
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.json_response({"message": "who are you?", "reason": "Unauthorized"}, status=401)
         return web.Response(status=self.status, text=self.text, content_type="application/json")
@@ -104,6 +112,18 @@ async def test_a_server_that_is_not_there_is_unavailable_without_a_status(tmp_pa
     with pytest.raises(ClusterUnavailable, match="GET /x: ") as caught:
         await api.call("GET", "/x")
     assert caught.value.status is None
+    assert not caught.value.is_late
+    await api.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_a_write_that_was_sent_and_not_answered_in_time_is_late(server: ScriptedServer, tmp_path: Path, method: str) -> None:
+    api = await KubernetesApi.connect(write(tmp_path / "kubeconfig", server.url), write_seconds=0.2)
+    server.seconds = 0.4
+    with pytest.raises(ClusterUnavailable, match=r"/x: no answer within 0.2 s") as caught:
+        await api.call(method, "/x", body={})
+    assert (caught.value.status, caught.value.is_late) == (None, True)
+    assert await api.call("GET", "/x") == {}, "it is read for longer"
     await api.close()
 
 
@@ -148,3 +168,17 @@ async def test_a_proxy_of_the_environment_is_used_and_one_that_is_not_for_this_a
     assert await direct.call("GET", "/version") == {}
     await direct.close()
     assert len(server.asked) == 2
+
+
+async def test_calls_whose_credentials_expired_together_log_in_anew_without_ending_each_other_or_others(
+    server: ScriptedServer, api: KubernetesApi, tmp_path: Path
+) -> None:
+    held = asyncio.ensure_future(api.call("GET", "/held"))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not server.asked:
+            await asyncio.sleep(0.01)
+    server.token, server.seconds = "newer", 0.1
+    write(tmp_path / "kubeconfig", server.url, token="newer")
+    assert await asyncio.gather(*(api.call("GET", "/x") for _ in range(5))) == [{}] * 5
+    server.let_go.set()
+    assert await held == {"was": "held"}

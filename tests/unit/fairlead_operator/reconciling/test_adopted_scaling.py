@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.adoption_specs import ScaleTargetSpec, WorkloadKind
+from fairlead.instances import Role
 from fairlead_operator.cluster import ClusterUnavailable, Resource
+from fairlead_operator.observing.workloads import read_workload
 from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import VirtualStage
 from fairlead_testing.worlds.workload_pods import PretendedDeployment, left_as_they_were
@@ -180,6 +183,55 @@ async def test_what_must_not_be_scaled_is_not_and_the_condition_says_why(
     assert set(states(stage).values()) == {"Serving"}, "the drain is taken back"
     assert costs(stage) == {}
     assert workload.ended == []
+
+
+def give_to_another_pool(stage: VirtualStage, *names: str) -> None:
+    stage.cluster.put(Resource.POOLS, {"metadata": {"name": "other", "namespace": "default", "uid": "other-uid"}, "spec": {}})
+    for name in names:
+        pod = stage.cluster.objects[Resource.PODS, name]
+        pod["metadata"]["labels"]["fairlead.dev/pool"] = "other"
+        pod["metadata"]["annotations"]["fairlead.dev/adopted-by"] = "other-uid"
+        stage.cluster.put(Resource.PODS, pod)
+
+
+@pytest.mark.parametrize("wanted", [1, 6])
+@pytest.mark.parametrize("theirs", [("vllm-1",), ("vllm-1", "vllm-2", "vllm-3")])
+async def test_a_workload_with_pods_of_another_pool_is_not_scaled_beside_it(wanted: int, theirs: tuple[str, ...]) -> None:
+    stage, workload = await started(3)
+    give_to_another_pool(stage, *theirs)
+    stage.apply(**scaled(wanted))
+    await moments(stage, workload, 30)
+    assert (workload.replicas, workload.ended, costs(stage)) == (3, [], {})
+    found = stage.condition("Degraded")
+    assert (found["status"], found["reason"]) == ("True", "ChildNotOurs"), "who else has the pods is what to correct"
+    reading = read_workload(
+        Role.BOTH,
+        ScaleTargetSpec(kind=WorkloadKind.DEPLOYMENT, name="vllm"),
+        {"spec": {"replicas": 3}},
+        [],
+        [stage.cluster.objects[Resource.PODS, "vllm-1"]],
+        [],
+    )
+    assert reading.workload is None
+    assert reading.problem is not None
+    assert reading.problem.reason == "ScaledByAnotherPool"
+
+
+async def test_a_workload_of_whose_pods_the_role_has_none_is_not_scaled_out() -> None:
+    stage = VirtualStage()
+    workload = PretendedDeployment(stage)
+    workload.declare(2)
+    workload.work()
+    for pod in stage.pods():
+        pod["metadata"]["labels"]["app"] = "other"
+        stage.cluster.put(Resource.PODS, pod)
+    stage.cluster.objects[workload.resource, "vllm"]["status"] = {"replicas": 2}
+    stage.apply(**scaled(4))
+    for _ in range(10):
+        stage.now += 1
+        await stage.round()
+    assert workload.replicas == 2
+    assert stage.condition("Degraded")["reason"] == "NoPodsSelected"
 
 
 async def test_a_pool_deleted_in_the_middle_of_a_scale_in_leaves_pods_and_number_as_they_were() -> None:

@@ -3,11 +3,15 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fairlead.pool_states import PoolObservations, PoolState
+from fairlead.reconciling.backoff import replaced_at
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Outcome
 from fairlead_operator.cluster import ClusterRefused, Resource
+from fairlead_operator.observing.pods import read_pods
+from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import KEY, SETTINGS, FakeControlPlane, VirtualStage
 
 
@@ -37,6 +41,48 @@ async def test_a_settled_pool_is_told_to_the_control_api_with_the_time_of_each_r
         schedules = stage.api.states[-1].schedules
         assert schedules is not None
         assert schedules.at.timestamp() == stage.now
+
+
+def status_writes(stage: VirtualStage) -> int:
+    return stage.cluster.calls.count(("merge", Resource.POOLS, "chat"))
+
+
+async def test_nulls_anywhere_in_a_template_leave_the_pool_alone_once_it_settled() -> None:
+    stage = VirtualStage()
+    container = {"name": "engine", "image": "vllm:1", "resources": None, "env": [{"name": "A", "value": "b", "valueFrom": None}]}
+    stage.apply(engine={"type": "vllm"}, roles=[{"name": "both", "template": {"metadata": None, "spec": {"containers": [container]}}}])
+    assert await stage.settle() == SETTINGS.pace.settled
+    before = status_writes(stage)
+    for _ in range(10):
+        stage.now += SETTINGS.pace.longest_unread
+        assert await stage.round() == SETTINGS.pace.settled
+    assert status_writes(stage) == before
+    assert {"A", "POD_NAME", "POD_IP"} == {item["name"] for item in stage.pods()[0]["spec"]["containers"][0]["env"]}
+
+
+class Forgetful(FakeCluster):
+    """Stores all of a status but the ring, and no new version where nothing else changed, as a server does."""
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
+        before = self.objects[resource, name]
+        done = await super().patch(resource, namespace, name, body, subresource=subresource)
+        if resource is Resource.POOLS:
+            stored = self.objects[resource, name]
+            stored.get("status", {}).pop("ring", None)
+            if {**stored, "metadata": None} == {**before, "metadata": None}:
+                stored["metadata"] = before["metadata"]
+        return done
+
+
+async def test_a_status_that_the_server_stores_in_another_form_is_not_written_again_and_again() -> None:
+    stage = VirtualStage(cluster=Forgetful())
+    stage.apply()
+    assert await stage.settle() == SETTINGS.pace.settled
+    before = status_writes(stage)
+    for _ in range(10):
+        stage.now += SETTINGS.pace.longest_unread
+        await stage.round()
+    assert status_writes(stage) <= before + 1
 
 
 async def test_an_answer_that_changes_a_condition_of_a_settled_pool_is_in_the_status_at_once() -> None:
@@ -86,6 +132,22 @@ class MeddledControlPlane(FakeControlPlane):
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         self.meddle()
         return await FakeControlPlane.put_state(self, pool, state)
+
+
+async def test_a_settled_pool_replaces_its_lost_instance_when_its_pause_is_over() -> None:
+    for failures in range(4):
+        stage = VirtualStage()
+        stage.apply(replicas=2)
+        await stage.settle()
+        lost = stage.pods()[0]
+        lost["metadata"]["annotations"]["fairlead.dev/failures"] = str(failures)
+        lost["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        await stage.round()
+        began, seen = stage.now, next(pod for pod in read_pods(stage.pods(), "uid-1") if pod.instance.id == lost["metadata"]["name"])
+        pause = replaced_at(seen.instance, SETTINGS.limits) - began
+        while any(pod["metadata"]["name"] == lost["metadata"]["name"] for pod in stage.pods()):
+            stage.now += await stage.round() or 0.0
+        assert pause <= stage.now - began <= pause + 2 * SETTINGS.pace.busy
 
 
 async def test_an_event_during_the_exchange_of_a_settled_pool_is_not_lost() -> None:
@@ -399,6 +461,35 @@ async def test_a_policy_that_needs_both_roles_is_refused_in_a_pool_of_one() -> N
     await stage.round()
     assert stage.condition("Ready")["reason"] == "InvalidRouting"
     assert "prefill" in stage.condition("Ready")["message"]
+
+
+async def test_while_instances_drain_their_budget_still_lets_one_at_a_time_go() -> None:
+    """The cluster counts ready pods: those that stay and those that drain are alike to it."""
+    stage = VirtualStage()
+    stage.apply(replicas=6)
+    await stage.settle()
+    stage.api.in_flight = {pod["metadata"]["name"]: 1 for pod in stage.pods()}
+
+    def may_go() -> int:
+        [budget] = stage.cluster.all(Resource.BUDGETS)
+        ready = [pod for pod in stage.pods() if pod["status"]["conditions"][0]["status"] == "True"]
+        return len(ready) - int(budget["spec"]["minAvailable"])
+
+    stage.apply(replicas=4)
+    for _ in range(5):
+        stage.now += 1
+        await stage.round()
+        assert may_go() == 1
+    draining = [pod for pod in stage.pods() if "fairlead.dev/draining-since" in pod["metadata"]["annotations"]]
+    assert len(draining) == 2
+    draining[0]["status"]["conditions"][0]["status"] = "False"
+    await stage.round()
+    assert may_go() == 1, "one that is not ready does not count there"
+    stage.api.in_flight = {}
+    for _ in range(5):
+        stage.now += 1
+        await stage.round()
+    assert (len(stage.pods()), may_go()) == (4, 1)
 
 
 async def test_a_budget_of_an_earlier_version_counts_from_the_pools_scale_no_longer() -> None:

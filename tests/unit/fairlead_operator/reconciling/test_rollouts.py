@@ -45,6 +45,28 @@ async def test_a_rollout_replaces_one_after_the_other_and_is_told() -> None:
     assert stage.condition("Progressing")["reason"] == "Settled"
 
 
+async def test_the_only_instance_is_replaced_and_that_is_finished_when_the_new_one_serves() -> None:
+    stage = VirtualStage()
+    only: dict[str, Any] = {"replicas": 1, "roles": [{"name": "both", "minReplicas": 0, "maxReplicas": 1}]}
+    stage.apply(**only, engine=OLD)
+    await stage.settle()
+    former = stage.pool()["status"]["currentRevision"]
+    stage.apply(**only, engine=NEW)
+    for _ in range(700):
+        stage.now += 1
+        await stage.round()
+    assert [pod["metadata"]["annotations"]["fairlead.dev/state"] for pod in stage.pods()] == ["Pending"]
+    assert "RolloutFinished" not in stage.reasons()
+    condition = stage.condition("Progressing")
+    assert (condition["status"], condition["reason"]) == ("False", "ProgressDeadlineExceeded")
+    assert condition["message"].startswith("0 instances updated, none more for")
+    assert stage.pool()["status"]["currentRevision"] == former, "what it can go back to"
+    await pass_rounds(stage, 30)
+    assert stage.reasons()[-1] == "RolloutFinished"
+    assert stage.pool()["status"]["currentRevision"] != former
+    assert stage.condition("Progressing")["reason"] == "Settled"
+
+
 async def test_a_paused_rollout_replaces_nothing_until_it_is_unpaused() -> None:
     stage = await running(paused=True)
     before = hashes(stage)

@@ -129,6 +129,23 @@ async def test_a_round_that_is_lost_before_its_status_tells_the_same_decision_ag
     assert first["id"] == again["id"]
 
 
+async def test_a_spec_that_cannot_be_read_for_a_while_changes_no_number() -> None:
+    stage = await a_stage(QUICK)
+    stage.api.signals = busy()
+    assert (await rounds(stage, 20))[-1] == 6
+    status, spec = stage.pool()["status"], stage.pool()["spec"]
+    kept = {name: status[name] for name in ("desired", "roles", "scaling")}
+    status["specInForce"]["spec"], unread = {"model": 1}, {**spec, "routing": {"policy": "nobody"}}
+    stage.apply(**unread)
+    stage.restart()
+    await rounds(stage, 3)
+    assert stage.condition("Ready")["reason"] == "InvalidRouting"
+    assert {name: stage.pool()["status"][name] for name in kept} == kept
+    stage.apply(**spec)
+    assert await rounds(stage, 3) == [6, 6, 6]
+    assert "Draining" not in stage.reasons()
+
+
 async def test_bounds_are_named_where_they_limit() -> None:
     stage = await a_stage(QUICK)
     assert stage.condition("ScalingLimited")["reason"] == "DesiredWithinRange"

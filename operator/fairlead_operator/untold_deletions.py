@@ -1,0 +1,71 @@
+"""Deletions that nobody told the control API: of pools that went while no operator, or no control API, was there.
+
+Such a pool would live on in the API and in routers. A pool is told every few seconds, so that one of which the API
+hears nothing is looked for in the cluster.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import Protocol
+
+from fairlead.pool_states import UnheardPools
+from fairlead.tables import PoolKey
+from fairlead_client.outcomes import Outcome, Taken
+from fairlead_operator.cluster import Cluster, ClusterError, Resource
+
+logger = logging.getLogger(__name__)
+
+
+class TellsUnheardPools(Protocol):
+    """The calls of the control API that are needed here."""
+
+    async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
+        """The pools of which no state came for so long."""
+
+    async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
+        """Report that the pool is gone; may be repeated."""
+
+
+class UntoldDeletions:
+    """Tells them, for the namespaces of this operator; empty = all. A pool counts as unheard after `seconds`.
+
+    A pool is told as gone only if it is unheard in two looks in a row, so that whoever has it had the time to tell its
+    state after an outage of the API; if a whole list of its namespace does not have it; and if it is not found alone.
+    """
+
+    def __init__(self, namespaces: Collection[str], seconds: float) -> None:
+        self._namespaces = namespaces
+        self._seconds = seconds
+        self._unheard: frozenset[PoolKey] = frozenset()
+
+    async def look(self, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
+        """Look once."""
+        before, self._unheard = self._unheard, frozenset()
+        outcome = await control_plane.unheard_pools(self._seconds)
+        if not isinstance(outcome, Taken):
+            return
+        self._unheard = frozenset(pool for pool in outcome.answer.pools if not self._namespaces or pool.namespace in self._namespaces)
+        still = before & self._unheard
+        for namespace in sorted({pool.namespace for pool in still}):
+            try:
+                there = {found["metadata"]["name"] for found in await cluster.find(Resource.POOLS, namespace, "")}
+                for pool in sorted((one for one in still if one.namespace == namespace and one.name not in there), key=str):
+                    await self._tell(pool, control_plane, cluster)
+            except ClusterError as error:
+                logger.warning("deletions not looked for", extra={"namespace": namespace, "error": str(error)})
+
+    async def _tell(self, pool: PoolKey, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
+        """Tell that a pool is gone, if it is. Raises ClusterError."""
+        if await cluster.get(Resource.POOLS, pool.namespace, pool.name) is None:
+            told = isinstance(await control_plane.delete_pool(pool), Taken)
+            logger.info("a deletion that was not told before", extra={"pool": str(pool), "control_plane_told": told})
+
+    async def watch(self, control_plane: TellsUnheardPools, cluster: Cluster, pause: float) -> None:
+        """Look for ever, with these pauses."""
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.look(control_plane, cluster)
+            except Exception:  # one bad answer must not end the looks
+                logger.exception("looking for deletions broke")
