@@ -1,5 +1,5 @@
-"""Settings shared by all tests: in CI, property tests repeat the same examples, so that a red build is always about the
-change; elsewhere they look for new ones. Nowhere does an example fail because the machine was slow.
+"""Settings shared by all tests: property tests repeat the same examples, so that a red build is always about the
+change; with FAIRLEAD_HYPOTHESIS=here they look for new ones. Nowhere does an example fail because the machine was slow.
 
 A test that hangs is ended and named. First its timeout raises in it. Where that does not help (it blocks in C,
 Hypothesis tries the example again, it hangs in what cleans up after it), its process ends a minute later, with every
@@ -18,16 +18,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+settings.register_profile("same", settings.get_profile("here"), derandomize=True)
+settings.load_profile(os.environ.get("FAIRLEAD_HYPOTHESIS", "same"))
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as router and simulator do, before a test of the core loads numpy
 
+_DIRECT = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost")))
+os.environ.update(no_proxy=_DIRECT, NO_PROXY=_DIRECT)  # what listens on this machine is asked directly
+
 gc.set_threshold(10_000, 20, 10)  # a test makes much and keeps little: looking for cycles as often as usual is an eighth of its time
 
-QUICK = ("contract", "simulation", "unit")
-QUICK_SECONDS = 300.0
-"""Longest time for one test of these folders; the others have what pyproject.toml says."""
+TESTS = Path(__file__).parent
 GRACE_SECONDS = 60.0
 _STDERR = pytest.StashKey[int]()
 
@@ -38,11 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test's timeout is also for what it sets up, such as a sandbox: minutes on a slow machine."""
     if config.getoption("timeout") is not None:
         return
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).parts[0] in QUICK and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(QUICK_SECONDS))
+        if item.path.is_relative_to(TESTS / "e2e" / "sandbox") or item.path.is_relative_to(TESTS / "chaos"):
+            item.add_marker(pytest.mark.timeout(2400))
 
 
 def pytest_collection_finish() -> None:

@@ -38,6 +38,13 @@ REFUSALS = {
     "empty-selector": "selector must not be empty",
 }
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
+
+
+def engine_with(**container: Any) -> dict[str, Any]:
+    """A spec whose pod template has this in its container."""
+    return {"roles": [{"name": "both", "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1", **container}]}}}]}
+
+
 REFUSED_BY_THE_OPERATOR = {"bad-parameter-type", "unknown-policy", "zero-slo"}
 
 
@@ -235,6 +242,14 @@ def test_a_change_against_a_rule_is_refused_with_its_sentence(patch: dict[str, A
         ({"earlyRejection": {"mode": False}}, "spec.earlyRejection.mode in body must be of type string"),
         ({"earlyRejection": {"headroom": 0}}, "write a number from 0.01 to 100"),
         ({"engine": {"simulated": {"timeScale": 0}}}, "write a number from 0.001 to 10000"),
+        (engine_with(env={"A": "b"}), "spec.roles[0].template.spec.containers[0].env in body must be of type array"),
+        (engine_with(ports={"http": 8000}), "spec.roles[0].template.spec.containers[0].ports in body must be of type array"),
+        (engine_with(env=["A=b"]), "spec.roles[0].template.spec.containers[0].env[0] in body must be of type object"),
+        (
+            {"roles": [{"name": "both", "template": {**TEMPLATE, "metadata": {"labels": ["team"]}}}]},
+            "spec.roles[0].template.metadata.labels in body must be of type object",
+        ),
+        (engine_with(readinessProbe=[]), "spec.roles[0].template.spec.containers[0].readinessProbe in body must be of type object"),
     ],
 )
 def test_a_value_the_operator_would_refuse_is_refused_by_the_api(spec: dict[str, Any], message: str, client: KubernetesClient) -> None:
@@ -249,6 +264,14 @@ def test_a_value_the_operator_would_refuse_is_refused_by_the_api(spec: dict[str,
     assert message in response.json()["message"]
     with pytest.raises(InvalidInput):
         parse_spec(body["spec"])
+
+
+def test_nulls_in_a_template_are_taken_for_nothing(client: KubernetesClient) -> None:
+    spec = {"model": "m", **engine_with(env=None, ports=None, readinessProbe=None)}
+    body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": "nulls"}, "spec": spec}
+    stored = client.call("POST", POOLS, body)
+    assert stored["spec"]["roles"][0]["template"] == engine_with()["roles"][0]["template"]
+    assert parse_spec(spec).roles[0].name == "both"
 
 
 def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesClient) -> None:

@@ -10,6 +10,7 @@ import pytest
 from fairlead_client.internal import SystemApi
 from fairlead_testing.running.postgres import fresh_database, shared_server
 from fairlead_testing.running.seams import Clients, Seam, fake_seam, real_seam
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -30,5 +31,7 @@ async def seam(request: pytest.FixtureRequest) -> AsyncIterator[Seam]:
 
 @pytest.fixture
 async def clients(seam: Seam) -> AsyncIterator[Clients]:
-    async with SystemApi(seam.url, seam.operator_token, timeout_seconds=60) as operator, SystemApi(seam.url, seam.router_token) as router:
+    operator = SystemApi(seam.url, seam.operator_token, timeout_seconds=PATIENCE_SECONDS, connect_seconds=PATIENCE_SECONDS)
+    router = SystemApi(seam.url, seam.router_token, timeout_seconds=PATIENCE_SECONDS, connect_seconds=PATIENCE_SECONDS)
+    async with operator, router:
         yield Clients.of(operator, router)

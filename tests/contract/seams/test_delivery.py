@@ -17,6 +17,7 @@ from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class Desk:
@@ -55,7 +56,7 @@ async def test_a_batch_that_is_refused_costs_itself_and_none_of_its_neighbours(t
     desk = Desk(tmp_path, clients)
     for number in range(8):
         desk.keep("x" * 2000 if number == 3 else f"b{number}", f"s{number}")
-    await desk.delivery.finish(20.0)
+    await desk.delivery.finish(PATIENCE_SECONDS)
     assert (len(desk.spool), desk.spool.aside, desk.metrics.report_drops) == (0, 1, {})
     assert await bound(clients) == 7
 

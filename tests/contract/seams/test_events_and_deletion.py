@@ -1,6 +1,8 @@
 """A pool's events and its end."""
 
-from fairlead.pool_states import PoolEvent
+from dataclasses import replace
+
+from fairlead.pool_states import PoolEvent, UnheardPools
 from fairlead.tables import PoolKey
 from fairlead_client.lines import PoolDeletedLine, TableLine
 from fairlead_client.outcomes import Cause, Later, Taken
@@ -44,6 +46,17 @@ async def test_a_deleted_object_does_not_come_back_but_a_new_one_of_its_name_goe
     later_still = await clients.operator_api.put_state(CHAT, a_state(an_instance("a"), version=99))
     assert isinstance(later_still, Later)
     assert "pool-replaced" in later_still.problem
+
+
+async def test_pools_of_which_nothing_was_heard_are_told_but_for_deleted_ones_and_those_of_a_file(clients: Clients) -> None:
+    served, gone = (PoolKey(namespace="default", name=name) for name in ("served", "gone"))
+    file_mark = {"fairlead.dev/engines-file": "/pool.yaml"}
+    for pool, annotations in ((CHAT, {}), (served, file_mark), (gone, {})):
+        state = a_state(an_instance(f"{pool.name}-a"), uid=f"uid-{pool.name}")
+        await clients.operator.put_pool_state(pool, replace(state, annotations=annotations))
+    await clients.operator.delete_pool(gone)
+    assert await clients.operator_api.unheard_pools(0.0) == Taken(UnheardPools(pools=(CHAT,)))
+    assert await clients.operator_api.unheard_pools(3600.0) == Taken(UnheardPools(pools=()))
 
 
 async def test_routers_hear_of_a_deletion(clients: Clients) -> None:

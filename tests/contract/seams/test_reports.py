@@ -14,6 +14,7 @@ from fairlead_client.report_posts import encode_batch
 from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam
 from fairlead_testing.running.strict_system_api import batch_of
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,8 @@ async def test_a_router_of_before_and_one_to_come_are_understood(seam: Seam, cli
         [{"sent_at": sent_at, "acknowledged": [], "in_flight": [], "id": "old", "router": "router-0"}],
         [{"id": "new", "router": "router-0", "sent_at": sent_at, "bindings": [binding], "newer": 1}],
     ]
-    async with httpx.AsyncClient(base_url=seam.url, headers={"authorization": f"Bearer {seam.router_token}"}) as http:
+    headers = {"authorization": f"Bearer {seam.router_token}"}
+    async with httpx.AsyncClient(base_url=seam.url, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False) as http:
         for body in bodies:
             answer = await http.post(internal_paths.REPORTS, json=body)
             assert answer.status_code == 200

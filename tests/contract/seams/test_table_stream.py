@@ -103,7 +103,7 @@ async def test_a_router_of_before_reads_every_line(seam: Seam, clients: Clients)
     headers = {"authorization": f"Bearer {seam.router_token}"}
     found: list[OldLine] = []
     async with (
-        httpx.AsyncClient(base_url=seam.url, headers=headers) as http,
+        httpx.AsyncClient(base_url=seam.url, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False) as http,
         http.stream("GET", internal_paths.STREAM, params={"router": "router-0"}) as response,
     ):
         assert response.headers["content-type"].startswith("application/x-ndjson")

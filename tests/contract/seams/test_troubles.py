@@ -13,6 +13,7 @@ from fairlead_client.report_posts import encode_batch
 from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam
 from fairlead_testing.running.strict_system_api import batch_of
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 NOW = a_report("now").sent_at
 
@@ -37,7 +38,7 @@ async def lost(api: SystemApi, router: str) -> str:
 
 
 async def test_a_token_that_is_not_known_opens_nothing(seam: Seam) -> None:
-    async with SystemApi(seam.url, "not-a-token") as api:
+    async with SystemApi(seam.url, "not-a-token", timeout_seconds=PATIENCE_SECONDS, connect_seconds=PATIENCE_SECONDS) as api:
         for outcome in await outcomes(api, "router-0"):
             assert isinstance(outcome, Later)
             assert (outcome.cause, ": 401 " in outcome.problem) == (Cause.DECLINED, True)
@@ -79,6 +80,7 @@ async def test_an_outage_is_told_with_a_pause_and_ends(seam: Seam, clients: Clie
 async def test_an_answer_that_comes_too_late_may_have_been_taken_and_may_be_asked_for_again(seam: Seam, clients: Clients) -> None:
     await clients.operator.put_pool_state(CHAT, a_state(an_instance("a")))
     batches = [encode_batch(batch_of(a_report("r1", bindings=(a_binding("s", "a"),))))]
+    await clients.router_api.newest_model(CHAT)  # connects, which the time below would bound too
     async with seam.slow():
         outcome = await clients.router_api.post_reports(batches, RouterState(sent_at=NOW), seconds=0.3)
         assert isinstance(outcome, Later)
@@ -92,7 +94,7 @@ async def test_an_answer_that_comes_too_late_may_have_been_taken_and_may_be_aske
 
 
 async def test_nobody_listening_is_unreachable() -> None:
-    async with SystemApi("http://127.0.0.1:9", "token") as api:
+    async with SystemApi("http://127.0.0.1:9", "token", timeout_seconds=PATIENCE_SECONDS, connect_seconds=PATIENCE_SECONDS) as api:
         for outcome in await outcomes(api, "router-0"):
             assert isinstance(outcome, Later)
             assert (outcome.cause, outcome.retry_after_seconds) == (Cause.UNREACHABLE, None)
@@ -101,7 +103,7 @@ async def test_nobody_listening_is_unreachable() -> None:
 
 async def test_a_caller_of_a_release_too_far_away_is_told_so_and_keeps_what_it_has(seam: Seam, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "VERSION", protocol.VERSION + protocol.MOST_APART + 1)
-    async with SystemApi(seam.url, seam.router_token) as api:
+    async with SystemApi(seam.url, seam.router_token, timeout_seconds=PATIENCE_SECONDS, connect_seconds=PATIENCE_SECONDS) as api:
         monkeypatch.undo()
         outcome = await api.post_reports([encode_batch(batch_of(a_report("r1")))], RouterState(sent_at=NOW))
         assert isinstance(outcome, Later), "what is refused for ever would be set aside"

@@ -63,10 +63,13 @@ def test_a_policys_name_of_the_wrong_shape_is_refused_by_the_schema(served: Runn
 def test_a_policy_parameter_of_the_wrong_type_becomes_a_condition_and_what_serves_keeps_serving(served: RunningSandbox) -> None:
     wrong = pool("served", replicas=1, routing={"policy": "dualmap", "parameters": {"slo_fraction": "half"}})
     assert served.apply_pool(wrong).status_code == 200
-    until(lambda: served.condition("served", "Ready").get("status") == "False", "Ready=False")
-    message = served.condition("served", "Ready")["message"]
-    assert "slo_fraction" in message
-    assert "half" in message
+
+    def told() -> str:
+        ready = served.condition("served", "Ready")
+        return str(ready["message"]) if ready.get("status") == "False" else ""
+
+    until(lambda: "slo_fraction" in told(), "Ready=False, and the parameter is named")
+    assert "half" in told()
     assert _chat(served, {"model": "model/served", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}).status_code == 200
     served.apply_pool(pool("served", replicas=1)).raise_for_status()
     served.until_ready("served", 1)

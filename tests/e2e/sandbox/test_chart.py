@@ -153,7 +153,7 @@ def test_upgrades_and_a_rollback_lose_no_request(chart_sandbox: RunningSandbox, 
         until(lambda before=before: is_replaced(before), f"every pod writes {form}", 3 * PATIENCE_SECONDS)  # type: ignore[misc]
     faulty = {**values, "log": {"format": "text"}, "api": {**values["api"], "image": {"repository": "fairlead/misspelt"}}}
     with pytest.raises(HelmRefused, match="Deployment/fairlead-system/fairlead-api not ready"):
-        helm.upgrade(RELEASE, faulty, wait=True, rollback_on_failure=True, timeout=20)
+        helm.upgrade(RELEASE, faulty, wait=True, rollback_on_failure=True, timeout=60)
     until(lambda: is_whole(chart_sandbox), "every pod is as before the fault")
     assert helm.releases()[0]["info"]["status"] == "deployed"
     replay.send_signal(signal.SIGINT)

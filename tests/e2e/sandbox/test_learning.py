@@ -153,5 +153,6 @@ def trainer_of(sandbox: RunningSandbox, router: str) -> int:
 async def store_damaged_model(sandbox: RunningSandbox) -> None:
     figures = ModelFigures(router="router-0", round=99, samples_seen=1000, trained_on=800)
     model = TrainedModel(id="f" * 32, pool=POOL, at=time.time(), figures=figures, content=damaged(sum_of("prefill_tokens")))
-    async with SystemApi(sandbox.url("api"), load_or_create(sandbox.state.secrets).router) as api:
+    token = load_or_create(sandbox.state.secrets).router
+    async with SystemApi(sandbox.url("api"), token, timeout_seconds=PATIENCE_SECONDS, connect_seconds=PATIENCE_SECONDS) as api:
         assert isinstance(await api.post_model(model), Taken)

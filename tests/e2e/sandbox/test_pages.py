@@ -33,7 +33,7 @@ def busy(sandbox: RunningSandbox) -> Iterator[RunningSandbox]:
     """The sandbox with a pool that serves a replay for as long as these tests run."""
     sandbox.apply_pool(pool(NAME, policy="ear", replicas=3, roles=ROLES, earlyRejection={"mode": "Load"})).raise_for_status()
     sandbox.until_ready(NAME, 3)
-    replay = sandbox.replay(*replay_arguments(NAME, 20_000, 8))
+    replay = sandbox.replay(*replay_arguments(NAME, 20_000, 8), "--loop")
     until(lambda: sandbox.ask("/v1/sessions", pool=POOL, limit=1)["items"], "sessions bound")
     until(lambda: sandbox.ask("/v1/decisions", pool=POOL, limit=1)["items"], "decisions recorded")
     yield sandbox
@@ -70,13 +70,14 @@ def to_overview(page: Page, busy: RunningSandbox) -> None:
 def apply(person: Person) -> None:
     """Applies the plan that the page shows."""
     page = person.page
-    come_to(page, page.locator("form[action$='/apply']"))
+    person.sees(page.locator("form[action$='/apply']"))
+    page.wait_for_load_state()
     for name, value in (("confirm", NAME), ("reason", "tried by a test")):
         field = page.locator(f"form[action$='/apply'] input[name={name}]")
         if field.count():
             person.write(field, value)
     person.on(page.get_by_role("button", name="Apply", exact=True))
-    come_to(page, page.get_by_text("Applied by").first)
+    person.sees(page.get_by_text("Applied by").first)
 
 
 def section(page: Page, words: str) -> Locator:
@@ -162,16 +163,18 @@ def test_a_pool_is_scaled_in_three_clicks_and_that_undone_in_two(person: Person,
     to_overview(page, busy)
     person.count = 0
     person.on(page.get_by_role("button", name="Undo the last change"))
-    page.wait_for_selector("text=This plan undoes")
+    person.sees(page.get_by_text("This plan undoes"))
     apply(person)
     assert person.count <= 2
     until(lambda: busy.pool(NAME)["spec"]["replicas"] == 3, "three again")
+    busy.until_ready(NAME, 3)
 
 
 def test_who_changed_what_is_a_click_away(person: Person, busy: RunningSandbox) -> None:
     newest = busy.ask("/v1/audit", limit=1)["items"][0]
     person.on(section(person.page, "Audit"))
     person.page.wait_for_url("**/audit")
+    person.sees(person.page.locator("main table"))
     said = person.page.inner_text("main")
     assert newest["actor"] in said
     assert newest["object"] in said
@@ -181,10 +184,10 @@ def test_who_changed_what_is_a_click_away(person: Person, busy: RunningSandbox) 
 def test_the_cause_of_an_instances_load_is_two_clicks_away(person: Person) -> None:
     page = person.page
     person.on(page.locator(f".pool-card a.minimap[href*='{POOL}']"))
-    page.wait_for_selector("[data-heatmap][data-ready]")
+    person.sees(page.locator("[data-heatmap][data-ready]"))
     person.newest_cell(page.locator(".heatmap-surface").first)
     page.wait_for_url("**/instances/**")
-    assert "Sessions" in page.inner_text("main")
+    person.sees(page.locator("main").get_by_text("Sessions").first)
     assert person.count <= 2
 
 
@@ -194,8 +197,9 @@ def test_why_a_request_went_there_is_two_clicks_away_by_its_id(person: Person, b
     found = page.get_by_role("dialog", name="Search")
     found.wait_for()
     page.keyboard.type(decision["id"])
-    person.on(found.locator("[data-found]"))
+    person.on(found.locator(f"[data-found][href$='/decisions/{decision['id']}']"))
     page.wait_for_url(f"**/decisions/{decision['id']}")
+    person.sees(page.locator("main table").first)
     assert decision["chosen"] in page.inner_text("main table")
     assert person.count <= 2
 
@@ -209,7 +213,7 @@ def test_a_session_is_found_by_any_part_of_its_name_in_two_clicks(person: Person
     page.keyboard.press("Enter")
     page.wait_for_url("**q=**")
     person.on(page.locator(f"#results tr[data-key='{session}'] a[data-open]"))
-    page.locator("h1", has_text=session).wait_for()
+    person.sees(page.locator("h1", has_text=session))
     assert person.count <= 2
 
 
@@ -219,6 +223,7 @@ def test_an_instance_is_drained_in_three_clicks(person: Person, busy: RunningSan
     page.wait_for_url("**/instances")
     wait_until(page, "document.documentElement.classList.contains('scripted')")
     row = page.locator("#results tr[data-state=Serving]").first
+    person.sees(row)
     name = str(row.get_attribute("data-key"))
     person.on(page.get_by_role("button", name=f"Drain {name}"))
     apply(person)
@@ -234,6 +239,7 @@ def test_whether_a_migration_paid_off_is_two_clicks_away(person: Person, busy: R
     person.on(page.locator("#migrations a.when"))
     page.wait_for_url("**/migrations/*")
     verdict = page.get_by_role("region", name="Did it pay off?").locator("header")
+    person.sees(verdict)
     assert verdict.inner_text().split()[-1].lower() in {"yes", "no", "unknown"}
     assert person.count <= 2
 
@@ -248,7 +254,8 @@ def test_two_policies_are_compared_in_four_clicks(person: Person) -> None:
     person.on(page.get_by_role("button", name="Simulate"))
     assert person.count <= 4
     page.wait_for_url("**/simulator/*")
-    page.locator("main table", has_text="least-request").first.wait_for()
+    person.sees(page.locator("main :is(progress, table.simulator-results)").first)
+    page.locator("main table", has_text="least-request").first.wait_for(timeout=3 * PATIENCE_SECONDS * 1000)
     assert "ear" in page.inner_text("main table")
 
 
@@ -256,7 +263,8 @@ def test_a_schedule_is_set_in_four_clicks(person: Person, busy: RunningSandbox) 
     page, name = person.page, "nights"
     person.on(section(page, "Schedules"))
     page.wait_for_url("**/schedules")
-    where = page.locator("form[data-once] input[name=pool]")
+    where = page.locator("form[data-once] input[name=pool][data-htmx-powered]")
+    person.sees(where)
     if where.input_value() != POOL:  # what is proposed is for another pool, and is replaced
         page.evaluate("document.getElementById('schedule-spec').dataset.before = 'yes'")
         person.write(where, POOL)
@@ -266,8 +274,9 @@ def test_a_schedule_is_set_in_four_clicks(person: Person, busy: RunningSandbox) 
     apply(person)
     assert person.count <= 4
     assert name in [one["name"] for one in busy.pool(NAME)["spec"]["scaling"]["schedules"]]
-    page.goto(f"{busy.url('api')}/pools/{POOL}/schedules/{name}")
-    assert page.inner_text("h1")
+    until(lambda: name in [one["name"] for one in busy.ask("/v1/schedules", limit=100)["items"]], "the API has it")
+    page.goto(f"{busy.url('api')}/schedules/{POOL}/{name}")
+    come_to(page, page.locator("h1", has_text=name))
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,12 @@ def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(s
 
     until(held_by_survivors, "no session is held by an instance that is gone")
 
-    steps = Counter(event["reason"] for event in sandbox.everything("/v1/pools/default/scaled/events"))
-    assert steps["InstanceCreated"] >= 6
-    assert steps["Draining"] == 4
-    assert steps["Drained"] + steps["DrainTimedOut"] == 4
+    def steps() -> Counter[str]:
+        return Counter(event["reason"] for event in sandbox.everything("/v1/pools/default/scaled/events"))
+
+    until(lambda: steps()["Drained"] + steps()["DrainTimedOut"] == 4, "the end of each drain is told")
+    assert steps()["InstanceCreated"] >= 6
+    assert steps()["Draining"] == 4
     revisions = [revision["spec"]["replicas"] for revision in sandbox.everything("/v1/pools/default/scaled/revisions")]
     assert sorted(revisions) == [2, 4, 6]
     sandbox.delete_pool("scaled")

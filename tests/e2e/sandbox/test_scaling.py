@@ -1,5 +1,6 @@
 """Scaling by signals, live: out under load and back in, each step with its row; advice changes nothing."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def test_a_pool_grows_under_load_and_shrinks_after_it_and_advice_only_says_so(sa
     for name, requests in (("follows", 400), ("advised", 400)):
         sandbox.until_ready(name, 1)
         output = tmp_path / f"{name}.json"
-        replays[name] = (sandbox.replay(*replay_arguments(name, requests, 12), "--json", str(output)), output)
+        replays[name] = (sandbox.replay(*replay_arguments(name, requests, 12), "--loop", "--json", str(output)), output)
 
     def rows(name: str) -> list[dict[str, Any]]:
         return sandbox.everything("/v1/scaling-decisions", pool=f"default/{name}")
@@ -34,6 +35,8 @@ def test_a_pool_grows_under_load_and_shrinks_after_it_and_advice_only_says_so(sa
 
     until(lambda: wanted("follows") > 1, "more instances under load")
     until(lambda: rows("advised"), "advice")
+    for replay, _ in replays.values():
+        replay.send_signal(signal.SIGINT)
     results = {name: result_of(*replay) for name, replay in replays.items()}
     assert results["follows"]["failed"] == 0
     until(lambda: wanted("follows") == 1, "one instance again")

@@ -41,7 +41,10 @@ def test_a_window_scales_the_pool_changes_its_slo_and_takes_both_back(sandbox: R
     skipped = window | {"skip": [start]}
     sandbox.apply_pool(pool("timed", replicas=1, roles=roles, scaling={"schedules": [skipped]})).raise_for_status()
     until(lambda: serving() == 1 and slo() == OWN_TTFT_SECONDS, "one instance and the pool's own SLO again")
-    [run] = until(lambda: sandbox.everything("/v1/schedule-runs", pool="default/timed", outcome="closed"), "the run is recorded", 10)
+    [run] = until(lambda: sandbox.everything("/v1/schedule-runs", pool="default/timed", outcome="closed"), "the run is recorded")
     assert (run["schedule"], run["start"], run["outcome"], run["reason"]) == ("rush", start, "closed", "skip")
-    reasons = [event["reason"] for event in sandbox.everything("/v1/pools/default/timed/events")]
-    assert {"WindowOpened", "WindowClosed", "ScalingUp", "ScalingDown"} <= set(reasons)
+
+    def reasons() -> set[str]:
+        return {event["reason"] for event in sandbox.everything("/v1/pools/default/timed/events")}
+
+    until(lambda: {"WindowOpened", "WindowClosed", "ScalingUp", "ScalingDown"} <= reasons(), "each step has its event")

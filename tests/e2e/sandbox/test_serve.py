@@ -156,8 +156,11 @@ def test_engines_come_and_go_by_the_file_without_a_failed_request(
         seen = len(statuses)
         until(lambda: len(statuses) > seen + 10, "it goes on")
     assert set(statuses) == {200}
-    reasons = {event["reason"] for event in served.ask(f"{POOL}/events", limit=50)["items"]}
-    assert {"EngineAdded", "EngineLost", "EngineBack", "EngineDraining", "EngineRemoved"} <= reasons
+
+    def reasons() -> set[str]:
+        return {event["reason"] for event in served.ask(f"{POOL}/events", limit=50)["items"]}
+
+    until(lambda: {"EngineAdded", "EngineLost", "EngineBack", "EngineDraining", "EngineRemoved"} <= reasons(), "each step is told")
 
 
 def test_an_engine_is_added_by_plan_and_the_undo_takes_it_out(

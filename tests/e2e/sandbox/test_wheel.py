@@ -59,8 +59,9 @@ def test_fairlead_up_serves_a_request(fairlead: Path, empty: Path) -> None:
     try:
         run(fairlead, "up", "--detach", "--no-load", cwd=empty)
         urls = json.loads((empty / ".fairlead/run.json").read_text())["urls"]
-        assert is_answered(urls["router-0"], "Qwen/Qwen3-32B")
-        assert httpx.get(f"{urls['api']}/login", trust_env=False).status_code == 200, "pages have their templates"
+        until(lambda: is_answered(urls["router-0"], "Qwen/Qwen3-32B"), "a request is served")
+        login = httpx.get(f"{urls['api']}/login", timeout=PATIENCE_SECONDS, trust_env=False)
+        assert login.status_code == 200, "pages have their templates"
     finally:
         run(fairlead, "down", cwd=empty)
 

@@ -40,6 +40,9 @@ def test_twenty_requests_at_zero_are_all_served_by_the_engine_that_they_start(sa
         answers = list(clients.map(ask, range(20)))
     assert {code for code, _ in answers} == {200}
     assert max(waited for _, waited in answers) > 0, "the first of them was held while the engine started"
-    causes = {row["cause"] for row in sandbox.everything("/v1/scaling-decisions", pool="default/sleepy")}
-    assert {"Idle", "Held"} <= causes
+
+    def causes() -> set[str]:
+        return {row["cause"] for row in sandbox.everything("/v1/scaling-decisions", pool="default/sleepy")}
+
+    until(lambda: {"Idle", "Held"} <= causes(), "both steps are on record")
     sandbox.delete_pool("sleepy")

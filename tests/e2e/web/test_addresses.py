@@ -68,6 +68,8 @@ def test_eight_tabs_load_and_stay_fresh_over_one_connection_pool(chromium: Brows
 def test_a_hidden_tab_asks_for_nothing_and_catches_up_when_it_is_seen(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/pools/default/chat")
     page.wait_for_selector("#live-pill[data-state=live]")
+    wait_until(page, "document.querySelectorAll('[data-chart][data-ready=yes]').length >= 3")
+    wait_until(page, "[...document.images].every(one => one.complete)")
     hide = """(hidden) => {
       Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
       Object.defineProperty(document, "visibilityState", { value: hidden ? "hidden" : "visible", configurable: true });

@@ -75,7 +75,8 @@ def test_every_change_is_applied_and_undone_and_all_is_as_before(chromium: Brows
         assert (world.spec(CHAT), world.annotations(INSTANCE)) == before, f"{kind}: planning changes nothing"
         apply(page)
         assert (world.spec(CHAT), world.annotations(INSTANCE)) != before, kind
-        page.get_by_role("button", name="Undo…").click()
+        with page.expect_navigation():
+            page.get_by_role("button", name="Undo…").click()
         page.wait_for_selector("text=This plan undoes")
         apply(page)
         assert (world.spec(CHAT), world.annotations(INSTANCE)) == before, kind

@@ -21,6 +21,7 @@ from fairlead_testing.running.browser_site import (
     wait_until,
     watch_troubles,
 )
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.addresses import session_path
 
 pytestmark = pytest.mark.browser
@@ -129,6 +130,7 @@ def test_a_page_runs_clean_reads_well_and_fits(path: str, shared: tuple[Page, li
 
 def test_pages_without_a_session_read_well_too(chromium: Browser, shared_site: RunningSite) -> None:
     context = chromium.new_context(viewport={"width": 380, "height": 800})
+    context.set_default_timeout(PATIENCE_SECONDS * 1000)
     page = context.new_page()
     for path in ("/login", "/login?token=flt_x", "/migrations/none"):
         page.goto(shared_site.url + path)
@@ -163,6 +165,7 @@ def test_on_a_phone_the_fleet_is_a_drawer_that_needs_no_scripts(chromium: Browse
     link.click()
     page.wait_for_url("**/migrations")
     page.set_viewport_size({"width": 1280, "height": 800})
+    wait_until(page, "innerWidth === 1280")
     assert link.is_visible(), "beside the page where there is room, open or not"
     context.close()
 

@@ -48,7 +48,8 @@ def context(chromium: Browser) -> Iterator[BrowserContext]:
 
 def whoami(context: BrowserContext, host: str) -> dict[str, object]:
     token = next(one.get("value", "") for one in context.cookies(host) if one.get("name") == SESSION_COOKIE)
-    found: dict[str, object] = httpx.get(f"{host}/v1/whoami", headers={"authorization": f"Bearer {token}"}, trust_env=False).json()
+    headers = {"authorization": f"Bearer {token}"}
+    found: dict[str, object] = httpx.get(f"{host}/v1/whoami", headers=headers, timeout=PATIENCE_SECONDS, trust_env=False).json()
     return found
 
 
@@ -95,9 +96,9 @@ def test_somebody_whom_the_provider_does_not_verify_is_not_signed_in(context: Br
     page.wait_for_url(f"{host}/login/oidc/answer?*")
     assert "does not say that unverified@example.com is verified" in page.inner_text("[role=alert]")
     assert [one for one in context.cookies(host) if one.get("name") == SESSION_COOKIE] == []
-    entries = httpx.get(
-        f"{host}/v1/audit", params={"action": "login"}, headers={"authorization": f"Bearer {SECRETS['admin']}"}, trust_env=False
-    ).json()["items"]
+    headers = {"authorization": f"Bearer {SECRETS['admin']}"}
+    answer = httpx.get(f"{host}/v1/audit", params={"action": "login"}, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False)
+    entries = answer.json()["items"]
     assert (entries[0]["result"], "unverified@example.com" in entries[0]["reason"]) == ("denied", True)
 
 
@@ -120,6 +121,7 @@ def test_what_one_browser_brings_back_is_of_no_use_in_another(context: BrowserCo
     sign_in_at_provider(page, "ann")
     page.wait_for_url(f"{host}/")
     other = chromium.new_context()
+    other.set_default_timeout(PATIENCE_SECONDS * 1000)
     victim = other.new_page()
     victim.goto(brought[0])
     assert "begun in another browser" in victim.inner_text("[role=alert]")

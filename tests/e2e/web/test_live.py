@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Request
 from fairlead_client.resources.moves import Migration
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE
 from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until
+from fairlead_testing.running.people import until_at
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import text_of
 
@@ -157,7 +158,7 @@ def test_an_ended_session_comes_back_to_the_page_with_what_was_typed(chromium: B
     page.fill("input[name=replicas]", "11")
     known = site.fake.tokens.pop("operator-token")
     page.click("text=Plan the change")
-    page.wait_for_url("**/login**")
+    until_at(page, "/login")
     site.fake.tokens["operator-token"] = known
     context.add_cookies([{"name": SESSION_COOKIE, "value": "operator-token", "url": site.url}])
     page.goto(site.url + parse_qs(urlsplit(page.url).query)["next"][0])
@@ -175,7 +176,9 @@ def test_a_tab_too_many_asks_every_five_seconds_instead(page: Page, site: Runnin
     page.wait_for_selector("tr[data-key=m-polled]")
 
 
-def test_a_lost_stream_is_shown_and_comes_back_by_itself(page: Page, site: RunningSite) -> None:
+def test_a_lost_stream_is_shown_and_comes_back_by_itself(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()  # not the fixture's: a stream that is asked for meanwhile is an error in the console
     page.goto(f"{site.url}/migrations")
     page.wait_for_selector("#live-pill[data-state=live]")
 
@@ -186,6 +189,7 @@ def test_a_lost_stream_is_shown_and_comes_back_by_itself(page: Page, site: Runni
     page.wait_for_selector("#live-pill[data-state=live]")
     site.push("migrations", [new_migration(site, "m-after")])
     page.wait_for_selector("tr[data-key=m-after]")
+    context.close()
 
 
 def test_a_lost_api_is_said_with_its_age_and_goes_away_by_itself(chromium: Browser, site: RunningSite) -> None:
@@ -197,7 +201,7 @@ def test_a_lost_api_is_said_with_its_age_and_goes_away_by_itself(chromium: Brows
     site.fake.broken.add("/v1/")
     site.loop.call_soon_threadsafe(site.fake.end_streams)
     page.wait_for_selector("#away:has-text('The control API does not answer.')")
-    wait_until(page, "/is [0-9]+ s old/.test(document.querySelector('#away').textContent)")
+    wait_until(page, "/is .*[0-9] s old/.test(document.querySelector('#away').textContent)")
     site.fake.broken.clear()
     page.wait_for_selector("#away", state="detached")
     assert page.input_value("input[name=replicas]") == "11"
@@ -261,6 +265,7 @@ def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -
 
 def test_filters_change_the_address_and_back_restores_them(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/migrations")
+    page.wait_for_selector("form.filters[data-htmx-powered]")
     page.select_option("select[name=trigger]", "drain")
     page.wait_for_url("**/migrations?trigger=drain")
     wait_until(page, "[...document.querySelectorAll('td[data-label=Trigger]')].every(cell => cell.textContent === 'drain')")
@@ -288,8 +293,7 @@ def test_a_filtered_list_stays_filtered_when_something_happens(page: Page, site:
 
 def test_keys_go_to_pages_and_can_be_switched_off(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/")
-    page.keyboard.press("g")
-    page.keyboard.press("m")
+    page.keyboard.type("gm")
     page.wait_for_url("**/migrations")
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
@@ -298,9 +302,7 @@ def test_keys_go_to_pages_and_can_be_switched_off(page: Page, site: RunningSite)
     page.check("input[name=shortcuts][value=off]")
     with page.expect_navigation():
         page.click("text=Save")
-    page.keyboard.press("g")
-    page.keyboard.press("m")
-    page.keyboard.press("d")
+    page.keyboard.type("gmd")
     assert page.url.endswith("/settings")
     assert page.evaluate("document.documentElement.dataset.theme") == "auto"
 
@@ -308,8 +310,7 @@ def test_keys_go_to_pages_and_can_be_switched_off(page: Page, site: RunningSite)
 def test_keys_are_heard_as_soon_as_a_page_has_loaded(page: Page, site: RunningSite) -> None:
     page.add_init_script("if (globalThis.scheduler) scheduler.yield = () => new Promise(() => {})")
     page.goto(f"{site.url}/")
-    page.keyboard.press("g")
-    page.keyboard.press("m")
+    page.keyboard.type("gm")
     page.wait_for_url("**/migrations")
     page.keyboard.press("Control+k")
     page.get_by_role("dialog", name="Search").wait_for()
@@ -339,7 +340,8 @@ def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Bro
     page.get_by_role("button", name="Apply").click()
     page.wait_for_selector("text=Applied by")
     assert site.fake.world.desired[CHAT] == 9
-    page.click("#theme-button")
+    with page.expect_navigation():
+        page.click("#theme-button")
     assert page.locator("html").get_attribute("data-theme") == "light"
     context.close()
 
@@ -351,6 +353,9 @@ def test_updates_keep_focus_selection_and_text_and_leave_little_behind(page: Pag
     page.goto(f"{site.url}/pools/default/chat")
     page.wait_for_selector("#live-pill[data-state=live]")
     page.fill("input[name=replicas]", "12")
+    for number, chart in enumerate(page.locator("[data-chart]").all()):  # each is drawn when it comes into view: not during the updates
+        chart.scroll_into_view_if_needed()
+        wait_until(page, f"document.querySelectorAll('[data-chart]')[{number}].dataset.ready === 'yes'")
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#workspace h1'))")
     page.focus("input[name=replicas]")
     devtools = page.context.new_cdp_session(page)

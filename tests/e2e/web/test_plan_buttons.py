@@ -5,6 +5,7 @@ from playwright.sync_api import Browser, Route
 
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until
+from fairlead_testing.running.people import until_at
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +51,7 @@ def test_after_a_session_that_ended_it_is_said_that_nothing_was_planned(chromium
     page.wait_for_selector("html.scripted")
     known = site.fake.tokens.pop("operator-token")
     page.locator("td button[form=plan-this]").first.click()
-    page.wait_for_url("**/login**")
+    until_at(page, "/login")
     site.fake.tokens["operator-token"] = known
     context.add_cookies([{"name": SESSION_COOKIE, "value": "operator-token", "url": site.url}])
     page.goto(shown)

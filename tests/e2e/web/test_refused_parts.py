@@ -11,6 +11,7 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_testing.fakes.public_api import pools
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.browser_site import RunningSite, signed_in
+from fairlead_testing.running.people import until_at
 
 pytestmark = pytest.mark.browser
 
@@ -90,4 +91,4 @@ def test_a_session_that_ended_leads_from_a_lost_stream_to_the_login(page: Page, 
     page.wait_for_selector("#live-pill[data-state=live]")
     del site.fake.tokens["operator-token"]
     site.loop.call_soon_threadsafe(site.fake.end_streams)
-    page.wait_for_url("**/login?*")
+    until_at(page, "/login?")

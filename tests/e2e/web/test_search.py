@@ -30,6 +30,7 @@ def test_a_part_of_a_name_leads_to_its_page_by_keys_alone(page: Page, site: Runn
     assert page.get_by_text("Nothing has").is_visible()
     page.get_by_role("searchbox").fill("chat")
     page.keyboard.press("Enter")
+    page.wait_for_url("**/search?q=chat")
     page.get_by_role("heading", name="Pools").last.wait_for()
     page.keyboard.press("Control+k")
     palette.wait_for()

@@ -1,15 +1,24 @@
 """Signing in and out as people do it, in a real browser."""
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext
 
 from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in
+from fairlead_testing.running.people import until_at
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.browser
 
 
+def fresh(chromium: Browser) -> BrowserContext:
+    """The browser of somebody who is not signed in."""
+    context = chromium.new_context()
+    context.set_default_timeout(PATIENCE_SECONDS * 1000)
+    return context
+
+
 def test_opening_a_login_link_does_not_use_it_up_but_its_button_does(chromium: Browser, site: RunningSite) -> None:
-    preview, person = chromium.new_context(), chromium.new_context()
+    preview, person = fresh(chromium), fresh(chromium)
     glance = preview.new_page()
     glance.goto(f"{site.url}/login?token=flt_once")
     assert glance.get_by_role("button", name="Sign in").is_visible()
@@ -31,7 +40,7 @@ def test_opening_a_login_link_does_not_use_it_up_but_its_button_does(chromium: B
 
 
 def test_a_pasted_token_leads_back_to_the_page_that_was_asked_for(chromium: Browser, site: RunningSite) -> None:
-    context = chromium.new_context()
+    context = fresh(chromium)
     page = context.new_page()
     page.goto(f"{site.url}/migrations?pool=default%2Fchat&trigger=drain")
     assert "/login?next=" in page.url
@@ -42,7 +51,7 @@ def test_a_pasted_token_leads_back_to_the_page_that_was_asked_for(chromium: Brow
 
 
 def test_signing_out_ends_the_session_for_copies_of_the_cookie_too(chromium: Browser, site: RunningSite) -> None:
-    context = chromium.new_context()
+    context = fresh(chromium)
     page = context.new_page()
     page.goto(f"{site.url}/login")
     page.fill("input[name=token]", "viewer-token")
@@ -52,7 +61,7 @@ def test_signing_out_ends_the_session_for_copies_of_the_cookie_too(chromium: Bro
     page.locator("details.user summary").click()
     page.click("text=Sign out")
     page.wait_for_url("**/login")
-    other = chromium.new_context()
+    other = fresh(chromium)
     other.add_cookies([{"name": SESSION_COOKIE, "value": stolen[0].get("value", ""), "url": site.url}])
     thief = other.new_page()
     thief.goto(f"{site.url}/pools")
@@ -72,7 +81,7 @@ def test_a_viewer_sees_why_scaling_is_off(chromium: Browser, site: RunningSite) 
 
 
 def test_a_session_that_ends_while_a_page_is_open_leads_to_the_login(chromium: Browser, site: RunningSite) -> None:
-    context = chromium.new_context()
+    context = fresh(chromium)
     page = context.new_page()
     page.goto(f"{site.url}/login")
     page.fill("input[name=token]", "operator-token")
@@ -82,5 +91,5 @@ def test_a_session_that_ends_while_a_page_is_open_leads_to_the_login(chromium: B
     page.wait_for_selector("#live-pill[data-state=live]")  # else the page may leave by itself before anything is chosen
     site.fake.sessions.clear()
     page.select_option("select[name=reason]", "session-cold")
-    page.wait_for_url("**/login?**")
+    until_at(page, "/login?")
     context.close()

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_two_policies_are_compared_in_four_clicks_and_the_best_becomes_a_plan(chromium: Browser, site: RunningSite) -> None:
-    site.fake.simulations.looks = 5
+    site.fake.simulations.looks = 1000
     context = signed_in(chromium, site, "admin")
     page = context.new_page()
     troubles = watch_troubles(page, site.url)
@@ -19,7 +19,9 @@ def test_two_policies_are_compared_in_four_clicks_and_the_best_becomes_a_plan(ch
     page.get_by_role("button", name="Simulate").click()
     page.wait_for_selector("progress")
     page.wait_for_selector("progress[value]:not([value='0'])")
+    site.fake.simulations.looks = 1
     page.wait_for_selector("text=At 1 times the rate")
+    page.wait_for_load_state()
     assert page.locator("#progress-look").count() == 0
     assert page.locator("table.cards").first.locator("tbody tr").count() == 3
     page.locator(".simulator-best button").click()

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, Route
 
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until, watch_troubles
+from fairlead_testing.running.people import until_at
 
 pytestmark = pytest.mark.browser
 
@@ -35,7 +36,7 @@ def after_signing_out(page: Page, site: RunningSite, act: Callable[[], object]) 
     """Ends the session, acts, and signs in again."""
     known = site.fake.tokens.pop("operator-token")
     act()
-    page.wait_for_url("**/login**")
+    until_at(page, "/login")
     site.fake.tokens["operator-token"] = known
     page.context.add_cookies([{"name": SESSION_COOKIE, "value": "operator-token", "url": site.url}])
 

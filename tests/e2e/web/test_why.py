@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page
 
-from fairlead_testing.running.browser_site import RunningSite
+from fairlead_testing.running.browser_site import RunningSite, wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -30,5 +30,6 @@ def test_a_request_is_found_by_its_id_and_a_move_says_whether_it_paid_off_in_two
     tops = page.locator(".move-steps li").evaluate_all("all => all.map((one) => Math.round(one.getBoundingClientRect().top))")
     assert len(set(tops)) == 1, "side by side on a wide screen"
     page.set_viewport_size({"width": 380, "height": 800})
+    wait_until(page, "innerWidth === 380")
     tops = page.locator(".move-steps li").evaluate_all("all => all.map((one) => Math.round(one.getBoundingClientRect().top))")
     assert tops == sorted(set(tops)), "one below the other on a phone"

@@ -5,8 +5,9 @@ the audit log keeps of it.
 import asyncio
 import itertools
 import json
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import httpx
@@ -22,6 +23,7 @@ from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_report, a
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.running.strict_system_api import NotTaken
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 OPEN = {"/healthz", "/readyz", "/v1/login", "/v1/login/oidc", "/v1/login-modes"}
 IDS = ("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "key_id", "entry_id", "simulation_id")
@@ -70,7 +72,7 @@ def needed(path: str, method: str) -> tuple[str, str]:
     if method != "get":
         return WRITES[path, method]
     if path.startswith("/internal"):
-        return ("system-operator" if path.endswith("/held-pools") else "system-router"), EVERYWHERE
+        return ("system-operator" if path.endswith(("/held-pools", "/unheard-pools")) else "system-router"), EVERYWHERE
     table = path.removesuffix(".csv").removesuffix(".json")
     if table in {"/v1/whoami", "/v1/web-sessions"}:
         return "none", SOMEWHERE
@@ -91,6 +93,7 @@ def test_every_write_of_the_document_is_in_the_table() -> None:
     assert WRITES.keys() == {(path, method) for path, item in paths.items() for method in item if method != "get"}
 
 
+@pytest.mark.timeout(1800)
 async def test_every_url_admits_exactly_the_roles_it_should(api: ApiInstance) -> None:
     auditor = await api.admin.create_token(TokenRequest(name="kube-apiserver", role=AccessRole.SYSTEM_AUDIT))
     secrets: dict[str, str | None] = {"nobody": None, "unknown": "flt_unknown", **SECRETS, "system-audit": auditor.secret}
@@ -179,6 +182,21 @@ async def test_a_revoked_token_takes_its_web_sessions_with_it(api: ApiInstance) 
     assert (await _status(api, session.token), await _status(api, token.secret)) == (401, 401)
     listed = (await api.admin.tokens()).items
     assert [(item.name, item.secret, item.revoked_at is not None) for item in listed] == [("grace", None, True)]
+
+
+async def test_a_token_revoked_while_somebody_logs_in_with_it_opens_no_session(api: ApiInstance, database_url: str) -> None:
+    token = await api.admin.create_token(TokenRequest(name="grace", role=AccessRole.VIEWER))
+    assert token.secret is not None
+    await api.base.with_token(token.secret).whoami()  # its use is noted, so that the login need not write that
+    with psycopg.connect(plain(database_url)) as revoking, psycopg.connect(plain(database_url), autocommit=True) as watching:
+        revoking.execute("UPDATE api_tokens SET revoked_at = now()")
+        login = asyncio.ensure_future(api.base.login(token.secret))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not login.done() and not watching.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+                await asyncio.sleep(0.01)
+    with pytest.raises(ApiProblem) as caught:
+        await login
+    assert (caught.value.problem.status, caught.value.problem.type) == (401, "token-invalid")
 
 
 async def test_no_secret_is_stored(api: ApiInstance, database_url: str) -> None:
@@ -357,6 +375,21 @@ async def test_removing_an_audit_entry_shows(api: ApiInstance, database_url: str
         connection.execute("ALTER TABLE audit_log DISABLE TRIGGER append_only")
         connection.execute("DELETE FROM audit_log WHERE id = 2")
     assert (await api.admin.audit_verification()).first_broken == 3
+
+
+async def test_a_process_whose_clock_is_fast_dates_no_entry_of_the_audit_log_in_the_future(
+    api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]
+) -> None:
+    other = await start_api()
+    api.clock.skip(3600)
+    began = datetime.now(UTC)
+    for writer in (other, api, other):
+        await writer.admin.create_token(TokenRequest(name="x", role=AccessRole.VIEWER))
+    entries = (await other.viewer.audit({})).items
+    ended = datetime.now(UTC)
+    times = [entry.at for entry in reversed(entries)]
+    assert [began, *times, ended] == sorted([began, *times, ended])
+    assert (await other.viewer.audit_verification()).intact
 
 
 async def test_entries_cut_from_the_end_of_the_audit_log_are_missed(api: ApiInstance, database_url: str) -> None:

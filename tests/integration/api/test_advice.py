@@ -64,6 +64,7 @@ async def overload(api: ApiInstance) -> None:
 async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     begun = api.clock()
     await overload(api)
+    api.clock.stop()
     api.clock.skipped += begun - api.clock()  # however long that took, the half minute is the last one
     await api.router.post_report(a_report("r2", acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
     report = await api.viewer.advice()
@@ -108,8 +109,10 @@ async def test_a_burning_budget_agrees_with_the_pools_slo_page(api: ApiInstance)
     cells = {cell_of(1.0, 0.05): 10, cell_of(6.0, 0.05): 90}
     counts: dict[str, Any] = {"judged": 100, "within_slo": 10, "ttft_within_slo": 10, "tpot_within_slo": 100, "tpot_total": 100}
     sample = SloSample(pool=CHAT, second=at, slo_version=1, cells=tuple(cells), counts=tuple(cells.values()), **counts)
-    await api.router.post_report(a_report("r1", slo_samples=(sample,), acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    await api.router.post_report(a_report("r1", slo_samples=(sample,), acknowledged=acknowledged))
     await api.app.state.upkeep.roll_up(api.clock())
+    await api.router.post_report(a_report("r2", acknowledged=acknowledged))  # a router is live for 10 s
     (found,) = (await api.viewer.advice()).items
     burn = await api.viewer.slo_burn(CHAT)
     hour = next(one for one in burn.windows if one.window == "1h")

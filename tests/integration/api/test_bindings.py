@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead_client.lines import BindingsLine, StreamLine, SyncedLine
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
@@ -27,6 +29,20 @@ async def test_a_cold_binding_is_stored_with_version_one(api: ApiInstance) -> No
     found = await api.viewer.session(CHAT, "s")
     assert (found.session.instance, found.session.version, found.session.reason) == ("a", 1, "cold")
     assert [(holder.instance, holder.released_at) for holder in found.history] == [("a", None)]
+
+
+async def test_an_instance_that_goes_while_a_session_is_bound_to_it_keeps_none(api: ApiInstance, database_url: str) -> None:
+    await with_instances(api, "a")
+    with psycopg.connect(plain(database_url)) as going, psycopg.connect(plain(database_url), autocommit=True) as watching:
+        going.execute("SELECT FROM pools FOR UPDATE")  # as who takes the operator's word for a pool
+        going.execute("UPDATE instances SET state = 'Gone', gone_at = now() WHERE id = 'a'")
+        posting = asyncio.ensure_future(api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),))))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not posting.done() and not watching.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+                await asyncio.sleep(0.01)
+    receipt = await posting
+    assert [(one.session, one.instance) for one in receipt.conflicts] == [("s", None)]
+    assert (await api.viewer.sessions()).items == []
 
 
 async def test_the_same_report_twice_gives_the_same_receipt_and_stores_once(api: ApiInstance) -> None:

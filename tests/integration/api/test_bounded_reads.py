@@ -26,6 +26,8 @@ from fairlead_testing.running.api import SECRETS, running_api
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
+pytestmark = pytest.mark.timeout(1800)
+
 ROOT = Path(__file__).resolve().parents[3]
 BOUND = 500
 """Rows that one page may look at, and a matrix, and so on: a fiftieth of the rows in the tables here, as 5,000 are

@@ -25,6 +25,7 @@ from fairlead_client.resources.access import AccessRole, LoginLinkRequest, Token
 from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
+from fairlead_testing.running.patient_transport import PatientTransport
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -50,7 +51,7 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
                     refused.append(error)
 
         senders = [asyncio.create_task(send(sent[start::4])) for start in range(4)]
-        while len(acknowledged) < 10:
+        while len(acknowledged) < 10 and not all(sender.done() for sender in senders):
             await asyncio.sleep(0.005)
         own_postgres.kill()
         await asyncio.gather(*senders)
@@ -91,7 +92,9 @@ async def test_who_was_revoked_reads_nothing_while_the_database_is_away(own_post
             headers = [{"authorization": f"Bearer {token.secret}"} for token in (kept, revoked)]
             return [(await http.get(path, headers=one)).status_code for http in https for one in headers]
 
-        assert await statuses("/v1/pools") == [200, 200, 200, 200]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await statuses("/v1/pools") != [200, 200, 200, 200]:
+                await asyncio.sleep(0.05)
         await api.admin.revoke_token(revoked.id)
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await statuses("/v1/pools") != [200, 401, 200, 401]:
@@ -140,7 +143,7 @@ async def api_process(database_url: str, port: int, **more: str) -> AsyncIterato
     environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_BOOTSTRAP_TOKENS": tokens, "FAIRLEAD_WEB": "0", **more}
     process = subprocess.Popen([sys.executable, "-m", "fairlead_api.main", "--port", str(port)], env=environment)
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient() as http:
+        async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient(timeout=PATIENCE_SECONDS) as http:
             while True:
                 try:
                     if (await http.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200:
@@ -161,8 +164,8 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
     url = f"http://127.0.0.1:{port}"
     async with (
         api_process(database_url, port) as process,
-        SystemApi(url, SECRETS["system-router"]) as router_api,
-        SystemApi(url, SECRETS["system-operator"]) as operator_api,
+        SystemApi(url, SECRETS["system-router"], timeout_seconds=PATIENCE_SECONDS, transport=PatientTransport()) as router_api,
+        SystemApi(url, SECRETS["system-operator"], timeout_seconds=PATIENCE_SECONDS, transport=PatientTransport()) as operator_api,
     ):
         taken(await operator_api.put_state(CHAT, a_state(an_instance("a"), an_instance("b"))))
         client = StrictSystemApi(router_api)
@@ -172,7 +175,7 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
                 acknowledged.add((await client.post_report(report)).id)
 
         senders = [asyncio.create_task(send(sent[start::4])) for start in range(4)]
-        while len(acknowledged) < 20:
+        while len(acknowledged) < 20 and not all(sender.done() for sender in senders):
             await asyncio.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         results = await asyncio.gather(*senders, return_exceptions=True)
@@ -208,7 +211,7 @@ async def test_what_a_killed_api_process_applied_is_recorded_by_the_next_one(dat
 
     kubernetes = web.Application()
     kubernetes.router.add_route("*", "/{path:.*}", answered)
-    runner = web.AppRunner(kubernetes, shutdown_timeout=0)
+    runner = web.AppRunner(kubernetes, shutdown_timeout=0.1)  # 0 would wait for ever
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", free_port())
     await site.start()
@@ -221,8 +224,8 @@ async def test_what_a_killed_api_process_applied_is_recorded_by_the_next_one(dat
     url = f"http://127.0.0.1:{port}"
     async with (
         api_process(database_url, port, KUBECONFIG=str(kubeconfig)) as process,
-        SystemApi(url, SECRETS["system-operator"]) as operator_api,
-        ControlApi(url, SECRETS["operator"]) as person,
+        SystemApi(url, SECRETS["system-operator"], timeout_seconds=PATIENCE_SECONDS, transport=PatientTransport()) as operator_api,
+        ControlApi(url, SECRETS["operator"], PatientTransport(), timeout_seconds=PATIENCE_SECONDS) as person,
     ):
         taken(await operator_api.put_state(CHAT, a_state(an_instance("a"))))
         plan = await person.create_scale_plan(CHAT, 6)
@@ -232,6 +235,7 @@ async def test_what_a_killed_api_process_applied_is_recorded_by_the_next_one(dat
         with pytest.raises(ApiUnreachable):
             await applying
     async with running_api(database_url, overrides={"cluster": cluster}) as api:
+        api.clock.stop()
         assert (await api.viewer.plan(plan.id)).state == "open", "it may still be under way"
         api.clock.skip(700)
         await api.app.state.upkeep.close_plans(api.clock())

@@ -75,6 +75,7 @@ def test_the_table_has_every_kind() -> None:
     assert REQUESTS.keys() | ELSEWHERE == set(PlanKind)
 
 
+@pytest.mark.timeout(1800)
 async def test_every_kind_is_planned_applied_and_undone_and_all_is_as_before(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     cluster.history = [StoredRevision(name="chat-1", number=1, created_at=api.clock(), data={"engine": {"type": "simulated"}})]
     clients = {AccessRole.VIEWER: api.viewer, AccessRole.OPERATOR: api.operator, AccessRole.ADMIN: api.admin}

@@ -61,6 +61,7 @@ def served(postgres_url: str) -> Iterator[str]:
         connection.execute(sql.SQL("DROP DATABASE {}").format(theirs))
 
 
+@pytest.mark.timeout(1800)
 def test_the_last_releases_own_tests_pass_on_the_database_of_today(tree: Path, served: str) -> None:
     newest = sorted(path.stem.partition("_")[2] for path in (tree / "migrations/versions").glob("*.py"))[-1]
     assert newest == recorded()[0], "RELEASE and tests/contract/skew/last_release_database.json are of two releases"

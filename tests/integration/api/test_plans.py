@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -258,6 +259,8 @@ async def test_a_session_is_moved_at_once_and_back(api: ApiInstance) -> None:
     assert (move.request, move.predicted_target_ttft_seconds) == (None, None)
     outcome = MigrationOutcome(id=plan.id, pool=CHAT, actual_ttft_seconds=0.7, outcome=MoveOutcome.COMPLETED)
     await api.router.post_report(a_report("r2", migration_outcomes=(outcome,)))
+    told_anew = replace(outcome, actual_ttft_seconds=30.0, outcome=MoveOutcome.CANCELLED)
+    await api.router.post_report(a_report("r3", migration_outcomes=(told_anew,)))  # a router that has started since
     (move,) = (await api.viewer.migrations({"session": "s0"})).items
     assert (move.outcome, move.actual_ttft_seconds) == ("completed", 0.7)
     inverse = await api.operator.undo_plan(plan.id)
@@ -372,3 +375,103 @@ async def test_a_conflict_tells_both_differences_whole_and_who_changed_what(api:
     assert undone is not None
     assert [(step["before"], step["after"]) for step in undone.planned] == [(8, 5)]
     assert [(step["before"], step["after"]) for one in undone.meanwhile for step in one.diff] == [(8, 9)]
+
+
+async def test_a_plan_is_not_over_while_it_is_being_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    api.clock.stop()
+    plan = await api.operator.create_scale_plan(CHAT, 6)
+    api.clock.skip(599)
+    cluster.answers_late = asyncio.Event()
+    applying = asyncio.create_task(api.operator.apply_plan(plan.id, ApplyRequest()))
+    await asyncio.wait_for(cluster.asked.wait(), PATIENCE_SECONDS)
+    api.clock.skip(2)
+    assert (await api.viewer.plan(plan.id)).state == "open"
+    assert (await problem_of(api.admin.apply_plan(plan.id, ApplyRequest()))).problem.type == "being-applied"
+    api.clock.skip(60)
+    assert (await api.viewer.plan(plan.id)).state == "expired", "nobody is thought to apply it any more"
+    cluster.answers_late.set()
+    assert (await applying).state == "applied", "it was at work all the same, and its object says so"
+    assert (await api.viewer.plan(plan.id)).state == "applied"
+    assert [entry.result for entry in (await api.admin.audit({"action": "plan.applied"})).items] == ["ok"]
+
+
+async def test_an_apply_left_open_near_its_end_is_told_by_the_object_after_that(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    api.clock.stop()
+    plan = await api.operator.create_scale_plan(CHAT, 6)
+    api.clock.skip(599)
+    cluster.lose_answers = 1
+    assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).retryable
+    api.clock.skip(2)
+    assert (await api.viewer.plan(plan.id)).state == "open"
+    api.clock.skip(30)
+    await api.app.state.upkeep.close_plans(api.clock())
+    assert [(one.id, one.state) for one in (await api.viewer.plans()).items] == [(plan.id, "applied")]
+
+
+async def test_a_begun_plan_is_not_begun_again_when_its_time_is_over(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    api.clock.stop()
+    plan = await api.operator.create_scale_plan(CHAT, 6)
+    api.clock.skip(599)
+    cluster.lost_writes = 1
+    assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).retryable
+    api.clock.skip(2)
+    assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.type == "being-applied"
+    api.clock.skip(30)
+    assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.type == "plan-expired"
+    assert cluster.writes == []
+
+
+async def test_a_deletion_that_was_refused_is_not_told_of_who_deletes_the_pool_later(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    plan = await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.DELETE))
+    cluster.forbids = True
+    refused = await problem_of(api.admin.apply_plan(plan.id, ApplyRequest(confirm="chat", reason="done")))
+    assert refused.problem.status == 403
+    cluster.objects.clear()  # by kubectl
+    api.clock.skip(31)
+    await api.app.state.upkeep.close_plans(api.clock())
+    assert (await api.viewer.plan(plan.id)).state == "open"
+    assert [entry.result for entry in (await api.admin.audit({"action": "plan.applied"})).items] == ["failed"]
+
+
+SETS_SLO = {"cron": "0 8 * * *", "duration": "2h", "slo": {"ttft": "9s"}}
+
+
+async def test_a_schedule_that_sets_the_slo_is_for_admins_at_every_step(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    def asked(action: str, **fields: object) -> PlanRequest:
+        return PlanRequest(kind=PlanKind.SCHEDULE, fields={"name": "day", "action": action, **fields})
+
+    create, roles = asked("set", spec=SETS_SLO), {**SETS_SLO, "slo": None, "roles": [{"name": "both", "replicas": 4}]}
+    del roles["slo"]
+    denied = await problem_of(api.operator.create_plan(CHAT, create))
+    assert (denied.problem.status, "admin" in denied.problem.detail) == (403, True)
+    plan = await api.admin.create_plan(CHAT, create)
+    assert plan.effect.for_admins
+    assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.status == 403
+    await api.admin.apply_plan(plan.id, ApplyRequest())
+    assert (await problem_of(api.operator.undo_plan(plan.id))).problem.status == 403
+    start = "2027-01-04T08:00:00Z"
+    for action, fields in (("pause", {}), ("skip", {"start": start}), ("run", {"start": start}), ("delete", {}), ("set", {"spec": roles})):
+        assert (await problem_of(api.operator.create_plan(CHAT, asked(action, **fields)))).problem.status == 403, action
+    late = await api.admin.create_plan(CHAT, asked("pause"))
+    api.clock.skip(601)
+    assert (await problem_of(api.operator.plan_again(late.id))).problem.status == 403
+    assert (await api.admin.plan_again(late.id)).effect.for_admins
+    (listed,) = [one for one in (await api.viewer.plans()).items if one.id == plan.id]
+    assert listed.effect.for_admins
+    mine = await api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.SCHEDULE, fields={"name": "own", "action": "set", "spec": roles}))
+    assert (await api.operator.apply_plan(mine.id, ApplyRequest())).state == "applied"
+    assert (await api.operator.undo_plan(mine.id)).effect.for_admins is False
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "day", "action": "skip", "start": "9999-12-31T08:00:00Z"},
+        {"name": "day", "action": "run", "start": "0001-01-01T00:00:00Z"},
+        {"name": "day", "action": "run", "start": "2026-12-01T07:00:00"},
+    ],
+)
+async def test_a_start_that_cannot_be_meant_is_refused(api: ApiInstance, cluster: FakeClusterGateway, fields: dict[str, object]) -> None:
+    cluster.edit(CHAT, scaling={"schedules": [{"name": "day", **SETS_SLO}]})
+    refused = (await problem_of(api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.SCHEDULE, fields=fields)))).problem
+    assert (refused.status, refused.type) == (422, "invalid-input")

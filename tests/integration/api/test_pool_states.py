@@ -34,11 +34,28 @@ async def test_the_same_state_twice_changes_nothing(api: ApiInstance) -> None:
     assert len((await api.viewer.instance(CHAT, "a")).transitions) == 1
 
 
+async def test_a_number_beyond_exact_floats_makes_one_revision_and_leaves_the_audit_chain_whole(api: ApiInstance) -> None:
+    numbers = {"exact": 3.0, "least": 5e-324, "half": 0.5, "past": 2.0**60, "huge": [1e23, -1e300]}
+    spec = {
+        **SPEC,
+        "roles": [{"name": "both", "template": {"spec": {"containers": [{"name": "engine", "image": "engine", "numbers": numbers}]}}}],
+    }
+    for version in (1, 2, 3):
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=version, spec=spec))
+    assert [one.number for one in (await api.viewer.revisions(CHAT)).items] == [1]
+    other = {**spec, "replicas": 3}
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=4, generation=2, spec=other))
+    newest = (await api.viewer.revisions(CHAT)).items[0]
+    assert (newest.number, [step["path"] for step in newest.diff]) == (2, ["/replicas"])
+    assert (await api.admin.audit_verification()).intact
+
+
 async def test_what_live_routers_know_of_a_cache_is_told_with_its_instance(api: ApiInstance) -> None:
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     heard = KnownCache(pool=CHAT, instance="a", state="current", blocks=7, lag_seconds=0.5, answered=3, exact=2)
+    other = a_report("r2", "router-1", known_caches=(replace(heard, state="silent", lag_seconds=None),))
     await api.router.post_report(a_report("r1", "router-0", known_caches=(heard,)))
-    await api.router.post_report(a_report("r2", "router-1", known_caches=(replace(heard, state="silent", lag_seconds=None),)))
+    await api.router.post_report(other)
     told = (await api.viewer.instance(CHAT, "a")).caches
     assert [(one.router, one.state, one.blocks, one.lag_seconds, one.answered, one.exact) for one in told] == [
         ("router-0", "current", 7, 0.5, 3, 2),
@@ -46,6 +63,7 @@ async def test_what_live_routers_know_of_a_cache_is_told_with_its_instance(api: 
     ]
     assert (await api.viewer.instance(CHAT, "b")).caches == []
     await api.router.post_report(a_report("r3", "router-0"))
+    await api.router.post_report(other)  # a router is live for 10 s
     assert [one.router for one in (await api.viewer.instance(CHAT, "a")).caches] == ["router-1"], "a state replaces the one before"
 
 
@@ -65,20 +83,24 @@ async def test_what_live_routers_have_learnt_is_told_with_its_instance_and_with_
     )
     text = replace(here, instance=None, quantity=Quantity.TEXT, learnt=3.1, declared=4.0, error=None)
     elsewhere = replace(here, pool=replace(CHAT, name="unknown"))
-    await api.router.post_report(a_report("r1", "router-1", learnt_figures=(replace(here, samples=9), elsewhere)))
-    await api.router.post_report(a_report("r2", "router-0", learnt_figures=(text, here, replace(here, instance=None, in_use=True))))
+    other = a_report("r1", "router-1", learnt_figures=(replace(here, samples=9), elsewhere))
+    own = a_report("r2", "router-0", learnt_figures=(text, here, replace(here, instance=None, in_use=True)))
+    await api.router.post_report(other)
+    await api.router.post_report(own)
     told = (await api.viewer.instance(CHAT, "a")).learnt
     assert [(one.router, one.quantity, one.learnt, one.declared, one.samples, one.error, one.declared_error) for one in told] == [
         ("router-0", Quantity.PREFILL, 0.0002, 0.00016, 7, 0.06, 0.2),
         ("router-1", Quantity.PREFILL, 0.0002, 0.00016, 9, 0.06, 0.2),
     ]
     assert (await api.viewer.instance(CHAT, "b")).learnt == []
+    await api.router.post_report(own)  # a router is live for 10 s
     of_pool = (await api.viewer.pool(CHAT)).learnt
     assert [(one.router, one.quantity, one.learnt, one.error, one.in_use) for one in of_pool] == [
         ("router-0", Quantity.TEXT, 3.1, None, False),
         ("router-0", Quantity.PREFILL, 0.0002, 0.06, True),
     ]
     await api.router.post_report(a_report("r3", "router-0"))
+    await api.router.post_report(other)
     assert [one.router for one in (await api.viewer.instance(CHAT, "a")).learnt] == ["router-1"], "a state replaces the one before"
 
 
@@ -174,8 +196,8 @@ async def test_an_instance_is_acknowledged_when_every_live_router_has_its_table(
     assert await acknowledged(2) == {"a": True, "b": True}  # nobody routes
     await api.router.post_report(acknowledging("r1", 1, "router-0"))  # type: ignore[arg-type]  # a Report
     assert await acknowledged(3) == {"a": True, "b": False}
-    await api.router.post_report(acknowledging("r2", 1, "router-1"))  # type: ignore[arg-type]  # a Report
     await api.router.post_report(acknowledging("r3", 2, "router-0"))  # type: ignore[arg-type]  # a Report
+    await api.router.post_report(acknowledging("r2", 1, "router-1"))  # type: ignore[arg-type]  # a Report
     assert await acknowledged(4) == {"a": True, "b": False}
     await api.router.post_router_gone(RouterGone(router="router-1", at=datetime.now(UTC).timestamp()))
     assert await acknowledged(5) == {"a": True, "b": True}
@@ -193,6 +215,8 @@ async def test_in_flight_sums_live_routers_and_takes_only_their_newest_word(api:
     await api.router.post_report(working("n0", "router-0", now - 5, 50, 0))  # type: ignore[arg-type]  # a Report
     seen = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     assert (seen.live_routers, seen.instances[0].in_flight) == (2, 5)
+    await api.router.post_report(working("n3", "router-0", now, 3, 1))  # type: ignore[arg-type]  # a Report
+    await api.router.post_report(working("n4", "router-1", now, 2, 0))  # type: ignore[arg-type]  # a Report
     assert (await api.viewer.pool(CHAT)).instances[0].in_flight == 5
 
 

@@ -19,7 +19,13 @@ from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.knowledge.bindings import SessionBindings
+from fairlead_api.routes import listing
+from fairlead_api.services.history.filters import SessionFilter
+from fairlead_api.services.spans import Span
+from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.sessions import SessionSummary
 from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_load, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
@@ -240,6 +246,7 @@ async def test_history_is_stored_however_old_it_is(hosts: ApiInstance) -> None:
 
 @pytest.mark.parametrize("wrong_by", [-7200.0, 7200.0, 40 * DAY])
 async def test_the_times_of_a_router_whose_clock_is_wrong_are_put_right(hosts: ApiInstance, wrong_by: float) -> None:
+    hosts.clock.stop()
     now = hosts.clock().timestamp()
     sample = a_load("a", int(now + wrong_by) - 3, requests=1)
     await hosts.router.post_report(
@@ -414,3 +421,31 @@ async def test_times_no_clock_can_show_are_refused_by_the_field_in_goodbyes_and_
         event = await told("system-operator", "/internal/v1/pools/default/chat/events", events)
     assert (gone.status_code, gone.json()["field"]) == (422, "at")
     assert (event.status_code, event.json()["field"]) == (422, "events[0].at")
+
+
+async def test_a_session_that_is_busy_while_sessions_are_exported_is_told_once_all_the_same(
+    hosts: ApiInstance, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(7)]
+    now = hosts.clock().timestamp()
+    bound = (a_binding(name, HOSTS[number % 2], at=now - 60 + number) for number, name in enumerate(names))
+    await hosts.router.post_report(a_report("1", bindings=tuple(bound)))
+    read = PostgresSessions.sessions
+
+    async def read_while_all_are_busy(self: PostgresSessions, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
+        """After each page the session that was idle for longest is the newest."""
+        found = await read(self, wanted, span)
+        with psycopg.connect(plain(database_url), autocommit=True) as connection:
+            oldest = "SELECT session FROM sessions ORDER BY last_seen_at LIMIT 1"
+            connection.execute(f"UPDATE sessions SET last_seen_at = clock_timestamp() WHERE session = ({oldest})")
+        return found
+
+    monkeypatch.setattr(PostgresSessions, "sessions", read_while_all_are_busy)
+    monkeypatch.setattr(listing, "EXPORT_PAGE", 2)
+    for filters in ({}, {"pool": str(CHAT)}):
+        document = b"".join([chunk async for chunk in hosts.viewer.export("/v1/sessions.json", filters)])
+        assert [item["session"] for item in msgspec.json.decode(document)["items"]] == names
+        table = b"".join([chunk async for chunk in hosts.viewer.export("/v1/sessions.csv", {**filters, "fields": "session"})])
+        assert table.decode().split() == ["session", *names]
+    held = b"".join([chunk async for chunk in hosts.viewer.export("/v1/sessions.csv", {"instance": "a", "fields": "session"})])
+    assert held.decode().split() == ["session", *names[::2]]

@@ -2,7 +2,9 @@
 sessions, limits and modes of logging in.
 """
 
+import asyncio
 import itertools
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +12,7 @@ import httpx
 import pytest
 
 from fairlead.pool_states import PoolEvent
+from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.logins import FAILED_LOGINS
 from fairlead_client.client import ControlApi
@@ -19,6 +22,7 @@ from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, PlanKind,
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import SECRETS, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 MINE, THEIRS = PoolKey(namespace="team-a", name="chat"), PoolKey(namespace="secret-ns", name="hidden")
 PEOPLE = ("viewer", "operator", "admin")
@@ -81,6 +85,32 @@ async def test_a_pool_named_in_a_filter_must_be_in_a_namespace_of_the_caller(api
             await mine.sessions(filters)
         assert caught.value.problem.status == 403
     assert len((await api.viewer.sessions()).items) == 2
+
+
+async def test_a_busy_namespace_beside_the_callers_hides_nothing_of_it_from_live_events(api: ApiInstance) -> None:
+    await two_pools(api)
+    began = api.clock().timestamp()
+    for pool, count in ((MINE, 1), (THEIRS, 40)):  # theirs are newer, and more than one event tells of
+        made = DecisionRecord(
+            id="",
+            pool=pool,
+            request="r",
+            session=None,
+            at=began,
+            policy="dualmap",
+            table_version=1,
+            chosen=f"i-{pool.name}",
+            runner_up=None,
+            reason=DecisionReason.BEST_SCORE,
+            prompt_tokens=1,
+            weighing=Weighing(rule="r", candidates=(), considered=1),
+        )
+        decisions = tuple(replace(made, id=f"{pool.name}-{number}") for number in range(count))
+        await api.router.post_report(a_report(f"busy {pool.name}", decisions=decisions))
+    mine = await in_namespace(api, "viewer")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        event = await anext(mine.live(("decisions",), last_event_id=str(int(began * 1000))))
+    assert [item["id"] for item in json.loads(event.data)] == ["chat-0"]
 
 
 async def test_the_fleet_of_somebody_with_one_namespace_is_that_namespace(api: ApiInstance) -> None:
@@ -194,6 +224,31 @@ async def test_web_sessions_are_listed_and_end_when_they_are_revoked(api: ApiIns
     await api.admin.revoke_web_session(mine[1].id)
     assert await _status(ada.whoami()) == 401
     assert [entry.actor for entry in (await api.admin.audit({"action": "session.revoked"})).items] == ["test-admin", "ada"]
+
+
+async def test_who_is_let_in_under_anothers_name_sees_and_ends_nothing_of_theirs(api: ApiInstance) -> None:
+    """Admins of one namespace name whom they let in, and their tokens, as they like."""
+
+    async def let_in(maker: ControlApi, role: AccessRole, namespaces: dict[str, AccessRole]) -> ControlApi:
+        link = await maker.create_login_link(LoginLinkRequest(role=role, subject="ada", namespaces=namespaces))
+        return api.base.with_token((await api.base.login(link.token)).token)
+
+    ada = await let_in(api.admin, AccessRole.VIEWER, {})
+    (own,) = (await ada.web_sessions()).items
+    rights = {MINE.namespace: AccessRole.ADMIN}
+    made = await api.admin.create_token(TokenRequest(name="test-admin", role=AccessRole.NONE, namespaces=rights))
+    assert made.secret is not None
+    mallory = api.base.with_token(made.secret)
+    for _ in range(3):  # by a token of the admin's name, and by sessions of that
+        mallory = await let_in(mallory, AccessRole.NONE, rights)
+        (seen,) = (await mallory.web_sessions()).items
+        assert seen.current
+        assert await _status(mallory.revoke_web_session(own.id)) == 404
+    assert await _status(ada.whoami()) == 200
+    sources = [entry.source for entry in (await api.admin.audit({"action": "login"})).items]
+    assert sources[2:] == [f"login-link of test-admin (token:{made.id})", "login-link of test-admin (bootstrap)"]
+    assert [source[:27] for source in sources[:2]] == ["login-link of ada (login-li"] * 2
+    assert len(sources[0]) == len(sources[1]), "it does not grow with each"
 
 
 async def test_failed_logins_of_one_address_must_wait_and_others_need_not(api: ApiInstance) -> None:

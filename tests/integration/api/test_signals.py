@@ -28,6 +28,13 @@ def scaled_state() -> PoolState:
     return a_state(an_instance("a"), an_instance("b"), spec=SCALED)
 
 
+@pytest.fixture
+async def api(api: ApiInstance) -> ApiInstance:
+    """Its clock stands still: what is reported stays in the last half minute."""
+    api.clock.stop()
+    return api
+
+
 async def signals(api: ApiInstance) -> PoolSignals | None:
     api.clock.skip(3.5)  # what was read is shared for 3 s
     return (await api.pool_operator.put_pool_state(CHAT, scaled_state())).signals
@@ -57,7 +64,8 @@ def refused(second: int, count: int) -> RejectionRecord:
 
 async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiInstance) -> None:
     await api.pool_operator.put_pool_state(CHAT, scaled_state())
-    second = int(datetime.now(UTC).timestamp()) - 5
+    second = int(api.clock().timestamp()) - 5
+    reports = []
     for number, router in enumerate(("router-0", "router-1")):
         loads = tuple(
             a_load(
@@ -81,7 +89,11 @@ async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiIn
         arrivals = tuple(ArrivalSample(pool=CHAT, second=second - step, requests=3, prompt_tokens=900) for step in range(10))
         in_flight = (InstanceInFlight(pool=CHAT, instance="a", in_flight=4, waiting=1 + number),)
         refusals = (refused(second, 10),)
-        report = a_report(f"{router}-r", router, loads=loads, arrivals=arrivals, rejections=refusals, in_flight=in_flight)
+        at = api.clock().timestamp()
+        reports.append(a_report(f"{router}-r", router, at, loads=loads, arrivals=arrivals, rejections=refusals, in_flight=in_flight))
+    for report in reports:
+        await api.router.post_report(report)
+    for report in reports:  # once more for their state, as a router is live for 10 s
         await api.router.post_report(report)
     role = await told(api)
     assert (role.serving, role.in_flight, role.waiting) == (2, 8, 3)
@@ -98,7 +110,7 @@ async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiIn
 
 async def test_the_decode_step_is_of_the_batches_that_requests_ran_in_not_of_those_they_ended_in(api: ApiInstance) -> None:
     await api.pool_operator.put_pool_state(CHAT, scaled_state())
-    length, end = 60, int(datetime.now(UTC).timestamp()) // 10 * 10 - 3
+    length, end = 60, int(api.clock().timestamp()) // 10 * 10 - 3
     # Every answer takes a minute; full batches drain within 80 s.
     batches = [40] * 120 + [40 - step // 2 for step in range(80)] + [0] * 60
     steps = [0.01 + 0.001 * batch for batch in batches]
@@ -108,7 +120,7 @@ async def test_the_decode_step_is_of_the_batches_that_requests_ran_in_not_of_tho
         ended = {"completed": 1, "output_tokens": round(length / tpot), "tpot_seconds": (tpot,)} if batches[at] else {}
         loads.append(a_load("a", end - len(batches) + at, running=batches[at], prefilling_seconds=0.0, **ended, **TOLD))
     await api.router.post_report(a_report("r", loads=tuple(loads)))
-    await api.app.state.upkeep.roll_up(datetime.now(UTC))
+    await api.app.state.upkeep.roll_up(api.clock())
     found = (await told(api)).decode_step
     assert found is not None
     assert found.fixed_seconds == pytest.approx(0.01, abs=0.002)
@@ -117,7 +129,7 @@ async def test_the_decode_step_is_of_the_batches_that_requests_ran_in_not_of_tho
 
 async def test_demand_is_not_known_while_a_router_of_before_does_not_tell_it(api: ApiInstance) -> None:
     await api.pool_operator.put_pool_state(CHAT, scaled_state())
-    second = int(datetime.now(UTC).timestamp()) - 5
+    second = int(api.clock().timestamp()) - 5
     assert await signals(api) is None
     await api.router.post_report(a_report("new", loads=(a_load("a", second, prefilling_seconds=0.0, **TOLD),)))
     assert (await told(api)).prompt_tokens_per_second == 0.0
@@ -127,15 +139,15 @@ async def test_demand_is_not_known_while_a_router_of_before_does_not_tell_it(api
 
 async def test_attainment_by_both_targets_is_told_beside_each(api: ApiInstance) -> None:
     await api.pool_operator.put_pool_state(CHAT, scaled_state())
-    second = int(datetime.now(UTC).timestamp()) - 40
+    second = int(api.clock().timestamp()) - 40
     await api.router.post_report(a_report("r", loads=(a_load("a", second, ttft_within_slo=9, ttft_total=10, **TOLD),)))
-    await api.app.state.upkeep.roll_up(datetime.now(UTC))
+    await api.app.state.upkeep.roll_up(api.clock())
     seen = await api.pool_operator.put_pool_state(CHAT, scaled_state())
     assert (seen.ttft_attainment, seen.tpot_attainment, seen.slo_attainment) == (0.9, 0.5, 0.5)
 
 
 async def test_nothing_is_measured_for_a_pool_whose_numbers_are_fixed(api: ApiInstance) -> None:
-    second = int(datetime.now(UTC).timestamp()) - 5
+    second = int(api.clock().timestamp()) - 5
     fixed = a_state(an_instance("a"))
     await api.pool_operator.put_pool_state(CHAT, fixed)
     await api.router.post_report(a_report("r", loads=(a_load("a", second, prefilling_seconds=0.0, **TOLD),)))
@@ -144,7 +156,7 @@ async def test_nothing_is_measured_for_a_pool_whose_numbers_are_fixed(api: ApiIn
 
 async def test_each_sample_is_read_once_even_if_postgres_expects_that_there_are_none(api: ApiInstance, database_url: str) -> None:
     await api.pool_operator.put_pool_state(CHAT, scaled_state())
-    second, seconds = int(datetime.now(UTC).timestamp()) - 5, 10
+    second, seconds = int(api.clock().timestamp()) - 5, 10
     for router in ("router-0", "router-1"):
         loads = tuple(a_load(name, second - step, tpot_seconds=(0.02,), **TOLD) for name in "ab" for step in range(seconds))
         await api.router.post_report(a_report(f"{router}-r", router, loads=loads))

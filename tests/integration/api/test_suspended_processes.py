@@ -22,7 +22,7 @@ from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
 from fairlead_testing.running.api import CHAT, ApiInstance, a_state, an_instance
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
-IDLE_SECONDS = 0.5
+IDLE_SECONDS = 2.0
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from fairlead_client.problems import ApiProblem, StreamLost
 from fairlead_client.report_posts import encode_batch
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.patient_transport import PatientTransport
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import fresh_database
 from fairlead_testing.running.strict_system_api import StrictSystemApi, batch_of
@@ -37,12 +38,12 @@ class Pair:
 
     @asynccontextmanager
     async def system(self, role: str) -> AsyncIterator[SystemApi]:
-        async with SystemApi(self.urls, SECRETS[role], timeout_seconds=PATIENCE_SECONDS) as api:
+        async with SystemApi(self.urls, SECRETS[role], timeout_seconds=PATIENCE_SECONDS, transport=PatientTransport()) as api:
             yield api
 
     def person(self, number: int, token: str = SECRETS["admin"]) -> ControlApi:
         """A client of one of the two alone."""
-        return ControlApi(self.urls[number], token, timeout_seconds=PATIENCE_SECONDS)
+        return ControlApi(self.urls[number], token, PatientTransport(), timeout_seconds=PATIENCE_SECONDS)
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def mortal_pair(database_url: str) -> Iterator[Pair]:
 
 def _is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+        return httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -118,7 +119,7 @@ async def test_a_stream_goes_on_at_the_other_process_when_its_own_is_killed_and_
     async with pair.system("system-router") as router_api, pair.system("system-operator") as operator_api:
         operator, router = StrictSystemApi(operator_api), StrictSystemApi(router_api)
         await operator.put_pool_state(CHAT, a_state(an_instance("a")))
-        stream = router_api.stream("router-9")
+        stream = router_api.stream("router-9", silence_seconds=PATIENCE_SECONDS)
         async for line in stream:
             if isinstance(line, SyncedLine):
                 break
@@ -130,7 +131,7 @@ async def test_a_stream_goes_on_at_the_other_process_when_its_own_is_killed_and_
         await operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), version=2))
         await router.post_report(a_report("r2", bindings=(a_binding("after", "b"),)))
         tables, sessions = [], []
-        async for line in router_api.stream("router-9"):
+        async for line in router_api.stream("router-9", silence_seconds=PATIENCE_SECONDS):
             if isinstance(line, TableLine):
                 tables.append([entry.id for entry in line.table.instances])
             elif isinstance(line, BindingsLine):
@@ -146,14 +147,14 @@ async def test_a_report_that_a_suspended_process_may_have_taken_is_stored_once(p
     async with (
         pair.system("system-operator") as operator_api,
         pair.system("system-router") as router_api,
-        SystemApi(pair.urls[0], SECRETS["system-router"]) as faithful,
+        SystemApi(pair.urls[0], SECRETS["system-router"], timeout_seconds=PATIENCE_SECONDS, transport=PatientTransport()) as faithful,
     ):
         await StrictSystemApi(operator_api).put_pool_state(CHAT, a_state(an_instance("a")))
         one.send_signal(signal.SIGSTOP)
         try:
             waiting = asyncio.create_task(_post(faithful, report, PATIENCE_SECONDS))
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not await _post(router_api, report, 1.0):
+                while not await _post(router_api, report, 5.0):
                     pass
         finally:
             one.send_signal(signal.SIGCONT)

@@ -33,6 +33,8 @@ from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, a
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.timeout(1200)
+
 ENDS = {SimulationState.DONE, SimulationState.FAILED, SimulationState.CANCELLED}
 POLICIES = [SimulatedPolicy(policy="round-robin"), SimulatedPolicy(policy="fairlead")]
 ASKED = SimulationRequest(policies=POLICIES, rates=[1.0, 4.0], seed=3, engine=EngineModel.VLLM_8B)
@@ -79,7 +81,7 @@ async def record(api: ApiInstance, sessions: int = 15, turns: int = 4) -> None:
 
 
 async def ended(api: ApiInstance, simulation: Simulation) -> Simulation:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(2 * PATIENCE_SECONDS):
         while (found := await api.viewer.simulation(CHAT, simulation.id)).state not in ENDS:
             await asyncio.sleep(0.1)
     return found
@@ -196,7 +198,7 @@ async def test_a_simulation_whose_process_is_gone_is_begun_anew_once_and_then_fa
 
 async def test_a_plans_effect_is_simulated_after_it_was_made_or_the_reason_is_told(api: ApiInstance) -> None:
     async def settled(plan: str) -> PlanExpectation:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(2 * PATIENCE_SECONDS):
             while (found := await api.viewer.plan_expectation(plan)).state in {ExpectationState.QUEUED, ExpectationState.RUNNING}:
                 await asyncio.sleep(0.1)
         return found

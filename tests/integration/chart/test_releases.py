@@ -12,6 +12,7 @@ import yaml
 from fairlead_testing.running.chart import is_there, place_of, remove
 from fairlead_testing.running.helm import CHART, Helm, HelmRefused, stored_release
 from fairlead_testing.running.operator_process import DEFINITIONS, eventually, skip_where_kubelets_run
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, merged
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 from fairlead_testing.worlds.workloads import WorkloadNamespace
@@ -69,7 +70,7 @@ def _end(pods: WorkloadNamespace, name: str, phase: str) -> None:
     container = {"name": "migrations", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
     headers = {"Content-Type": "application/merge-patch+json"}
     body = {"status": {"phase": phase, "containerStatuses": [container]}}
-    pods.client.session.patch(pods.client.server + pods.path("pods", name, "status"), json=body, headers=headers, timeout=60)
+    pods.client.session.patch(pods.client.server + pods.path("pods", name, "status"), json=body, headers=headers, timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_an_upgrade_brings_crds_and_images_and_keeps_tokens_and_pools(helm: Helm
 
 def test_uninstalling_leaves_nothing_but_the_definitions(helm: Helm, client: KubernetesClient) -> None:
     with kubelet(client, lambda: "Succeeded"):
-        helm.install(RELEASE, EVERYTHING, create_namespace=True, server_side_apply=True, wait=True, timeout=60)
+        helm.install(RELEASE, EVERYTHING, create_namespace=True, server_side_apply=True, wait=True, timeout=int(PATIENCE_SECONDS))
     release = stored_release(client, NAMESPACE, RELEASE, 1)
     assert release is not None
     helm.uninstall(RELEASE)
@@ -199,7 +200,7 @@ def test_when_migrations_fail_the_release_goes_back_to_what_it_was(helm: Helm, c
     with kubelet(client, lambda: next(outcomes)):
         helm.install(RELEASE, EVERYTHING, former_chart, create_namespace=True, server_side_apply=True)
         with pytest.raises(HelmRefused, match=r"fairlead-migrations not ready. status: Failed"):
-            helm.upgrade(RELEASE, merged(EVERYTHING, {"router": {"replicas": 5}}), rollback_on_failure=True, timeout=60)
+            helm.upgrade(RELEASE, merged(EVERYTHING, {"router": {"replicas": 5}}), rollback_on_failure=True, timeout=int(PATIENCE_SECONDS))
     assert client.call("GET", ROUTERS)["spec"]["replicas"] == 2
     assert image(client) == "fairlead/router:0.0.9"
     assert [status(client, version) for version in (1, 2, 3)] == ["superseded", "failed", "deployed"]
@@ -212,7 +213,7 @@ def test_the_routers_volumes_cannot_be_changed_in_place_and_helm_says_so(helm: H
         helm.upgrade(RELEASE, merged(BUNDLED, {"router": {"spool": {"persistent": True}}}))
     headers = {"Content-Type": "application/json"}
     body = {"propagationPolicy": "Orphan"}
-    client.session.delete(f"{client.server}{ROUTERS}", json=body, headers=headers, timeout=60).raise_for_status()
+    client.session.delete(f"{client.server}{ROUTERS}", json=body, headers=headers, timeout=PATIENCE_SECONDS).raise_for_status()
     eventually(lambda: not is_there(client, ROUTERS), "the pods are on their own")
     helm.upgrade(RELEASE, merged(BUNDLED, {"router": {"spool": {"persistent": True}}}))
     assert client.call("GET", ROUTERS)["spec"]["volumeClaimTemplates"][0]["metadata"]["name"] == "spool"

@@ -147,6 +147,11 @@ def test_limited_to_namespaces_it_has_no_right_in_the_cluster(render: Render) ->
     assert {"Role", "RoleBinding"} <= kinds
 
 
+def test_the_notes_name_a_key_with_a_dot_as_kubectl_reads_it(render: Render) -> None:
+    notes = render(merged(BUNDLED, {"gatewayKeys": {"existingSecret": "ours", "key": "keys.txt"}})).notes
+    assert r"get secret ours -o jsonpath='{.data.keys\.txt}' | base64 -d" in notes
+
+
 WRONG: dict[str, tuple[Document, str]] = {
     "no database": ({}, "name a Secret that holds the URL of a Postgres"),
     "two databases": (merged(BUNDLED, EXTERNAL), "choose one of"),

@@ -20,7 +20,7 @@ TURNS = "Tell me about prefix caches. " * 40
 
 
 def client_of(door: Door, **options: object) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{door.url}/v1", api_key="any", **{"timeout": 20, "max_retries": 0} | options)  # type: ignore[arg-type]
+    return openai.AsyncOpenAI(base_url=f"{door.url}/v1", api_key="any", **{"timeout": PATIENCE_SECONDS, "max_retries": 0} | options)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -107,10 +107,9 @@ async def test_a_response_in_the_background_is_cancelled_once(client: openai.Asy
     with pytest.raises(openai.BadRequestError, match="Cannot cancel"):
         await client.responses.cancel(begun.id)
     short = await client.responses.create(model=MODEL, input="Hello", max_output_tokens=3, background=True)
-    for _ in range(200):
-        ended = await client.responses.retrieve(short.id)
-        if ended.status != "queued":
-            break
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (ended := await client.responses.retrieve(short.id)).status == "queued":
+            await asyncio.sleep(0.01)
     assert (ended.status, len(ended.output_text.split())) == ("incomplete", 3)
 
 

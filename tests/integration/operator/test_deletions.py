@@ -13,6 +13,7 @@ def finalizers(stage: Stage, name: str) -> list[str]:
 
 
 def test_a_foreground_deletion_drains_like_any_other(stage: Stage) -> None:
+    stage.operator.drain_patiently()
     stage.apply("argo", replicas=2)
     stage.settle("argo", 2)
     busy = stage.names("argo")

@@ -121,6 +121,7 @@ def test_a_failed_pod_and_one_deleted_by_hand_are_replaced(stage: Stage) -> None
 
 
 def test_a_deleted_pool_is_emptied_told_and_collected(stage: Stage) -> None:
+    stage.operator.drain_patiently()
     stage.apply("leaving", replicas=2)
     stage.settle("leaving", 2)
     busy = stage.names("leaving")
@@ -152,8 +153,10 @@ def test_an_evicted_instance_is_replaced_and_the_budget_refuses_the_next_until_t
         return bool(stage.client.call("GET", budget)["status"]["disruptionsAllowed"] == 1)
 
     eventually(is_allowed, "one may be evicted")
+    stage.phases.starts = False
     assert evict(first)[0] == 201
     assert evict(second) == (429, "DisruptionBudget")
+    stage.phases.starts = True
     stage.settle("evicted", 3)
     assert stage.names("evicted") > {second, third}
     eventually(is_allowed, "the next may be evicted")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_testing.running.operator_process import Stage, eventually
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import bind
 
 KUBECTL = shutil.which("kubectl")
@@ -60,7 +61,7 @@ def test_kubectl_drains_a_node_and_the_instances_it_evicts_are_drained_and_repla
             eventually(both_are_told, "the routers are told of each that leaves, while it ends")
             assert fewest >= 2, "the budget holds"
             stage.phases.ends = True
-            assert process.wait(90) == 0, "kubectl waits until they are gone"
+            assert process.wait(PATIENCE_SECONDS) == 0, "kubectl waits until they are gone"
         finally:
             process.kill()
             process.wait()

@@ -112,6 +112,7 @@ def scale_a_workload(stage: Stage, name: str, kind: str) -> str:
     return name
 
 
+@pytest.mark.timeout(1800)
 def test_the_operator_asks_for_exactly_the_rights_that_it_has(proxied: tuple[Stage, RecordingProxy], tmp_path: Path) -> None:
     stage, proxy = proxied
     rights = granted(rights_of("operator", tmp_path))
@@ -150,6 +151,7 @@ async def test_the_control_api_asks_for_exactly_the_rights_that_it_has(kubeconfi
         assert proxy.asked == granted(rights)
 
 
+@pytest.mark.timeout(1800)
 def test_limited_to_a_namespace_it_asks_for_exactly_the_rights_there_and_begins_at_once(
     proxied: tuple[Stage, RecordingProxy], tmp_path: Path
 ) -> None:

@@ -86,7 +86,7 @@ def census(stage: Stage, name: str) -> Iterator[Census]:
 
 def test_two_operators_never_make_more_pods_than_wanted(pair: Pair) -> None:
     stage = pair.stage
-    assert pair.states() == ["leading", "standby"]
+    eventually(lambda: pair.states() == ["leading", "standby"], "the first one leads")
     stage.apply("double", replicas=4)
     with census(stage, "double") as counted:
         stage.settle("double", 4)
@@ -121,7 +121,7 @@ def test_a_leader_that_is_told_to_stop_is_followed_at_once(pair: Pair) -> None:
     stage.apply("handed", replicas=1)
     stage.settle("handed", 1)
     assert stage.operator.stop() == 0
-    assert pair.holder() in {"", "operator-1"}, "it was released"
+    eventually(lambda: pair.holder() in {"", "operator-1"}, "it was released")
     eventually(lambda: pair.states()[1] == "leading", "the other one leads")
     stage.edit("handed", {"replicas": 2})
     stage.settle("handed", 2)

@@ -37,7 +37,7 @@ def test_a_pool_that_was_deleted_before_the_upgrade_is_finalized_by_its_former_f
     stage.operator.kill()
     set_finalizers(stage, "bygone", [FORMER])
     stage.delete("bygone")
-    stage.operator.start()
+    stage.operator.drain_patiently()
     eventually(lambda: stage.marked("bygone") == busy, "its instances drain first")
     assert stage.pool("bygone") is not None
     stage.api.state.pretence.in_flight = {}
@@ -48,6 +48,7 @@ def test_a_pool_that_was_deleted_before_the_upgrade_is_finalized_by_its_former_f
 def test_kopf_writes_nothing_on_a_pool_but_its_finalizer(stage: Stage) -> None:
     stage.apply("plain", replicas=1)
     stage.settle("plain", 1)
+    stage.operator.drain_patiently()
     stage.edit("plain", {"replicas": 2})
     stage.settle("plain", 2)
     pool = stage.pool("plain")

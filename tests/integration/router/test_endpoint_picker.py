@@ -19,6 +19,7 @@ import grpc
 import pytest
 
 from fairlead.instances import Role
+from fairlead.routing.knowledge.circuit import CircuitSettings
 from fairlead.tables import EarlyRejectionFacts, Outlook
 from fairlead_process.starting import bind
 from fairlead_router.settings import Timeouts
@@ -128,6 +129,8 @@ async def test_a_request_without_a_body_goes_to_some_instance(world: World, prox
 
 async def test_a_request_past_the_scheduler_falls_back_and_then_keeps_away_from_what_failed(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(3)
+    state = running.scheduler._state
+    state.settings = replace(state.settings, circuit=CircuitSettings(backoff_seconds=PATIENCE_SECONDS))
     proxy = await _proxy(running, proxies)
     gone, *_ = (engine.address for engine in world.engines)
     await world.engines[0].stop()
@@ -387,7 +390,7 @@ async def test_health_is_told_by_service(world: World, proxies: list[Proxy]) -> 
 
 
 async def test_a_router_that_drains_lets_streams_end_and_takes_no_more(world: World, proxies: list[Proxy]) -> None:
-    running = await world.ready(1)
+    running = await world.ready(1, timeouts=Timeouts(shutdown=2 * PATIENCE_SECONDS))
     proxy = await _proxy(running, proxies)
     stream = proxy.open()
     await stream.say(request_headers(), request_body(_chat(stream=True), ended=True))

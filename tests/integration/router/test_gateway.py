@@ -278,7 +278,7 @@ async def test_idle_clients_of_a_router_that_stops_are_let_go_after_a_moment(wor
 
 
 async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world: World) -> None:
-    running = await world.ready(count=1)
+    running = await world.ready(count=1, timeouts=Timeouts(shutdown=2 * PATIENCE_SECONDS))
     engine = world.engines[0]
     old = asyncio.create_task(running.ask(stream=True, script="stepwise"))
     await until(lambda: len(engine.seen) == 1)
@@ -297,7 +297,7 @@ async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world
 
 
 async def test_while_draining_what_waits_in_the_queue_is_refused_with_the_reason_and_what_runs_finishes(world: World) -> None:
-    running = await world.ready(count=1, prefills_in_flight=1)
+    running = await world.ready(count=1, timeouts=Timeouts(shutdown=2 * PATIENCE_SECONDS), prefills_in_flight=1)
     engine = world.engines[0]
     under_way = asyncio.create_task(running.ask(stream=True, script="silent"))
     await until(lambda: len(engine.seen) == 1)

@@ -12,6 +12,7 @@ import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.tables import PoolKey, PriorityClass
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 OTHER = PoolKey(namespace="default", name="other")
@@ -65,7 +66,7 @@ async def test_wrong_expired_and_revoked_keys_are_401_in_the_clients_protocol(wo
     anthropic = await running.client.post("/v1/messages", json=body, headers={"x-api-key": secret("old")})
     assert (anthropic.status_code, anthropic.json()["error"]["type"]) == (401, "authentication_error")
     world.api.state.set_gateway_keys()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await running.ask(headers=shows("good"))).status_code == 200:
             await asyncio.sleep(0.01)
     page = (await running.admin.get("/metrics")).text

@@ -70,7 +70,7 @@ class Live:
 
     def truth(self, instance: str) -> BlockIndex:
         """An index of all that the engine has published, from its replay socket."""
-        source = httpx.get(f"{self.engines.running[instance].url}/kv_event_sources").json()["0"]
+        source = httpx.get(f"{self.engines.running[instance].url}/kv_event_sources", timeout=SECONDS).json()["0"]
         index = BlockIndex()
         with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
             asking.linger, asking.rcvtimeo = 0, int(SECONDS * 1000)
@@ -183,7 +183,8 @@ async def test_a_router_that_starts_later_hears_what_was_published_before(live: 
 async def test_the_index_of_a_restarted_engine_begins_anew(live: Live) -> None:
     for number in range(10):
         await live.ask(f"document {number} " * 30)
-    await live.agrees("i0")
+    for name in IDS:
+        await live.agrees(name)
     kept = live.running.scheduler.caches.index.blocks(Source(instance="i1"))
     live.restart("i0")
     index = live.running.scheduler.caches.index

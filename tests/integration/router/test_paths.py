@@ -265,6 +265,8 @@ async def test_several_pools_of_one_model_are_chosen_by_header_for_direct_reques
 
 async def test_an_engine_that_has_seen_enough_of_a_form_is_not_sent_another_request_behind_half_of_it(world: World) -> None:
     running = await world.ready(count=1)
+    await running.router._tasks.stop("scrape", "kv events")  # whose connections others could take
+    running.router.upstream.close()
     engine = world.engines[0]
     engine.early_answer = b"HTTP/1.1 413 X\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
@@ -300,6 +302,23 @@ async def test_an_upload_that_is_refused_halfway_hears_why_and_its_connection_en
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"model_not_found" in answer
     writer.close()
+
+
+async def test_a_client_that_has_read_why_its_upload_was_refused_and_leaves_is_no_fault_of_the_router(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await world.ready(count=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: 3000000\r\n\r\n"
+    field = b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nmock\r\n'
+    writer.write(head + field + b'--b\r\ncontent-disposition: form-data; name="file"\r\n\r\nx\r\n')
+    await until(lambda: running.busy() == 1)
+    writer.write(field + b"--b\r\n")  # a second one
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_SECONDS)).startswith(b"HTTP/1.1 400 ")
+    writer.transport.abort()
+    await until(lambda: not running.server.server_state.tasks)
+    assert running.router.metrics.client_errors["internal_error"] == 0
+    assert "Exception in ASGI application" not in caplog.text
 
 
 async def test_a_body_nobody_asked_for_is_not_passed_on_behind_a_retrieval(world: World) -> None:

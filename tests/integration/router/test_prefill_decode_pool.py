@@ -5,6 +5,7 @@ pools, and kill -9 of an engine of either role under load.
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -48,7 +49,7 @@ class Live:
 
     async def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples that have these labels."""
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
             text = (await client.get(f"{self.admin}/metrics")).text
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         return sum(one.value for one in samples if one.name == f"fairlead_router_{name}" and labels.items() <= one.labels.items())
@@ -66,6 +67,21 @@ class Live:
         if events[-1] == "data: [DONE]":
             return "served", answer.headers
         return ("cut" if len(events) > 1 and "error" in json.loads(events[-1][6:]) else "failed"), answer.headers
+
+    async def together(self, sessions: int) -> list[tuple[str, httpx.Headers]]:
+        """First turns of so many conversations; no engine answers before the router has them all."""
+        before = await self.metric("submitted_total")
+        for engine in self.engines.values():
+            engine.process.send_signal(signal.SIGSTOP)
+        try:
+            asked = [asyncio.create_task(self.ask(session, 0, stream=session % 2 == 0)) for session in range(sessions)]
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while await self.metric("submitted_total") < before + sessions:
+                    await asyncio.sleep(0.02)
+        finally:
+            for engine in self.engines.values():
+                engine.process.send_signal(signal.SIGCONT)
+        return await asyncio.gather(*asked)
 
     async def converse(self, session: int, seen: list[tuple[str, httpx.Headers]]) -> None:
         """Six turns, one after the other."""
@@ -135,7 +151,7 @@ async def test_every_policy_for_such_pools_serves_and_losing_either_engine_costs
         async with router_process(world, engines) as live:
             for policy in ("static-pd", "mooncake", "dualmap", "fairlead"):
                 await live.route_by(policy)
-                answers = await asyncio.gather(*(live.ask(session, 0, stream=session % 2 == 0) for session in range(8)))
+                answers = await live.together(8)
                 again = [await live.ask(session, 1, stream=True) for session in range(4)]
                 ends = [end for end, _ in (*answers, *again)]
                 assert ends == ["served"] * 12, policy

@@ -118,7 +118,10 @@ POD: dict[str, Any] = {
 @asynccontextmanager
 async def a_node(folder: Path) -> AsyncIterator[KubernetesClient]:
     """A Kubernetes API and a kubelet."""
-    async with running_server(folder) as server, KubernetesClient(read_kubeconfig(server.kubeconfig)) as client:
+    async with (
+        running_server(folder) as server,
+        KubernetesClient(read_kubeconfig(server.kubeconfig), timeout_seconds=PATIENCE_SECONDS) as client,
+    ):
         arguments = ("--kubeconfig", str(folder / "kubeconfig-kubelet"), "--state-dir", str(folder))
         kubelet = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "fairlead_sandbox.kubelet.main", *arguments), env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
@@ -190,8 +193,12 @@ async def test_a_pod_has_the_user_the_files_and_the_account_that_its_manifest_sa
 
         await client.request("DELETE", f"{PODS}/looks")
         await until_gone(client, f"{PODS}/looks")
-        events = (await client.request("GET", f"{CORE}/events"))["items"]
-        told = [event["message"] for event in events if event["reason"] == "FailedPreStopHook"]
+        told: list[str] = []
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not told:  # the kubelet tells it apart from the pod's end
+                events = (await client.request("GET", f"{CORE}/events"))["items"]
+                told = [event["message"] for event in events if event["reason"] == "FailedPreStopHook"]
+                await asyncio.sleep(0.05)
         assert told == ["PreStopHook failed: a-key 10001 ['first', 'probe', 'seen.json']"]
         async with asyncio.timeout(PATIENCE_SECONDS):
             while volumes.exists():

@@ -18,6 +18,7 @@ from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubernetes_api.serving.server import running_server
 from fairlead_sandbox.kubernetes_client import KubernetesClient
 from fairlead_sandbox.probing import ask_http
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -124,7 +125,7 @@ def runs(process: ProcessIdentity | None) -> bool:
 async def a_node(folder: Path, *, node_grace_seconds: float = 10.0) -> AsyncIterator[Node]:
     async with (
         running_server(folder, node_grace_seconds=node_grace_seconds) as server,
-        KubernetesClient(read_kubeconfig(server.kubeconfig)) as client,
+        KubernetesClient(read_kubeconfig(server.kubeconfig), timeout_seconds=PATIENCE_SECONDS) as client,
     ):
         node = Node(state_dir=folder, client=client)
         await node.start_kubelet()
@@ -185,7 +186,7 @@ async def test_an_image_the_sandbox_does_not_have_is_a_failed_pull_and_can_be_de
 
 
 async def test_a_deleted_pod_gets_its_grace_and_is_then_gone_with_its_process(node: Node) -> None:
-    await node.create(a_pod("polite"), a_pod("hanging", grace=1))
+    await node.create(a_pod("polite"), a_pod("hanging", grace=5))
     process = engine_of(await node.until("polite", is_ready))
     hanging = engine_of(await node.until("hanging", is_ready))
     assert hanging is not None
@@ -197,7 +198,7 @@ async def test_a_deleted_pod_gets_its_grace_and_is_then_gone_with_its_process(no
     await _until_gone(node, "hanging")
     assert not runs(process)
     assert not runs(hanging)
-    assert not (node.state_dir / "logs" / "default_polite.log").exists()
+    await _until(lambda: not (node.state_dir / "logs" / "default_polite.log").exists())
 
 
 async def test_a_kubelet_that_was_killed_takes_its_pods_over_again(node: Node) -> None:
@@ -239,22 +240,27 @@ async def test_a_node_that_was_silent_is_ready_again_with_its_pods_when_its_kube
 
 
 async def test_pods_keep_running_while_the_api_is_away_and_are_reported_when_it_is_back(tmp_path: Path) -> None:
-    async with running_server(tmp_path) as server:
-        port = int(server.url.rpartition(":")[2])
-        async with KubernetesClient(read_kubeconfig(server.kubeconfig)) as client:
-            node = Node(state_dir=tmp_path, client=client)
-            await node.start_kubelet()
-            await node.create(a_pod("chat-b1"))
-            process = engine_of(await node.until("chat-b1", is_ready))
+    port = free_port()
+    async with (
+        running_server(tmp_path, port=port) as server,
+        KubernetesClient(read_kubeconfig(server.kubeconfig), timeout_seconds=PATIENCE_SECONDS) as client,
+    ):
+        node = Node(state_dir=tmp_path, client=client)
+        await node.start_kubelet()
+        await node.create(a_pod("chat-b1"))
+        process = engine_of(await node.until("chat-b1", is_ready))
     assert process is not None
     try:
         os.kill(process.pid, signal.SIGKILL)
         await asyncio.sleep(1.0)  # the kubelet meets the outage
-        async with running_server(tmp_path, port=port) as server, KubernetesClient(read_kubeconfig(server.kubeconfig)) as client:
+        async with (
+            running_server(tmp_path, port=port) as server,
+            KubernetesClient(read_kubeconfig(server.kubeconfig), timeout_seconds=PATIENCE_SECONDS) as client,
+        ):
             node.client = client
             pod = await node.until("chat-b1", lambda pod: is_ready(pod) and container_of(pod)["restartCount"] == 1)
             await node.end_kubelet(signal.SIGTERM)
-            assert not is_ready(await node.pod("chat-b1")), "a node that goes down says so"
+            await node.until("chat-b1", lambda pod: not is_ready(pod))  # a node that goes down says so
             assert not runs(engine_of(pod))
     finally:
         await node.end_kubelet(signal.SIGTERM)

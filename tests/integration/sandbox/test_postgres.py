@@ -41,6 +41,8 @@ async def supervised(server: PostgresServer, logs: Path) -> AsyncIterator[Superv
         before_start=server.prepare,
         user=server.user.account,
         stop_signal=signal.SIGINT,
+        stop_grace_seconds=PATIENCE_SECONDS,
+        start_timeout_seconds=PATIENCE_SECONDS,
     )
     supervisor = Supervisor([spec], logs=logs, console=Console(StringIO(), names=("postgres",), coloured=False), changed=lambda: None)
     await supervisor.start()

@@ -91,14 +91,14 @@ async def test_tokens_arrive_when_the_engine_made_them(engine: RunningEngine) ->
     stamps: list[float] = []
     async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         started = time.monotonic()
-        stream = events(client, engine.url, {"x-sim-timing": "1"}, max_tokens=30, messages=[{"role": "user", "content": "x" * 2500}])
+        stream = events(client, engine.url, {"x-sim-timing": "1"}, max_tokens=150, messages=[{"role": "user", "content": "x" * 2500}])
         received = []
         async for event in stream:
             stamps.append(time.monotonic() - started)
             received.append(event)
     timing = orjson.loads(received[-2])["timing"]
     assert timing["first_token"] - timing["admitted"] == pytest.approx(0.1, abs=1e-6), "625 tokens at 6,250 a second"
-    assert timing["finished"] - timing["first_token"] == pytest.approx(29 * 0.0201, rel=0.01)
+    assert timing["finished"] - timing["first_token"] == pytest.approx(149 * 0.0201, rel=0.01)
     assert stamps[0] >= 0.1, "no token comes before it was made"
     assert stamps[-1] >= timing["finished"] - timing["arrived"], "the last one neither"
     assert len(received) > 3, "tokens are not held back until the end, nor the first of them until the last"
@@ -144,14 +144,14 @@ def test_a_full_waiting_list_is_answered_with_503(start_engine: StartEngine) -> 
 
     async def three() -> list[httpx.Response]:
         async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
-            long = asyncio.ensure_future(client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=60)))
-            while (await client.get(f"{engine.url}/metrics")).text.find('num_requests_running{engine="0",model_name="m"} 1') < 0:
-                pass
-            queued = asyncio.ensure_future(client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=1)))
-            while (await client.get(f"{engine.url}/metrics")).text.find('num_requests_waiting{engine="0",model_name="m"} 1') < 0:
-                pass
-            refused = await client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=1))
-            return [await long, await queued, refused]
+            async with client.stream("POST", f"{engine.url}{CHAT}", json=chat(max_tokens=50_000, stream=True)) as long:
+                while (await client.get(f"{engine.url}/metrics")).text.find('num_requests_running{engine="0",model_name="m"} 1') < 0:
+                    pass
+                queued = asyncio.create_task(client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=1)))
+                while (await client.get(f"{engine.url}/metrics")).text.find('num_requests_waiting{engine="0",model_name="m"} 1') < 0:
+                    pass
+                refused = await client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=1))
+            return [long, await queued, refused]  # once the long one has been left
 
     long, queued, refused = asyncio.run(three())
     assert (long.status_code, queued.status_code, refused.status_code) == (200, 200, 503)
@@ -254,7 +254,7 @@ async def test_on_sigterm_it_finishes_what_runs_and_refuses_what_is_new(engine: 
             pass
         rest = [event async for event in stream]
     assert rest[-1] == b"[DONE]"
-    assert await asyncio.to_thread(engine.process.wait, 10) == 0
+    assert await asyncio.to_thread(engine.process.wait, PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.parametrize(
@@ -291,6 +291,12 @@ def test_an_idle_engine_is_small(engine: RunningEngine) -> None:
     if not facts.exists():
         pytest.skip("needs /proc")
     resident_kb = next(line.split()[1] for line in (facts / "status").read_text().splitlines() if line.startswith("VmRSS"))
-    ticks = (facts / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
     assert int(resident_kb) < 45_000
-    assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 0.5
+
+    def processor_seconds() -> float:
+        ticks = (facts / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+    before = processor_seconds()
+    time.sleep(2)
+    assert processor_seconds() - before < 0.2

@@ -37,7 +37,7 @@ def source_of(engine: RunningEngine) -> dict[str, Any]:
 def replayed(context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, begin: int) -> list[tuple[int, bytes]]:
     """What the engine replays from number `begin` on."""
     with context.socket(zmq.DEALER) as asking:
-        asking.linger, asking.rcvtimeo = 0, 10_000
+        asking.linger, asking.rcvtimeo = 0, int(PATIENCE_SECONDS * 1000)
         asking.connect(endpoint)
         asking.send_multipart((b"", begin.to_bytes(8, "big")))
         batches: list[tuple[int, bytes]] = []
@@ -76,7 +76,7 @@ def test_an_index_of_its_events_says_what_the_engine_counts(
     engine = start_engine(*FLAGS, "--kv-events-encoding", encoding)
     source = source_of(engine)
     listening = context.socket(zmq.SUB)
-    listening.rcvtimeo = 10_000
+    listening.rcvtimeo = int(PATIENCE_SECONDS * 1000)
     listening.connect(source["endpoint"])
     listening.subscribe(source["topic"])
     prompts = [f"document {number % 7} " * (60 + 25 * (number % 3)) + f"question {number}" for number in range(60)]

@@ -80,12 +80,12 @@ def test_a_rejected_request_is_tried_again_only_when_asked(start_engine: StartEn
     with path.open("w") as file:
         rows = [TraceRow(timestamp_ms=0, input_length=2000, output_length=1, hash_ids=(n, n + 1, n + 2, n + 3)) for n in (0, 10, 20)]
         write_trace(rows, file)
-    engine = start_engine("--max-waiting", "1")
+    slow, engine = start_engine("--max-waiting", "1", "--prefill-tokens-per-second", "500"), start_engine("--max-waiting", "1")
     out = tmp_path / "out.json"
-    flags = ("--trace", str(path), "--url", engine.url, "--bursts", "--json", str(out))
-    replay(*flags)
+    flags = ("--trace", str(path), "--bursts", "--json", str(out))
+    replay(*flags, "--url", slow.url)
     assert (figures(out)["served"], figures(out)["rejected"], figures(out)["retries"]) == (2, 1, 0)
-    replay(*flags, "--retry-rejected", "3")
+    replay(*flags, "--url", engine.url, "--retry-rejected", "3")
     assert (figures(out)["served"], figures(out)["rejected"]) == (3, 0)
 
 

@@ -1,6 +1,7 @@
 """The files in the place of the Kubernetes API: read, patched, and owned by the user where they are the user's."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -101,10 +102,12 @@ async def test_an_engine_is_added_and_taken_out_again_in_the_file(tmp_path: Path
         ({"action": "add", "url": "http://b:1", "name": "b", "colour": "red"}, r"fields\.colour"),
         ({"action": "remove", "name": "b"}, r"fields\.name.*a-8000"),
         ({"action": "remove", "name": "a-8000"}, "last engine"),
+        ({"action": "remove", "name": ["a-8000"]}, r"fields\.name.*a-8000"),
+        ({"action": ["remove"], "name": "a-8000"}, r"fields\.action.*add or remove"),
         ({"action": "move"}, r"fields\.action.*add or remove"),
     ],
 )
-def test_what_cannot_be_done_to_the_engines_is_refused_with_the_field(fields: dict[str, str], said: str) -> None:
+def test_what_cannot_be_done_to_the_engines_is_refused_with_the_field(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         engines_patch(fields, {"a-8000": {"url": "http://a:8000"}})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.tables import PoolKey
 from fairlead_api.services.plans.marks import FIELD_MANAGER
 from fairlead_api.services.plans.objects import Target
@@ -56,6 +56,9 @@ class Api:
 
     async def held_pools(self) -> Outcome[HeldPools]:
         return Taken(answer=HeldPools(pools=()))
+
+    async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
+        return Taken(answer=UnheardPools(pools=()))
 
 
 @dataclass

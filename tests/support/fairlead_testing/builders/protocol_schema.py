@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState, UnheardPools
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead_client.lines import StreamLine
 
 TO_API: tuple[Any, ...] = (PoolState, PoolEvents, Report, RouterGone, TrainedModel)
-FROM_API: tuple[Any, ...] = (PoolObservations, HeldPools, StreamLine, ReportReceipt, SharedModel)
+FROM_API: tuple[Any, ...] = (PoolObservations, HeldPools, UnheardPools, StreamLine, ReportReceipt, SharedModel)
 RECORD = Path(__file__).parents[3] / "contract/skew/last_release.json"
 
 Schema = dict[str, Any]

@@ -32,8 +32,15 @@ def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             before = result.get(name)
             result[name] = merged(before if isinstance(before, dict) else {}, value)
         else:
-            result[name] = wired(value)
+            result[name] = _pruned(wired(value))
     return result
+
+
+def _pruned(value: Any) -> Any:
+    """A list as a server stores it: it drops nulls from objects that a merge patch brings, wherever they are."""
+    if isinstance(value, dict):
+        return {name: _pruned(one) for name, one in value.items() if one is not None}
+    return [_pruned(one) for one in value] if isinstance(value, list) else value
 
 
 def selects(selector: str, labels: Mapping[str, str]) -> bool:

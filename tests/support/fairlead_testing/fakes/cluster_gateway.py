@@ -10,7 +10,7 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.tables import PoolKey
-from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
+from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.services.pools.rollouts import StoredRevision
@@ -42,6 +42,8 @@ class FakeClusterGateway:
     dry_runs: int = 0
     lost_writes: int = 0
     """How many of the next real patches get an error and are not made."""
+    forbids: bool = False
+    """Whether real patches and deletions are refused for want of a right; dry runs are not, as in a changed role."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by a real patch."""
     answers_late: asyncio.Event | None = None
@@ -102,6 +104,7 @@ class FakeClusterGateway:
         if dry_run:
             self.dry_runs += 1
             return changed
+        self._check_rights()
         if self.lost_writes:
             self.lost_writes -= 1
             raise ClusterUnavailable("the Kubernetes API does not answer: connection refused")
@@ -120,6 +123,7 @@ class FakeClusterGateway:
         if dry_run:
             self.dry_runs += 1
             return
+        self._check_rights()
         if self.keeps_deleted:
             self.objects[target] = replace(found, is_deleting=True)
         else:
@@ -148,6 +152,10 @@ class FakeClusterGateway:
         self.writes.append((manifest, marks))
         self._lose()
         return made
+
+    def _check_rights(self) -> None:
+        if self.forbids:
+            raise Denied("the Kubernetes API refuses: pools of default are not for fairlead to change")
 
     def _lose(self) -> None:
         if self.lose_answers:

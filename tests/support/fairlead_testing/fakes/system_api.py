@@ -23,6 +23,8 @@ from fairlead.tables import PoolKey
 from fairlead_client import internal_paths, protocol
 from fairlead_client.lines import HeartbeatLine, StreamLine, encode_line
 from fairlead_testing.fakes.system_state import SaidNo, SystemState
+from fairlead_testing.running.ports import free_port
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 ROUTER_TOKEN = "router-test-token"
 """Speaks for the routers `router`, `router-0`, `router-1`, …"""
@@ -63,6 +65,7 @@ class FakeSystemApi:
         app.router.add_post(internal_paths.POOL_EVENTS, self._post_events)
         app.router.add_delete(internal_paths.POOL, self._delete_pool)
         app.router.add_get(internal_paths.HELD_POOLS, self._get_held_pools)
+        app.router.add_get(internal_paths.UNHEARD_POOLS, self._get_unheard_pools)
         app.router.add_get(internal_paths.STREAM, self._stream)
         app.router.add_post(internal_paths.REPORTS, self._post_reports)
         app.router.add_post(internal_paths.PREDICTOR_MODELS, self._post_model)
@@ -70,9 +73,9 @@ class FakeSystemApi:
         app.router.add_post(internal_paths.ROUTER_GONE, self._post_gone)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
+        self.port = self.port or free_port()  # one that is still free when it starts again
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Close everything; state is kept for the next `start`."""
@@ -113,7 +116,7 @@ class FakeSystemApi:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in {ROUTER_TOKEN, OPERATOR_TOKEN}:
             raise SaidNo(401, "unauthenticated", "no such token")
-        of_operator = "namespace" in request.match_info or request.path == internal_paths.HELD_POOLS
+        of_operator = "namespace" in request.match_info or request.path in {internal_paths.HELD_POOLS, internal_paths.UNHEARD_POOLS}
         wanted = OPERATOR_TOKEN if of_operator else ROUTER_TOKEN
         if token != wanted:
             raise SaidNo(403, "denied", "not with this role")
@@ -133,6 +136,9 @@ class FakeSystemApi:
 
     async def _get_held_pools(self, request: web.Request) -> web.Response:
         return _json(self.state.held_pools())
+
+    async def _get_unheard_pools(self, request: web.Request) -> web.Response:
+        return _json(self.state.unheard_pools(float(request.query["seconds"])))
 
     async def _post_reports(self, request: web.Request) -> web.Response:
         if self.fails_reports_with is not None:
@@ -220,10 +226,10 @@ def running_fake_system_api() -> Iterator[FakeSystemApi]:
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(api.start(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(api.start(), loop).result(PATIENCE_SECONDS)
         yield api
     finally:
-        asyncio.run_coroutine_threadsafe(api.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(api.stop(), loop).result(PATIENCE_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -5,6 +5,7 @@ Postgres would keep. It has no audit, history, metrics, or anything else that ne
 `tests/contract/seams` holds it to the real API.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from fairlead.binding_races import Held, Verdict, judge, next_version
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.instances import InstanceState
-from fairlead.pool_states import HeldPools, InstanceTrouble, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange
@@ -20,6 +21,7 @@ from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.services.plans.fixed_engines import engines_file
 from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, check_state, is_outdated, observations
 from fairlead_api.services.reports.ingestion import check_envelopes
 from fairlead_client.lines import BindingsLine, GatewayKeysLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
@@ -77,6 +79,7 @@ class SystemState:
         self._entry_versions: dict[PoolKey, dict[str, int]] = {}
         self._ended: dict[PoolKey, set[str]] = {}
         self._live: dict[str, Report] = {}
+        self._heard_at: dict[PoolKey, float] = {}
 
     # ── what operators tell ──
 
@@ -95,6 +98,7 @@ class SystemState:
         if known is not None:
             self._unbind_gone(pool, known, state)
         self.states[pool] = state
+        self._heard_at[pool] = time.monotonic()
         for decision in state.scaling_decisions:
             self.scaling_decisions.setdefault(decision.id, decision)
         for instance in state.instances:
@@ -190,6 +194,12 @@ class SystemState:
         """The pools for which routers hold requests."""
         held = {use.pool for report in self._live.values() for use in report.use if use.held_requests}
         return HeldPools(pools=tuple(pool for pool in self.states if pool in held))
+
+    def unheard_pools(self, seconds: float) -> UnheardPools:
+        """The pools of which no state came for so long, but for those of `fairlead serve`."""
+        before = time.monotonic() - seconds
+        of_clusters = (pool for pool, state in self.states.items() if engines_file(state.annotations) is None)
+        return UnheardPools(pools=tuple(pool for pool in of_clusters if self._heard_at[pool] <= before))
 
     def _bound(self, pool: PoolKey, instance: str) -> int:
         return sum(binding.instance == instance for (of, _), binding in self.bindings.items() if of == pool)

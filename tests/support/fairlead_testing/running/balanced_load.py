@@ -16,7 +16,7 @@ import httpx
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
-MOST_REQUESTS = 4000
+MOST_REQUESTS = 12_000
 SESSIONS = 24
 ANSWER_TOKENS = 400
 """So many that a router which is killed has some under way."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
@@ -33,7 +34,8 @@ StartEngine = Callable[..., RunningEngine]
 @contextmanager
 def engine_starter() -> Iterator[StartEngine]:
     """A function that starts engines on free ports, serving `m` and ready at once unless its flags say
-    otherwise; all end with the block.
+    otherwise; all end with the block. The ports are not those of outgoing connections, so that an engine which ended
+    can be started again on its own.
     """
     running: list[RunningEngine] = []
 
@@ -45,7 +47,7 @@ def engine_starter() -> Iterator[StartEngine]:
             "--model",
             "m",
             "--port",
-            "0",
+            str(free_port()),
             "--startup-seconds",
             "0",
             *flags,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -96,7 +97,7 @@ class Helm:
 def stored_release(client: KubernetesClient, namespace: str, release: str, version: int) -> Release | None:
     """What Helm keeps of a release in a Secret; None when there is none."""
     path = f"{client.server}/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{release}.v{version}"
-    answer = client.session.get(path, timeout=60)
+    answer = client.session.get(path, timeout=PATIENCE_SECONDS)
     if answer.status_code == 404:
         return None
     packed = base64.b64decode(base64.b64decode(answer.json()["data"]["release"]))

@@ -126,6 +126,15 @@ def health(port: int, path: str) -> tuple[int, dict[str, str]] | None:
         return None
 
 
+_PATIENT = """
+import sys
+from fairlead_operator.settings import Pace
+Pace.__init__.__kwdefaults__["finalizing_drain"] = float(sys.argv.pop())
+from fairlead_operator.main import main
+main(prog_name="python -m fairlead_operator.main")
+"""
+
+
 @dataclass(slots=True)
 class OperatorProcess:
     """The operator's process, started and killed as a test needs."""
@@ -135,6 +144,8 @@ class OperatorProcess:
     log: Path
     settings: dict[str, str] = field(default_factory=dict)
     """Environment variables besides."""
+    finalizing_drain: float | None = None
+    """Longest drain of a deleted pool, for tests that must look at it meanwhile: no setting changes the usual 15 s."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -148,7 +159,8 @@ class OperatorProcess:
             **self.settings,
         }
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "fairlead_operator.main"]
+            started = ["-m", "fairlead_operator.main"] if self.finalizing_drain is None else ["-c", _PATIENT, str(self.finalizing_drain)]
+            command = [sys.executable, *started]
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
     def kill(self) -> None:
@@ -156,6 +168,12 @@ class OperatorProcess:
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(timeout=PATIENCE_SECONDS)
+
+    def drain_patiently(self) -> None:
+        """Start it again, as one for which the drain of a deleted pool does not end before its requests do."""
+        self.kill()
+        self.finalizing_drain = PATIENCE_SECONDS
+        self.start()
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

@@ -1,11 +1,19 @@
 """Somebody who does a job at a page without a mouse. What is activated is counted."""
 
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Locator, Page
+
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 LONGEST_WAY = 400
 """Most presses of Tab from the start of a page, or of its content, to anything on it."""
+
+_ANSWERED_MS = 20_000
+"""How long an answer to what was pressed is waited for before it is pressed again."""
 
 _BETWEEN = """(target) => {
   const now = document.activeElement, after = Node.DOCUMENT_POSITION_FOLLOWING;
@@ -24,18 +32,39 @@ FOCUS_SEEN = """() => {
 """Whether the focus is seen, and what has it is not covered."""
 
 
-def come_to(page: Page, wanted: Locator) -> None:
+def come_to(page: Page, wanted: Locator, pressed: Locator | None = None) -> None:
     """Waits for what a link or a sent form leads to; asks again, by what the page offers, while the system is too busy.
-    Raises AssertionError with what the page says when it refuses.
+    `pressed` is what was pressed, which has to be pressed again where the form is out of sight. Raises AssertionError
+    with what the page says when it refuses.
     """
-    refused = page.locator("main :is(.field-problem, .notice.bad, .error-body)")
+    refusals = "main :is(.field-problem, .notice.bad:not(#away), .error-body)"
     again = page.get_by_role("button", name="Send it again").or_(page.get_by_role("link", name="Try again"))
-    wanted.or_(refused).first.wait_for()
-    while not wanted.count():
-        assert again.count(), page.inner_text("main")
-        with page.expect_navigation():
-            again.click()
-        wanted.or_(refused).first.wait_for()
+    again = again.or_(page.locator("form:has(> [data-kept]) button"))
+    if pressed is not None:
+        again = again.or_(page.locator("#main:has(> [data-kept])").locator(pressed))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        wanted.or_(page.locator(refusals)).first.wait_for()
+        if wanted.count():
+            return
+        try:
+            wanted.or_(again).first.wait_for(timeout=_ANSWERED_MS)  # a page may have come in part
+        except PlaywrightError:
+            raise AssertionError(page.inner_text("main")) from None
+        assert time.monotonic() < deadline, page.inner_text("main")
+        with suppress(PlaywrightError):  # it may be busy, or the page is just being replaced
+            page.evaluate("css => { for (const one of document.querySelectorAll(css)) one.dataset.read = 'yes'; }", refusals)
+            again.last.click(timeout=_ANSWERED_MS)
+            wanted.or_(page.locator(f"{refusals}:not([data-read])")).first.wait_for(timeout=_ANSWERED_MS)
+
+
+def until_at(page: Page, part: str) -> None:
+    """Waits for a page with `part` in its address, also where one navigation takes the place of another."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while part not in page.url:
+        assert time.monotonic() < deadline, page.url
+        page.wait_for_timeout(25)
+    page.wait_for_load_state()
 
 
 @dataclass
@@ -44,11 +73,16 @@ class Person:
 
     page: Page
     count: int = 0
+    pressed: Locator | None = None
 
     def on(self, what: Locator) -> None:
         self._go_to(what)
         self.count += 1
+        self.pressed = what.first
         self.page.keyboard.press("Enter")
+
+    def sees(self, wanted: Locator) -> None:
+        come_to(self.page, wanted, self.pressed)
 
     def tick(self, what: Locator) -> None:
         self._go_to(what)
@@ -68,7 +102,7 @@ class Person:
 
     def _go_to(self, what: Locator) -> None:
         target = what.first
-        come_to(self.page, target)
+        self.sees(target)
         if target.evaluate("one => document.activeElement === document.body && Boolean(one.closest('main'))"):
             self.page.keyboard.press("Tab")
             assert self.page.evaluate("document.activeElement.matches('a.skip')"), "the first Tab leads to the link to the content"
@@ -78,6 +112,11 @@ class Person:
         for _ in range(LONGEST_WAY):
             if target.evaluate("one => one === document.activeElement"):
                 break
+            self.page.keyboard.press("Tab")
+        for _ in range(2):  # what came by itself may have moved the page below it
+            if self.page.evaluate(FOCUS_SEEN):
+                break
+            self.page.keyboard.press("Shift+Tab")
             self.page.keyboard.press("Tab")
         assert target.evaluate("one => one === document.activeElement"), f"no way by Tab to {what}"
         assert self.page.evaluate(FOCUS_SEEN), f"the focus on {what} is not seen"

@@ -30,7 +30,7 @@ from psycopg import sql
 ROOT = Path(__file__).resolve().parents[4]
 FAST = [
     *("fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0", "max_wal_size=256MB"),
-    *("listen_addresses=", "max_connections=200", "shared_buffers=64MB"),
+    *("listen_addresses=", "max_connections=200", "shared_buffers=64MB", "autovacuum=off"),
 ]
 MEMORY = Path("/dev/shm")
 START_SECONDS = 120

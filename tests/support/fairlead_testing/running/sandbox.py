@@ -70,6 +70,16 @@ def asking() -> httpx.Client:
     return httpx.Client(timeout=PATIENCE_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 
+def patiently(ask: Callable[[], httpx.Response]) -> httpx.Response:
+    """The answer; while it says to come back later, it is asked for again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        answer = ask()
+        if answer.status_code != 503 or "retry-after" not in answer.headers or time.monotonic() > deadline:
+            return answer
+        time.sleep(1.0)
+
+
 @cache
 def kubernetes_client(kubeconfig: str) -> httpx.Client:
     """The client of this kubeconfig's text. It keeps connections: they are encrypted, and dear to make."""
@@ -122,12 +132,7 @@ class RunningSandbox:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """A request to the first API that takes the connection. One that says to come back later is asked again."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            answer = self._request(method, path, **options)
-            if answer.status_code != 503 or "retry-after" not in answer.headers or time.monotonic() > deadline:
-                return answer
-            time.sleep(1.0)
+        return patiently(lambda: self._request(method, path, **options))
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {load_or_create(self.state.secrets).admin}"}
@@ -203,17 +208,17 @@ class RunningSandbox:
         return {}
 
     def until_ready(self, name: str, replicas: int) -> None:
-        """Wait until the pool is Ready with exactly so many instances serving in the routing table and nothing
-        draining.
+        """Wait until the pool is Ready with exactly so many instances serving in the routing table that all routers
+        have, and nothing draining.
         """
 
         def settled() -> bool:
             if self.condition(name, "Ready").get("status") != "True":
                 return False
-            instances = self.ask(f"/v1/pools/default/{name}/instances", limit=100)["items"]
-            live = [instance for instance in instances if instance["state"] != "Gone"]
+            known = self.ask(f"/v1/pools/default/{name}")
+            live = [instance for instance in known["instances"] if instance["state"] != "Gone"]
             serving = [instance for instance in live if instance["state"] == "Serving"]
-            return len(live) == len(serving) == replicas
+            return bool(known["table_acknowledged"]) and len(live) == len(serving) == replicas
 
         until(settled, f"pool {name} ready with {replicas}", 2 * PATIENCE_SECONDS)
 

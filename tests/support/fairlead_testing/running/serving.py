@@ -14,7 +14,7 @@ import httpx
 
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import StateDirectory
-from fairlead_testing.running.sandbox import FAIRLEAD, PYTHONPATH, ROOT, asking, until
+from fairlead_testing.running.sandbox import FAIRLEAD, PYTHONPATH, ROOT, asking, patiently, until
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 POOL = "/v1/pools/default/engines"
@@ -38,9 +38,9 @@ class Serving:
         return note.urls[name]
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """To the public API, as admin."""
+        """To the public API, as admin. One that says to come back later is asked again."""
         headers = {"authorization": f"Bearer {load_or_create(self.state.secrets).admin}"}
-        return asking().request(method, self.url("api") + path, headers=headers, **options)
+        return patiently(lambda: asking().request(method, self.url("api") + path, headers=headers, **options))
 
     def ask(self, path: str, **query: str | int) -> Any:
         answer = self.request("GET", path, params=query)

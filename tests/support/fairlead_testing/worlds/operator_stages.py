@@ -1,10 +1,10 @@
 """Reconciling on a fake cluster and a fake control API, in virtual time."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.tables import PoolKey
@@ -45,6 +45,7 @@ class FakeControlPlane:
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
     deleted: list[PoolKey] = field(default_factory=list)
+    unheard: tuple[PoolKey, ...] = ()
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         if not self.up:
@@ -81,6 +82,9 @@ class FakeControlPlane:
     async def held_pools(self) -> Outcome[HeldPools]:
         return Taken(HeldPools(pools=(KEY,) if self.demand is not None and self.demand.held_requests else ())) if self.up else _AWAY
 
+    async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
+        return Taken(UnheardPools(pools=self.unheard)) if self.up else _AWAY
+
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         if not self.up:
             return _AWAY
@@ -90,9 +94,10 @@ class FakeControlPlane:
 
 @dataclass(slots=True)
 class VirtualStage:
-    """A pool `chat` and its reconciler. `now` moves only when a test moves it."""
+    """A pool `chat` and its reconciler. `now` moves only when a test moves it, or as the `clock` that it gives."""
 
     now: float = 1_800_000_000.0
+    clock: Callable[[], float] | None = None
     cluster: FakeCluster = field(default_factory=FakeCluster)
     api: FakeControlPlane = field(default_factory=FakeControlPlane)
     settings: OperatorSettings = SETTINGS
@@ -110,7 +115,7 @@ class VirtualStage:
             cluster=self.cluster,
             control_plane=self.api,
             policies=BUILT_IN,
-            clock=lambda: self.now,
+            clock=lambda: self.clock() if self.clock is not None else self.now,
             post_event=self._post_event,
             gateways=self.news,
         )

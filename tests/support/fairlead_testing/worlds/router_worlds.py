@@ -300,7 +300,10 @@ class World:
         return routing_table([engine.address for engine in self.engines], **named)
 
     def settings(self, name: str = "router-0", **changes: Any) -> RouterSettings:
-        timeouts = changes.pop("timeouts", Timeouts(connect=1.0, first_byte=5.0, total=20.0, body=5.0, shutdown=5.0))
+        patient = Timeouts(
+            connect=PATIENCE_SECONDS, first_byte=PATIENCE_SECONDS, total=2 * PATIENCE_SECONDS, body=PATIENCE_SECONDS, shutdown=5.0
+        )
+        timeouts = changes.pop("timeouts", patient)
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         return RouterSettings(
@@ -333,10 +336,10 @@ class World:
         await running.served
         await running.router.stop()
 
-    async def ready(self, count: int = 2, **table: Any) -> RunningRouter:
+    async def ready(self, count: int = 2, timeouts: Timeouts | None = None, **table: Any) -> RunningRouter:
         """Engines, a table of them, and a router that has it."""
         await self.start_engines(count)
         self.api.state.set_table(self.table(**table))
-        running = await self.start_router()
+        running = await (self.start_router() if timeouts is None else self.start_router(timeouts=timeouts))
         await until(lambda: running.router.informing.synced)
         return running

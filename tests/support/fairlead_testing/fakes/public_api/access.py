@@ -110,7 +110,9 @@ class Access:
         token = msgspec.json.decode(await request.body(), type=LoginRequest).token
         if token in self.login_links:
             role = self.login_links.pop(token)
-            identity = Identity(subject="sandbox", role=role, source="login-link", expires_at=self._clock() + timedelta(hours=8))
+            identity = Identity(
+                subject="sandbox", role=role, source="login-link of admin-person (bootstrap)", expires_at=self._clock() + timedelta(hours=8)
+            )
         elif token in self.tokens:
             identity = replace(self.tokens[token], source="web", expires_at=self._clock() + timedelta(hours=8))
         else:

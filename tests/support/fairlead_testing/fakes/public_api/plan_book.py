@@ -1,12 +1,14 @@
 """The fake public API's plans: made with an effect, kept by id, their changes beside them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
 
 from fairlead_api.services.plans.merge_patches import inverse, merged
+from fairlead_api.services.plans.schedule_changes import is_for_admins
 from fairlead_api.services.pools.diffs import diff
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
@@ -69,7 +71,9 @@ class PlanBook:
             expires_at=self.clock() + timedelta(minutes=10),
             state=PlanState.OPEN,
             diff=diff(before, after, "".join(f"/{name}" for name in path)),
-            effect=_scaling(pool, before["replicas"], after["replicas"]) if kind is PlanKind.SCALE else EFFECTS[kind],
+            effect=_scaling(pool, before["replicas"], after["replicas"])
+            if kind is PlanKind.SCALE
+            else replace(EFFECTS[kind], for_admins=kind is PlanKind.SCHEDULE and is_for_admins(before, after)),
             owner=None if instance else self.world.owner[pool],
             patch=yaml.safe_dump(patch, sort_keys=False),
             undo_of=undo_of,

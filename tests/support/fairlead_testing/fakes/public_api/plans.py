@@ -13,11 +13,13 @@ from fairlead.errors import InvalidInput
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, spec_patch
 from fairlead_api.services.plans.engine_changes import engines_patch
+from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.plans.reverting import revert_patch
 from fairlead_api.services.plans.rollbacks import rollback_patch
+from fairlead_api.services.plans.schedule_changes import is_for_admins
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
 from fairlead_client.resources.problems import ChangeMeanwhile, PlanConflict
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.answers import Refusal, as_json, list_routes
@@ -48,7 +50,7 @@ class Plans:
 
     async def _plan(self, request: Request) -> Response:
         asked = msgspec.json.decode(await request.body(), type=PlanRequest)
-        self._reaches(request, asked.kind)
+        self._reaches(request, NEEDED_ROLE[asked.kind])
         pool = pool_named(request)
         spec, who = self._world.spec(pool), self._access.identity(request).subject
         try:
@@ -80,8 +82,14 @@ class Plans:
             if asked.kind is PlanKind.REVERT:
                 change = revert_patch(asked.revision or 0, spec, self._world.spec(pool, asked.revision))
             else:
-                change = rollback_patch(asked, spec, self._world.template_revisions(pool)) if is_rollback else spec_patch(asked, spec)
+                change = (
+                    rollback_patch(asked, spec, self._world.template_revisions(pool))
+                    if is_rollback
+                    else spec_patch(asked, spec, self._clock())
+                )
             checked(spec, change, BUILT_IN)
+            if asked.kind is PlanKind.SCHEDULE and is_for_admins(spec, merged(spec, change)):
+                self._reaches(request, AccessRole.ADMIN)
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field) from error
         return as_json(self._book.plan(pool, asked.kind, change, who), 201)
@@ -102,7 +110,7 @@ class Plans:
 
     async def _apply(self, request: Request) -> Response:
         plan, body = self._known(request), msgspec.json.decode(await request.body(), type=ApplyRequest)
-        self._reaches(request, plan.kind)
+        self._reaches(request, needed_role(plan))
         who = self._access.identity(request).subject
         if plan.state is PlanState.APPLIED and plan.applied_by == who:
             return as_json(plan)
@@ -135,22 +143,22 @@ class Plans:
         plan = self._known(request)
         if plan.state is not PlanState.APPLIED:
             raise Refusal(409, "Nothing to undo", "This plan has not been applied.", "not-applied")
-        self._reaches(request, plan.kind)
+        self._reaches(request, needed_role(plan))
         _, back = self._book.changes[plan.id]
         who, instance = self._access.identity(request).subject, plan.target.rpartition("/")[2] if plan.target.startswith("Pod ") else None
         return as_json(self._book.plan(plan.pool, plan.kind, back, who, instance=instance, undo_of=plan.id), 201)
 
     async def _again(self, request: Request) -> Response:
         plan = self._known(request)
-        self._reaches(request, plan.kind)
+        self._reaches(request, needed_role(plan))
         if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
             raise Refusal(409, "Already applied", f"Plan {plan.id} was applied by {plan.applied_by}.", "already-applied")
         change, _ = self._book.changes[plan.id]
         who, instance = self._access.identity(request).subject, plan.target.rpartition("/")[2] if plan.target.startswith("Pod ") else None
         return as_json(self._book.plan(plan.pool, plan.kind, change, who, instance=instance), 201)
 
-    def _reaches(self, request: Request, kind: PlanKind) -> None:
-        identity, role = self._access.identity(request), NEEDED_ROLE[kind]
+    def _reaches(self, request: Request, role: AccessRole) -> None:
+        identity = self._access.identity(request)
         if not identity.role.reaches(role):
             raise Refusal(403, "Role too low", f"This needs the role {role}; {identity.subject} is {identity.role}.", "denied")
 

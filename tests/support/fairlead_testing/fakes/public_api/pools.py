@@ -11,16 +11,18 @@ from starlette.routing import Route
 from fairlead.durations import parse_duration
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, Role
+from fairlead.pools import parse_spec
 from fairlead.reports.engines import Quantity
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.services.pools.rings import RingQuestion, ring_of
 from fairlead_api.services.pools.rollouts import rollout_of
+from fairlead_api.services.pools.schedules import schedule_detail, schedule_item
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceDetail
 from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.predictors import Predictor
-from fairlead_client.resources.schedules import BoundsAt, InForceAt
+from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
@@ -52,6 +54,7 @@ class Pools:
             f"{POOL}/instances": lambda request: self._world.instances(pool_named(request)),
             f"{POOL}/revisions": lambda request: self._world.revisions(pool_named(request)),
             f"{POOL}/events": lambda request: self._world.events(pool_named(request)),
+            "/v1/schedule-runs": lambda _: self._world.schedule_runs,
             f"{POOL}/slo": lambda request: self._world.slo(pool_named(request)),
         }
         return [
@@ -64,6 +67,7 @@ class Pools:
             *document_routes(f"{POOL}/slo/burn", self._slo_burn, "windows", guard),
             *document_routes(f"{POOL}/slo/what-if", self._slo_what_if, "classes", guard),
             Route(f"{POOL}/bounds", guard(self._bounds)),
+            Route("/v1/schedules/{namespace}/{pool}/{name}", guard(self._schedule)),
             Route(f"{POOL}/predictor", guard(self._predictor)),
             Route(f"{POOL}/rollout", guard(self._rollout)),
             Route(POOL, guard(self._pool_detail)),
@@ -73,6 +77,16 @@ class Pools:
         """Prefill and decode, of which a schedule decides the SLO and nothing the ratio."""
         roles = [replace(example(BoundsAt), role=role, schedule=None) for role in (Role.PREFILL, Role.DECODE)]
         return as_json(replace(example(InForceAt), pool=pool_named(request), roles=roles, deciding={"slo": ["night"]}))
+
+    async def _schedule(self, request: Request) -> Response:
+        """One that the pool's spec declares, else an example."""
+        pool, name = (request.path_params[one] for one in ("pool", "name"))
+        pool, now = f"{request.path_params['namespace']}/{pool}", self._clock()
+        declared = parse_spec(self._world.spec(pool)).scaling.schedules
+        for one in declared:
+            if one.name == name:
+                return as_json(schedule_detail(schedule_item(pool, one, self._world.owner[pool], now), declared, now))
+        return as_json(example(ScheduleDetail))
 
     async def _pool_detail(self, request: Request) -> Response:
         pool = pool_named(request)

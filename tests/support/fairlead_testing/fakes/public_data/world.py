@@ -23,8 +23,10 @@ from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup
 from fairlead_client.resources.scaling import ScalingDecisionItem
+from fairlead_client.resources.schedules import ScheduleRun
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_client.resources.slo import SloVersion
+from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data import decisions, moves, objectives, pools, records, scaling, sessions
 from fairlead_testing.fakes.public_data.explained_loads import explained
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_TTFT, cell, heatmap_of
@@ -54,6 +56,7 @@ class World:
     slo_changed: bool = True
     extra_migrations: list[Migration] = field(default_factory=list)
     extra_decisions: list[RoutingDecision] = field(default_factory=list)
+    schedule_runs: list[ScheduleRun] = field(default_factory=lambda: [example(ScheduleRun)])
     pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
     _sessions: list[SessionSummary] = field(default_factory=list)
 
