@@ -271,7 +271,7 @@ class RouterSettings:
         metadata=variable(
             "FAIRLEAD_PICKER_TLS_CERT_FILE",
             File(),
-            "certificate chain in PEM, for TLS at the endpoint picker's port",
+            "certificate chain in PEM, for TLS at the endpoint picker's port; read again within a minute after it changed",
             "without it gateways must be told to use plain HTTP/2",
             default_shown="none",
         ),

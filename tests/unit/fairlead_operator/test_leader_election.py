@@ -116,6 +116,25 @@ def test_a_holder_that_ends_well_is_followed_at_once() -> None:
     run_virtually(story())
 
 
+def test_a_standby_whose_write_has_no_answer_tries_again_as_soon_as_that_could_give_no_hold() -> None:
+    async def story() -> None:
+        class Silent(FakeCluster):
+            async def create(self, resource: Resource, namespace: str, body: dict[str, object]) -> bool:
+                if virtual_now() < 5:
+                    await asyncio.sleep(35)
+                return await super().create(resource, namespace, body)
+
+        cluster, acts = Silent(), list[tuple[float, str, bool]]()
+        one = Operator("one", cluster, acts)
+        one.start()
+        await asyncio.sleep(60)
+        assert [act[1:] for act in acts] == [("one", True)]
+        assert acts[0][0] < 10
+        await one.kill()
+
+    run_virtually(story())
+
+
 def test_a_holder_that_cannot_renew_stops_before_anybody_else_begins() -> None:
     async def story() -> None:
         reachable = {"one": True}
