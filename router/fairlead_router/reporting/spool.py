@@ -1,8 +1,8 @@
 """The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
 
 A batch is written before it is first sent and deleted after it was acknowledged. A crash may therefore repeat a batch
-but never lose it; the API stores each batch id once. While the disk accepts none, batches wait in memory, and are sent
-from there: only a crash loses these. When the bound is exceeded, the oldest `samples` (loads,
+but never lose it; the API stores each batch id once. While the disk accepts none, batches wait in memory and are sent
+from there; these are lost if the process ends before. When the bound is exceeded, the oldest `samples` (loads,
 decisions) go first; `history` (bindings, migrations, rejections) goes only when no samples are left. A batch that the
 API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from several threads.
 """
