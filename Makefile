@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+# A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
+AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
 CODE := core controlplane operator router simulator webui cli host sandbox migrations tests benchmarks scripts
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
@@ -33,7 +35,7 @@ test-vllm: .venv/ready ## a router before two real vLLM engines on this machine'
 	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
 
 unit: .venv/ready ## pure and single-process tests, in parallel
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
+	$(BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
 
 test-api-fuzz: .venv/ready ## send the API what Schemathesis makes of its document, as every role: EXAMPLES=<cases per endpoint>, 60 without it
 	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 tests/integration/api/test_document_holds.py $(ARGS)
@@ -50,17 +52,17 @@ integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; f
 	@scripts/ensure-helm.sh
 	@scripts/ensure-envoy.sh
 	@scripts/ensure-identity-provider.sh
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
+	$(BIN)/python -m pytest -q $(AGAIN) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
 	@scripts/ensure-identity-provider.sh
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web $(ARGS)
+	$(BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
 sandbox: .venv/ready ## the whole system: acceptance and chaos, in three sandboxes at once, as they also wait
 	@scripts/ensure-helm.sh
 	@scripts/ensure-browser.sh
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
+	$(BIN)/python -m pytest -q $(AGAIN) -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
 
 screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshots), wide in light and dark, and narrow
 	@scripts/ensure-browser.sh

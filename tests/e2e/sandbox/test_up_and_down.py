@@ -1,6 +1,5 @@
 """`fairlead up`, `status`, `logs` and `down`, as a newcomer meets them."""
 
-import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fairlead_sandbox.identities import marked_processes
-from fairlead_sandbox.ports import is_free
+from fairlead_sandbox.ports import claim_ports, is_free
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead, is_listening, running_sandbox, until
 
 
@@ -44,9 +43,11 @@ def test_status_and_logs_show_every_process(sandbox: RunningSandbox) -> None:
 def port_8080_is_taken() -> Iterator[None]:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):  # another sandbox or program has it, which is as good
+        claims = claim_ports({"listener": 8080})  # no sandbox that starts now loses the port between choosing and listening
+        if claims.ports["listener"] == 8080:  # else another sandbox or program has it, which is as good
             listener.bind(("127.0.0.1", 8080))
             listener.listen()
+        claims.release()
         yield
 
 
