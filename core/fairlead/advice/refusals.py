@@ -57,6 +57,8 @@ def _why(pool: PoolSituation, reason: str) -> _Why:
             return _Why(words="they waited in routers' queues until they expired")
         case RejectionReason.NO_INSTANCES:
             return _without_instances(pool)
+        case RejectionReason.POLICY_FAILED:
+            return _Why(words="the pool's routing policy failed on them; the routers' logs say how")
         case RejectionReason.SCALED_TO_ZERO:
             return _scaled_to_zero(pool)
         case RejectionReason.UPSTREAM_FAILED:

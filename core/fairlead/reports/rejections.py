@@ -16,6 +16,7 @@ class RejectionReason(StrEnum):
     QUEUE_FULL = "rejected-queue-full"
     QUEUE_TIMEOUT = "rejected-ttl-expired"
     NO_INSTANCES = "rejected-no-endpoints"
+    POLICY_FAILED = "rejected-policy-failed"
     SCALED_TO_ZERO = "rejected-scaled-to-zero"
     UPSTREAM_FAILED = "rejected-upstream-failed"
     SHUTTING_DOWN = "rejected-shutting-down"

@@ -30,6 +30,7 @@ REASONS = {
     RejectionReason.QUEUE_FULL: "Queue full",
     RejectionReason.QUEUE_TIMEOUT: "Waited too long in the queue",
     RejectionReason.NO_INSTANCES: "No instance serving",
+    RejectionReason.POLICY_FAILED: "The routing policy failed",
     RejectionReason.SCALED_TO_ZERO: "Scaled to zero",
     RejectionReason.UPSTREAM_FAILED: "Every instance tried failed",
     RejectionReason.SHUTTING_DOWN: "Router shutting down",

@@ -9,6 +9,7 @@ _ADVICE = {
     RejectionReason.QUEUE_FULL: "Router queues are full. Add instances, or raise routing.prefillsInFlight.",
     RejectionReason.QUEUE_TIMEOUT: "Requests waited too long in the router's queue. Add instances, or turn on earlyRejection to refuse them at once.",
     RejectionReason.NO_INSTANCES: "No instance accepts requests. Look at the pool's instances and conditions.",
+    RejectionReason.POLICY_FAILED: "The routing policy failed on these requests. The routers' logs say how; choose another policy meanwhile.",
     RejectionReason.SCALED_TO_ZERO: "No instance is wanted. Raise replicas, or look at the pool's schedules.",
     RejectionReason.UPSTREAM_FAILED: "Engines failed before the first byte on every try. Look at the engines' logs and restarts.",
     RejectionReason.SHUTTING_DOWN: "A router was shutting down. Clients should retry; nothing to change.",

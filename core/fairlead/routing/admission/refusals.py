@@ -68,7 +68,7 @@ def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
     """500: the pool's policy failed on this request, so nobody was chosen for it; who placed it tells how."""
     return Refusal(
         request=request,
-        reason=RejectionReason.NO_INSTANCES,
+        reason=RejectionReason.POLICY_FAILED,
         status=500,
         retry_after_seconds=whole_seconds(1.0),
         message=f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log says how",

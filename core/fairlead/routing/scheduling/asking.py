@@ -57,7 +57,7 @@ class Asking:
         state.recorder.resume()
         asked, self._asked = self._asked, {}
         for tracked in asked.values():
-            self._waiting.take_over(tracked, now)
+            self._waiting.place_new(tracked, now)
 
     def tell(self, word: Word, now: float) -> None:
         """Tell the decider, if there is one."""

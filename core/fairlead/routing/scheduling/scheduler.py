@@ -79,14 +79,7 @@ class PoolScheduler:
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
-        tracked = self._admit(request, submitted_at=now, now=now)
-        try:
-            refusal = self._waiting.place_new(tracked, now)
-        except BaseException:  # the policy failed on it: nothing may be kept of a request that the caller takes for unknown
-            self._outcomes.let_go(tracked, now)
-            raise
-        if refusal is not None:
-            self._outcomes.refuse(tracked, refusal, now)
+        self._waiting.place_new(self._admit(request, submitted_at=now, now=now), now)
         outcomes = self._outcomes.take((), now)
         self._state.recorder.loads.arrived(request.prompt_tokens, now)
         return outcomes
@@ -103,8 +96,8 @@ class PoolScheduler:
         """Everything time brings: unseen prefills end, held requests are placed or refused, queues are
         swept, sent from and bounded.
 
-        Raises what the policy raised when it was last asked for a request that waited, or that another router asked
-        for: that one was refused, and the next tick goes on.
+        Raises what the policy raised last when it was to place a request: that one was refused, and the next tick goes
+        on.
         """
         state = self._state
         state.view.now = now

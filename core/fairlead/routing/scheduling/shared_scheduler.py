@@ -215,7 +215,7 @@ class SharedScheduler(PoolScheduler):
             case Asked():
                 if self._guests.admit(word.request.id, front):
                     tracked = self._admit(word.request, submitted_at=word.submitted_at, now=now)
-                    self._waiting.take_over(tracked, now)
+                    self._waiting.place_new(tracked, now)
                     return self._outcomes.take((), now)
             case UnderWay():
                 self._guests.adopt(word, front)

@@ -23,13 +23,9 @@ class Waiting:
         self._outcomes = outcomes
         self._failure: Exception | None = None
 
-    def place_new(self, tracked: TrackedRequest, now: float) -> Refusal | None:
-        """Place or hold a request that nobody here decided about yet. Raises what the policy raises."""
-        return self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)
-
-    def take_over(self, tracked: TrackedRequest, now: float) -> None:
-        """As `place_new`, for a request whose caller cannot be told of a failure any more: that refuses it."""
-        self._placed(tracked, now, self.place_new)
+    def place_new(self, tracked: TrackedRequest, now: float) -> None:
+        """Place, hold or refuse a request that nobody here decided about yet."""
+        self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
 
     def place_held(self, now: float) -> None:
         """Place held requests by priority and age if somebody accepts; refuse those held for too long, and all when
@@ -54,17 +50,18 @@ class Waiting:
             self._placed(tracked, now, self._placing.place_again)
 
     def _placed(self, tracked: TrackedRequest, now: float, place: Callable[[TrackedRequest, float], Refusal | None]) -> None:
-        """Place a request that was accepted. One on which the policy fails is refused, and holds up no other."""
+        """Place a request. One on which the policy fails is refused, and holds up no other."""
         try:
             refusal = place(tracked, now)
         except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
+            error.add_note(f"for request {tracked.request.id}")
             self._failure = error
             refusal = unplaceable(tracked.request, self._state.table)
         if refusal is not None:
             self._outcomes.refuse(tracked, refusal, now)
 
     def raise_failure(self) -> None:
-        """Raise what the policy raised last for a request that was accepted, once."""
+        """Raise what the policy raised last, once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -222,13 +222,20 @@ def failing_on(bad: str, scheduler: PoolScheduler) -> None:
     scheduler._state.policy = replace(policy, choose=choose)
 
 
-def test_a_request_that_the_policy_fails_on_is_unknown_afterwards() -> None:
+def test_a_request_that_the_policy_fails_on_is_refused_recorded_and_told_of_once() -> None:
     scheduler = make_scheduler(make_table())
     failing_on("bad", scheduler)
-    with pytest.raises(ZeroDivisionError):
-        scheduler.submit(make_request("bad"), 0.0)
+    (refusal,) = scheduler.submit(make_request("bad"), 0.0)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.status) == (RejectionReason.POLICY_FAILED, 500)
     assert not scheduler._state.requests
     one_dispatch(scheduler.submit(make_request("good"), 0.1))
+    with pytest.raises(ZeroDivisionError) as raised:
+        scheduler.tick(0.2)
+    assert raised.value.__notes__ == ["for request bad"]
+    assert scheduler.tick(0.3) == ()
+    (recorded,) = scheduler.take_records(1.5, final=True).rejections
+    assert (recorded.reason, recorded.count, recorded.sample_request) == (RejectionReason.POLICY_FAILED, 1, "bad")
 
 
 def test_a_held_request_that_the_policy_fails_on_is_refused_and_holds_up_no_other() -> None:
