@@ -48,6 +48,7 @@ def run_online() -> None:
         lock_seconds = context.config.attributes.get("lock_seconds", LOCK_SECONDS)
         connection.execute(text(f"SET lock_timeout = '{round(lock_seconds * 1000)}ms'"))
         connection.execute(text("SET statement_timeout = '60s'"))
+        connection.execute(text("SET TIME ZONE 'UTC'"))  # as the API has it; days and hours begin where its do
         connection.commit()
         try:
             context.configure(

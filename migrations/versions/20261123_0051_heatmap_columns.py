@@ -46,8 +46,9 @@ def upgrade() -> None:
         *lists,
         sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name=op.f("fk_heatmap_columns_pool_id")),
         sa.PrimaryKeyConstraint("pool_id", "step", "bucket", name=op.f("pk_heatmap_columns")),
+        if_not_exists=True,  # a try before this one may have made it, and been stopped as it filled it
     )
-    op.create_index(op.f("ix_heatmap_columns_step_bucket"), "heatmap_columns", ["step", "bucket"])
+    op.create_index(op.f("ix_heatmap_columns_step_bucket"), "heatmap_columns", ["step", "bucket"], if_not_exists=True)
     with op.get_context().autocommit_block():
         pools = [pool for (pool,) in op.get_bind().execute(sa.text("SELECT id FROM pools WHERE deleted_at IS NULL"))]
         for step, table, hours in ((10, "load_rollups_10s", 3), (60, "load_rollups_1m", 24), (300, "load_rollups_1m", 24)):

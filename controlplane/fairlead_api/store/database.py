@@ -145,6 +145,11 @@ class Database:
         self._bulkhead = bulkhead
         self._pulse = pulse
 
+    @property
+    def switched_at(self) -> float:
+        """When another server began to answer, monotonic: what was remembered of the one before may not be there."""
+        return self._pulse.switched_at
+
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A connection for reads.

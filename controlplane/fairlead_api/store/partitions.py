@@ -36,9 +36,13 @@ class Partitions:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: set[str] = set()
+        self._known_at = database.switched_at
 
     async def ensure(self, table: str, days: Iterable[date]) -> None:
         """Makes the missing partitions of `days`; safe when several processes do so at once."""
+        if self._known_at != self._database.switched_at:  # another server answers, which may lack what was made last
+            self._known.clear()
+            self._known_at = self._database.switched_at
         absent = [day for day in sorted(set(days)) if partition_name(table, day) not in self._known]
         if not absent:
             return
@@ -59,11 +63,15 @@ class Partitions:
         self._known.update(partition_name(table, day) for day in absent)
 
     async def drop_before(self, table: str, day: date) -> list[str]:
-        """Drops the partitions of days before `day`; returns their names."""
+        """Drops the partitions of days before `day`; returns their names.
+
+        It gives up soon where somebody reads in the table for long, as a dump does: all others would wait behind it.
+        """
 
         async def work(connection: AsyncConnection) -> list[str]:
             rows = await connection.execute(_PARTITIONS, {"table": table})
             old = sorted(name for (name,) in rows if (found := partition_day(name)) is not None and found[1] < day)
+            await connection.execute(text("SET LOCAL lock_timeout = '200ms'"))
             for name in old:
                 await connection.execute(text(f"DROP TABLE {name}"))
             return old

@@ -10,6 +10,7 @@ import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +46,22 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
     A database that a newer version migrated is left as it is: during a rollout, or after going back, processes of this
     version start on it too, and migrations of the next release take nothing from them.
     """
-    newer = _newer(url)
-    if newer is not None:
-        logger.warning("a newer version migrated the database, it is left as it is", extra={"database": newer, "known": heads()})
+    if _is_newer(url):
         return
     config = _config()
     config.attributes.update(url=url, lock_seconds=lock_seconds)
-    command.upgrade(config, revision)
+    try:
+        command.upgrade(config, revision)
+    except CommandError:
+        if not _is_newer(url):  # a newer version may have migrated it while this one waited
+            raise
+
+
+def _is_newer(url: str) -> bool:
+    newer = _newer(url)
+    if newer is not None:
+        logger.warning("a newer version migrated the database, it is left as it is", extra={"database": newer, "known": heads()})
+    return newer is not None
 
 
 def _newer(url: str) -> str | None:

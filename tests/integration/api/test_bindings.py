@@ -45,6 +45,32 @@ async def test_an_instance_that_goes_while_a_session_is_bound_to_it_keeps_none(a
     assert (await api.viewer.sessions()).items == []
 
 
+async def test_a_pool_with_more_sessions_than_a_statement_has_parameters_loses_an_instance_and_is_deleted(
+    api: ApiInstance, database_url: str
+) -> None:
+    sessions = 70_000  # a statement takes 65,535 parameters
+    await with_instances(api, "a", "b")
+    held = (
+        "INSERT INTO {} (pool_id, session, instance, version, reason, router, bound_at{}) SELECT p.id, 's' || n, "
+        "CASE WHEN mod(n, 100) = 0 THEN 'b' ELSE 'a' END, 1, 'cold', 'router-0', now(){} FROM pools p, generate_series(1, %s) n"
+    )
+    with psycopg.connect(plain(database_url)) as filling:
+        filling.execute(held.format("sessions", ", last_seen_at, migrations, context_tokens", ", now(), 0, 0"), (sessions,))
+        filling.execute(held.format("bindings", "", ""), (sessions,))
+    with psycopg.connect(plain(database_url), autocommit=True) as watching:
+
+        def bound() -> list[tuple[str, int]]:
+            count = "SELECT instance, count(*) FROM {} GROUP BY 1 ORDER BY 1"
+            kept = watching.execute(count.format("sessions WHERE instance IS NOT NULL")).fetchall()
+            assert kept == watching.execute(count.format("bindings WHERE released_at IS NULL")).fetchall()
+            return [(str(instance), int(number)) for instance, number in kept]
+
+        await with_instances(api, "b")
+        assert bound() == [("b", sessions // 100)]
+        await api.pool_operator.delete_pool(CHAT)
+        assert bound() == []
+
+
 async def test_the_same_report_twice_gives_the_same_receipt_and_stores_once(api: ApiInstance) -> None:
     await with_instances(api, "a", "b")
     await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))

@@ -1,11 +1,13 @@
 """Days of a large table come while it is read and written."""
 
+import time
 from collections.abc import AsyncIterator
 from datetime import date
 
 import psycopg
 import pytest
 
+from fairlead_api.services.errors import StoreBusy
 from fairlead_api.store.database import UPKEEP, Database
 from fairlead_api.store.partitions import Partitions, partition_name
 from fairlead_api.store.pulse import Pulse
@@ -43,3 +45,32 @@ async def test_a_day_is_made_while_others_are_at_the_table_and_is_as_postgres_ma
         ]
     assert names >= {"other", made}
     assert indexed[0] == indexed[1] != []
+
+
+async def test_who_drops_a_day_gives_up_soon_where_somebody_reads_for_long(database: Database, database_url: str) -> None:
+    partitions = Partitions(database)
+    await partitions.ensure("decisions", [DAY])
+    with psycopg.connect(plain(database_url)) as dump:
+        dump.execute("SELECT count(*) FROM decisions")
+        begun = time.monotonic()
+        with pytest.raises(StoreBusy):
+            await partitions.drop_before("decisions", date(2031, 3, 5))
+        waited = time.monotonic() - begun
+        dump.execute("SELECT count(*) FROM decisions")
+    assert waited < UPKEEP.lock_seconds, "whoever comes behind it waits as long"
+    assert partition_name("decisions", DAY) in await partitions.drop_before("decisions", date(2031, 3, 5))
+
+
+async def test_a_day_that_a_promoted_standby_lacks_is_made_again(database_url: str) -> None:
+    pulse = Pulse(database_url, 1.0)
+    database = Database(database_url, UPKEEP, pulse)
+    partitions = Partitions(database)
+    await partitions.ensure("decisions", [DAY])
+    made = partition_name("decisions", DAY)
+    with psycopg.connect(plain(database_url)) as lost:
+        lost.execute(f"DROP TABLE {made}".encode())
+    pulse.switched_at = time.monotonic()
+    await partitions.ensure("decisions", [DAY])
+    with psycopg.connect(plain(database_url)) as connection:
+        assert connection.execute("SELECT to_regclass(%s) IS NOT NULL", [made]).fetchone() == (True,)
+    await database.close()

@@ -70,7 +70,7 @@ class PostgresPools:
     async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> PoolObservations:
         schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
 
-        async def work(connection: AsyncConnection) -> PoolObservations:
+        async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None]:
             row = await _locked(connection, pool, state, now)
             drafts: list[AuditDraft] = []
             notices: list[Notice] = []
@@ -90,12 +90,13 @@ class PostgresPools:
             await note_wanted(connection, row, state, now)
             await _save_pool(connection, row, state, in_force, numbers, now)
             await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
-            seen = await read_observations(connection, row.id, version, in_force, self._measuring, now)  # before the audit log's lock
             await notifying.send(connection, notices)
             await audit.append(connection, drafts, now)
-            return seen
+            return int(row.id), version, in_force
 
-        return await self._database.writing(work)
+        pool_id, version, in_force = await self._database.writing(work)
+        async with self._database.reading() as connection:  # no more while reports wait for the pool's row
+            return await read_observations(connection, pool_id, version, in_force, self._measuring, now)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
         async with self._database.reading() as connection:

@@ -67,7 +67,8 @@ class PostgresReports:
     def __init__(self, database: Database, partitions: Partitions) -> None:
         self._database = database
         self._partitions = partitions
-        self._pool_ids: dict[PoolKey, int] = {}  # ids are for ever, so nothing ever becomes wrong here
+        self._pool_ids: dict[PoolKey, int] = {}  # ids are for ever, unless another server answers that never had them
+        self._known_at = database.switched_at
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
         for table, wanted in days.items():
@@ -181,7 +182,8 @@ class PostgresReports:
         of_pools = (*OF_POOLS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures")
         named = {_place(row) for name in of_pools for row in getattr(report, name)}
         wanted = {PoolKey(namespace=namespace, name=name) for namespace, name in named}
-        if not wanted <= self._pool_ids.keys():
+        if not wanted <= self._pool_ids.keys() or self._known_at != self._database.switched_at:
+            self._known_at = self._database.switched_at
             found = await connection.execute(select(tables.pools.c.id, tables.pools.c.namespace, tables.pools.c.name))
             self._pool_ids = {PoolKey(namespace=namespace, name=name): pool_id for pool_id, namespace, name in found}
         return {pool: self._pool_ids[pool] for pool in wanted if pool in self._pool_ids}

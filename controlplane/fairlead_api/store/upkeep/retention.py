@@ -18,27 +18,32 @@ BATCH = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Rows `r` of `table` to delete: `where` compares with `:before`."""
+    """Rows `r` of `table` to delete: `where` compares with `:before`.
+
+    `by_pool` looks for the oldest of each pool, for tables whose only index begins with the pool and goes on with the
+    time: Postgres before 18 reads them whole otherwise.
+    """
 
     table: str
     where: str
+    by_pool: bool = False
 
 
 SWEEPS: dict[str, tuple[Sweep, ...]] = {
     "load_samples_days": (Sweep(table="heatmap_columns", where="r.step = 1 AND r.bucket < :before"),),
     "rollups_10s_days": (
-        Sweep(table="load_rollups_10s", where="r.bucket < :before"),
+        Sweep(table="load_rollups_10s", where="r.bucket < :before", by_pool=True),
         Sweep(table="heatmap_columns", where="r.step = 10 AND r.bucket < :before"),
-        Sweep(table="pool_rollups_10s", where="r.bucket < :before"),
-        Sweep(table="slo_rollups_1m", where="r.bucket < :before"),
+        Sweep(table="pool_rollups_10s", where="r.bucket < :before", by_pool=True),
+        Sweep(table="slo_rollups_1m", where="r.bucket < :before", by_pool=True),
     ),
     # The newest minute of each key stays: it tells when the key was last used.
     "rollups_1m_days": (
-        Sweep(table="load_rollups_1m", where="r.bucket < :before"),
+        Sweep(table="load_rollups_1m", where="r.bucket < :before", by_pool=True),
         Sweep(table="heatmap_columns", where="r.step IN (60, 300) AND r.bucket < :before"),
-        Sweep(table="pool_rollups_1m", where="r.bucket < :before"),
-        Sweep(table="pool_rollups_1h", where="r.bucket < :before"),
-        Sweep(table="slo_rollups_1h", where="r.bucket < :before"),
+        Sweep(table="pool_rollups_1m", where="r.bucket < :before", by_pool=True),
+        Sweep(table="pool_rollups_1h", where="r.bucket < :before", by_pool=True),
+        Sweep(table="slo_rollups_1h", where="r.bucket < :before", by_pool=True),
         Sweep(
             table="gateway_key_use",
             where="r.minute < :before AND r.minute < coalesce((SELECT max(u.minute) FROM gateway_key_use u "
@@ -113,10 +118,12 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
 
 async def sweep(database: Database, one: Sweep, before: datetime) -> int:
     """Deletes one batch; returns how many rows."""
-    statement = text(
-        f"DELETE FROM {one.table} WHERE ctid = ANY(ARRAY(SELECT r.ctid FROM {one.table} r WHERE {one.where} LIMIT {BATCH} "  # noqa: S608 (constants)
-        "FOR UPDATE SKIP LOCKED))"
-    )
+    locked = f"LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
+    chosen = f"SELECT r.ctid FROM {one.table} r WHERE {one.where} {locked}"  # noqa: S608 (constants)
+    if one.by_pool:
+        oldest = f"SELECT r.ctid FROM {one.table} r WHERE r.pool_id = p.id AND {one.where} ORDER BY r.bucket {locked}"  # noqa: S608
+        chosen = f"SELECT r.ctid FROM pools p CROSS JOIN LATERAL ({oldest}) r LIMIT {BATCH}"  # noqa: S608
+    statement = text(f"DELETE FROM {one.table} WHERE ctid = ANY(ARRAY({chosen}))")  # noqa: S608
 
     async def work(connection: AsyncConnection) -> int:
         return (await connection.execute(statement, {"before": before})).rowcount

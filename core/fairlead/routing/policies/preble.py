@@ -9,6 +9,7 @@ instance holds what is the view's word.
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest, m
 from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, Limit, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
+
+MOVES_AT_ONCE = 100
+"""Most nodes that one request's look at the balance moves: the others wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class Preble:
         """Per instance: node → tokens, least recently used first, as an LRU cache would hold them."""
         self._held: dict[str, int] = {}
         self._since_rebalance = 0
+        self._moves_left = 0
+        """Of the last look at the balance: as many moves as there are nodes end it, also where none balances."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         self._forget(now)
@@ -200,38 +206,70 @@ class Preble:
             self._work[instance] = self._work.get(instance, 0) + part
 
     def _rebalance(self, view: PoolView, now: float) -> None:
-        """Give the smallest important nodes of the busiest instance to the least busy; a hot
+        """Give the smallest important nodes of the busiest instance to the least busy, a part with each request; a hot
         instance's only one is replicated.
         """
         loads = view.candidates()
         self._since_rebalance += 1
         every = self._parameters.rebalance_every * len(loads)
-        if not every or self._since_rebalance < every or len(loads) < 2:
+        if every and self._since_rebalance >= every:
+            self._since_rebalance, self._moves_left = 0, len(self._nodes)
+        if not self._moves_left or len(loads) < 2:
             return
-        self._since_rebalance = 0
         names = [load.entry.id for load in loads]
-        for _ in range(len(self._nodes)):
+        movable = self._important(names)
+        moves = min(MOVES_AT_ONCE, self._moves_left)
+        self._moves_left -= moves
+        for _ in range(moves):
             busiest = max(names, key=lambda name: (self._work.get(name, 0), name))
             idlest = min(names, key=lambda name: (self._work.get(name, 0), name))
-            if self._work.get(busiest, 0) <= self._parameters.rebalance_ratio * self._work.get(idlest, 0):
+            balanced = self._work.get(busiest, 0) <= self._parameters.rebalance_ratio * self._work.get(idlest, 0)
+            smallest = [] if balanced else self._smallest(movable[busiest], busiest, idlest)
+            if not smallest or (len(smallest) == 1 and not self._endangers(busiest, view)):
+                self._moves_left = 0
                 return
-            important = [node for node in self._nodes.values() if busiest in node.instances and node.count > 1 and node.misses]
-            important = [node for node in important if node.new_tokens > node.context_tokens and idlest not in node.instances]
-            if not important:
-                return
-            node = min(important, key=lambda one: (one.charged.get(busiest, 0), one.key))
-            if len(important) == 1:
-                load = view.load(busiest)
-                waits = 0.0 if load is None else load.pending_prefill_tokens / view.table.engine.prefill_tokens_per_second
-                if waits <= view.table.slo.ttft_seconds:
-                    return
-                node.moved_to = {busiest, idlest}
-                node.instances.add(idlest)
+            node = smallest[0]
+            node.moved_to = {idlest}
+            if len(smallest) == 1:
+                node.moved_to.add(busiest)
             else:
-                node.moved_to = {idlest}
                 node.instances.discard(busiest)
-                node.instances.add(idlest)
+            node.instances.add(idlest)
             self._charge(node)
+            for name in node.instances & movable.keys():
+                heappush(movable[name], (node.charged[name], node.key))
+
+    def _endangers(self, instance: str, view: PoolView) -> bool:
+        """Whether what waits there takes longer than the first token may."""
+        load = view.load(instance)
+        return load is not None and load.pending_prefill_tokens > view.table.slo.ttft_seconds * view.table.engine.prefill_tokens_per_second
+
+    def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
+        """By instance the nodes that may move from there, each with its charge, as heaps."""
+        found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+        for node in self._nodes.values():
+            if node.count > 1 and node.misses and node.new_tokens > node.context_tokens:
+                for name in node.instances & found.keys():
+                    found[name].append((node.charged.get(name, 0), node.key))
+        for heap in found.values():
+            heapify(heap)
+        return found
+
+    def _smallest(self, heap: list[tuple[int, int]], busiest: str, idlest: str) -> list[Node]:
+        """The two smallest that are not on the least busy instance yet, or the only one; they stay in the heap."""
+        looked_at: list[tuple[int, int]] = []
+        found: list[Node] = []
+        while heap and len(found) < 2:
+            charge, key = heappop(heap)
+            node = self._nodes[key]
+            if charge != node.charged.get(busiest) or (charge, key) in looked_at[-1:]:
+                continue  # it moved since, or is charged otherwise, or was there before
+            looked_at.append((charge, key))
+            if idlest not in node.instances:
+                found.append(node)
+        for entry in looked_at:
+            heappush(heap, entry)
+        return found
 
 
 ENTRY = PolicyEntry(

@@ -1,6 +1,6 @@
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.policies.preble import Preble, PrebleParameters
+from fairlead.routing.policies.preble import MOVES_AT_ONCE, Preble, PrebleParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import ScriptedView, dispatches, load_of, request, table, view_over
 
@@ -83,6 +83,25 @@ def test_rebalancing_gives_prefixes_of_the_busiest_to_the_idlest() -> None:
         view.hits = {(f"r{number}", "i1"): 599}
         placed.append(policy.choose(asked(f"r{number}", number % 4 + 1, tokens=600), view, 0.0).instance)
     assert set(placed[-8:]) == {"i1", "i2"}, "every prefix is still held by i1 alone, so whatever goes to i2 was moved there"
+
+
+def test_a_look_at_the_balance_moves_a_few_prefixes_and_the_next_requests_go_on_to_the_balance() -> None:
+    policy = Preble(PrebleParameters(rebalance_every=1_000, decode_seconds=0.0))
+    view = two_instances()
+    view.loads["i2"].broken_until = 99.0  # at first everything is computed on i1
+    prefixes = 8 * MOVES_AT_ONCE
+    for number in range(2 * prefixes - 1):
+        policy.choose(asked(f"r{number}", number % prefixes + 1, tokens=600), view, 0.0)
+    view.loads["i2"].broken_until = 0.0
+    policy._since_rebalance = 2_000
+    moved = []
+    for number in range(5):
+        view.hits = {(f"s{number}", "i1"): 599}
+        policy.choose(asked(f"s{number}", number + 1, tokens=600), view, 0.0)
+        moved.append(sum("i2" in node.instances for node in policy._nodes.values()))
+    assert moved[:3] == [MOVES_AT_ONCE, 2 * MOVES_AT_ONCE, 3 * MOVES_AT_ONCE]
+    assert moved[3] == moved[4], "balanced: the work of i1 is not more than one and a half times that of i2"
+    assert 1.4 < policy._work["i1"] / policy._work["i2"] <= 1.5
 
 
 def test_an_instance_that_left_takes_its_work_with_it() -> None:
