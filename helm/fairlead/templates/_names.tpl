@@ -11,7 +11,7 @@
 {{- /* Labels that select the pods of a process: list of root and process. */ -}}
 {{- define "fairlead.selector" -}}
 app.kubernetes.io/name: fairlead
-app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
@@ -20,7 +20,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $root := index . 0 -}}
 {{ include "fairlead.selector" . }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service | quote }}
 app.kubernetes.io/part-of: fairlead
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
 {{- with $root.Values.commonLabels }}
@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- define "fairlead.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ printf "%s-%s" (include "fairlead.name" $root) (index . 2) }}
-namespace: {{ $root.Release.Namespace }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   {{- include "fairlead.labels" (list $root (index . 1)) | nindent 2 }}
 {{- end }}
@@ -58,5 +58,5 @@ labels:
 {{- $root := index . 0 -}}
 {{- $found := lookup "v1" "Secret" $root.Release.Namespace (index . 1) -}}
 {{- $data := ($found | default dict).data | default dict -}}
-{{- index $data (index . 2) | default (randAlphaNum 43 | b64enc) -}}
+{{- index $data (index . 2) | default (randAlphaNum 43 | b64enc) | quote -}}
 {{- end }}

@@ -23,7 +23,7 @@ enableServiceLinks: false
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with $values.nodeSelector }}
@@ -39,12 +39,12 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $values.spreadOver }}
 topologySpreadConstraints:
   {{- range . }}
-  - topologyKey: {{ . }}
+  - topologyKey: {{ . | quote }}
     maxSkew: 1
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
@@ -58,8 +58,8 @@ topologySpreadConstraints:
 {{- define "fairlead.container" -}}
 {{- $root := index . 0 -}}
 {{- $values := index . 1 -}}
-image: {{ include "fairlead.image" (list $root $values.image) }}
-imagePullPolicy: {{ $root.Values.imagePullPolicy }}
+image: {{ include "fairlead.image" (list $root $values.image) | quote }}
+imagePullPolicy: {{ $root.Values.imagePullPolicy | quote }}
 securityContext:
   {{- toYaml $root.Values.containerSecurityContext | nindent 2 }}
 {{- with $values.resources }}
@@ -84,12 +84,12 @@ resources:
 {{- define "fairlead.environment" -}}
 {{- $root := index . 0 -}}
 - name: FAIRLEAD_LOG_FORMAT
-  value: {{ $root.Values.log.format }}
+  value: {{ $root.Values.log.format | quote }}
 - name: FAIRLEAD_LOG_LEVEL
-  value: {{ $root.Values.log.level }}
+  value: {{ $root.Values.log.level | quote }}
 {{- range $variables := rest . }}
 {{- range $name, $value := $variables }}
-- name: {{ $name }}
+- name: {{ $name | quote }}
   value: {{ include "fairlead.text" $value | quote }}
 {{- end }}
 {{- end }}
@@ -100,8 +100,8 @@ resources:
 - name: {{ index . 0 }}
   valueFrom:
     secretKeyRef:
-      name: {{ index . 1 }}
-      key: {{ index . 2 }}
+      name: {{ index . 1 | quote }}
+      key: {{ index . 2 | quote }}
 {{- end }}
 
 {{- define "fairlead.databaseVariables" -}}

@@ -19,6 +19,7 @@ from fairlead_testing.worlds.workloads import WorkloadNamespace
 
 NAMESPACE = "fairlead-releases-tests"
 SECOND = f"{NAMESPACE}-second"
+NUMBER = "123"
 RELEASE = "fairlead"
 JOB = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/fairlead-migrations"
 POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{NAMESPACE}/inferencepools"
@@ -79,7 +80,7 @@ def helm(bare: None, kubeconfig: Path, client: KubernetesClient) -> Iterator[Hel
     skip_where_kubelets_run(client)
     helm = Helm(kubeconfig, NAMESPACE)
     yield helm
-    for namespace in (SECOND, NAMESPACE):
+    for namespace in (SECOND, NUMBER, NAMESPACE):
         in_it = Helm(kubeconfig, namespace)
         for release in in_it.releases():
             in_it.uninstall(release["name"])
@@ -178,6 +179,23 @@ def test_a_release_whose_objects_could_not_be_named_after_it_is_refused_with_wha
     with pytest.raises(HelmRefused, match="set fullnameOverride to a name that begins with a letter"):
         helm.install(name, BUNDLED, create_namespace=True, server_side_apply=True)
     helm.install(name, merged(BUNDLED, {"fullnameOverride": "fairlead"}), create_namespace=True, server_side_apply=True)
+
+
+def test_release_and_namespace_may_be_called_by_a_number(helm: Helm, kubeconfig: Path, client: KubernetesClient) -> None:
+    values = merged(BUNDLED, {"fullnameOverride": "fairlead", "operator": {"watchNamespaces": [NUMBER]}})
+    Helm(kubeconfig, NUMBER).install(NUMBER, values, create_namespace=True, server_side_apply=True)
+    metadata = client.call("GET", f"/apis/apps/v1/namespaces/{NUMBER}/statefulsets/fairlead-router")["metadata"]
+    assert metadata["labels"]["app.kubernetes.io/instance"] == NUMBER
+
+
+def test_clients_keep_their_key_when_it_is_not_asked_for_meanwhile_or_has_another_name(helm: Helm, client: KubernetesClient) -> None:
+    secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/fairlead-gateway-keys"
+    helm.install(RELEASE, BUNDLED, create_namespace=True, server_side_apply=True)
+    key = client.call("GET", secret)["data"]["keys"]
+    helm.upgrade(RELEASE, merged(BUNDLED, {"gatewayKeys": {"required": False}}))
+    assert client.call("GET", secret)["data"] == {"keys": key}
+    helm.upgrade(RELEASE, merged(BUNDLED, {"gatewayKeys": {"key": "clients"}}))
+    assert client.call("GET", secret)["data"] == {"clients": key}
 
 
 def test_migrations_come_before_anything_of_a_newer_version(helm: Helm, client: KubernetesClient, former_chart: Path) -> None:

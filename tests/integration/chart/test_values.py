@@ -137,6 +137,34 @@ def test_every_value_changes_what_is_rendered(path: str, render: Render) -> None
     assert without_secrets(render(changed)) != BASES[name]
 
 
+def strings(word: str, *, beside: str) -> Document:
+    """Values that have a word in each place that takes one, and in none that has the other word in its path."""
+    values: Document = {"api": {"publicUrl": f"https://{word}", "environment": {"EXAMPLE": word}}}
+    for path, schema in LEAVES.items():
+        inner = next((schema[name] for name in ("items", "additionalProperties") if name in schema), schema)
+        if inner.get("type") == "string" and re.search(inner.get("pattern", ""), word) and beside not in path.split("."):
+            value = [word] if schema["type"] == "array" else {"example": word} if schema["type"] == "object" else word
+            values = merged(values, nested(path, value))
+    return values
+
+
+def kinds_of_values(found: Any, word: str) -> Any:
+    """What is rendered, with the kind of each value in its place; a key that is the word is called so."""
+    if isinstance(found, dict):
+        return {"word" if key == word else key: kinds_of_values(value, word) for key, value in found.items()}
+    return [kinds_of_values(one, word) for one in found] if isinstance(found, list) else type(found).__name__
+
+
+@pytest.mark.parametrize("word", ["123", "true", "1e3"])
+@pytest.mark.parametrize(
+    ("base", "beside"), [(merged(EVERYTHING, OIDC, WITHOUT_CRDS), "bundled"), (merged(BUNDLED, WITHOUT_CRDS), "existingSecret")]
+)
+def test_a_string_stays_one_that_looks_like_a_number_or_a_boolean(base: Document, beside: str, word: str, render: Render) -> None:
+    """Kubernetes allows such names. What the chart made of them was refused, after a part of the release was there."""
+    usual = render(merged(base, strings("word", beside=beside))).every()
+    assert kinds_of_values(render(merged(base, strings(word, beside=beside))).every(), word) == kinds_of_values(usual, "word")
+
+
 def groups(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
     """Path and schema of each group of values."""
     if "$ref" in schema:

@@ -5,6 +5,7 @@ import base64
 import gzip
 import importlib
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,13 @@ CHART = ROOT / "helm" / "fairlead"
 _LIBRARY = ROOT / ".venv-tools" / "helm"
 
 Document = dict[str, Any]
+
+
+class _AsHelmReads(yaml.CSafeLoader):
+    """Helm's parser takes 1e3 for a number, which PyYAML takes for a string."""
+
+
+_AsHelmReads.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789"))
 
 
 class HelmRefused(Exception):
@@ -102,7 +110,7 @@ def stored_release(client: KubernetesClient, namespace: str, release: str, versi
         return None
     packed = base64.b64decode(base64.b64decode(answer.json()["data"]["release"]))
     document = json.loads(gzip.decompress(packed))
-    hooks = [yaml.load(hook["manifest"], yaml.CSafeLoader) for hook in document.get("hooks") or []]
-    manifests = [one for one in yaml.load_all(document["manifest"], yaml.CSafeLoader) if one]
+    hooks = [yaml.load(hook["manifest"], _AsHelmReads) for hook in document.get("hooks") or []]
+    manifests = [one for one in yaml.load_all(document["manifest"], _AsHelmReads) if one]
     info = document["info"]
     return Release(status=info["status"], manifests=manifests, hooks=hooks, notes=info.get("notes", ""), version=document["version"])
