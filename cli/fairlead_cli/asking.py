@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import click
 
+from fairlead.errors import InvalidInput
 from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, told
@@ -20,6 +21,7 @@ from fairlead_process.kinds import Addresses
 Answer = TypeVar("Answer")
 
 _ADDRESSES = Addresses("http://127.0.0.1:8080")
+_OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
 
 
 def _addresses(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -53,10 +55,16 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The addresses and the token to ask with: those given, else those of the running sandbox of this folder."""
+    """The addresses and the token to ask with: those given, else those of the running sandbox of this folder.
+
+    Raises InvalidInput when FAIRLEAD_STATE_DIR names a folder without one: somebody else would be asked in its place.
+    """
     if url and token:
         return url, token
-    found = _sandbox()
+    named = os.environ.get("FAIRLEAD_STATE_DIR")
+    found = _sandbox(Path(named or ".fairlead").absolute())
+    if named and found is None and not url:
+        raise InvalidInput("FAIRLEAD_STATE_DIR", named, "nothing of yours runs there; name the folder of a running sandbox, or give --url")
     if found is not None and (not url or set(url) == set(found[0])):
         return url or found[0], token or found[1]
     return url or (_ADDRESSES.example,), token
@@ -80,7 +88,7 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
     except ApiProblem as error:
         raise click.ClickException("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)])) from error
     except ApiUnreachable as error:
-        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token") from error
+        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token, {_OR_FOLDER}") from error
 
 
 def conflict_lines(problem: Problem) -> list[str]:
@@ -96,14 +104,15 @@ def conflict_lines(problem: Problem) -> list[str]:
 
 
 def _to_sign_in(error: ApiProblem) -> str:
-    return "; give a token with --token or FAIRLEAD_TOKEN" if error.problem.status == 401 else ""
+    if error.problem.status != 401:
+        return ""
+    return f"; give a token with --token or FAIRLEAD_TOKEN, {_OR_FOLDER}"
 
 
-def _sandbox() -> tuple[tuple[str, ...], str] | None:
-    """Addresses and admin token of the sandbox that runs in this folder; None if there is none, it is not installed, or
-    it is somebody else's: only its owner can read the file with the token.
+def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
+    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, it is not
+    installed, or it is somebody else's: only its owner can read the file with the token.
     """
-    root = Path(os.environ.get("FAIRLEAD_STATE_DIR", ".fairlead")).absolute()
     try:
         if not (root / "run.json").exists():
             return None

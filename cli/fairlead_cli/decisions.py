@@ -6,6 +6,7 @@ import click
 
 from fairlead.reports.decisions import DecisionReason
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
+from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import print_facts, print_table, seconds, short, when
 from fairlead_client.resources.decisions import RoutingDecision
 
@@ -18,7 +19,7 @@ def decisions() -> None:
 
 
 @decisions.command("list")
-@click.option("--pool", help="Only of this pool, as namespace/name.")
+@pool_option
 @click.option("--instance", help="Only those that chose this instance.")
 @click.option("--session", help="Only of this session.")
 @click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")

@@ -7,6 +7,7 @@ import click
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
+from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import print_facts, seconds, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.moves import Migration, Move, ReRoute
@@ -22,7 +23,7 @@ def migrations() -> None:
 
 @migrations.command("list")
 @_requests
-@click.option("--pool", help="Only of this pool, as namespace/name.")
+@pool_option
 @click.option("--source", help="Only away from this instance.")
 @click.option("--target", help="Only to this instance.")
 @click.option("--session", help="Only of this session.")

@@ -9,7 +9,16 @@ from fairlead_cli.printing import steps, time_words
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanEffect, PlanRequest
 
+
+def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    try:
+        return None if text is None else str(PoolKey.named(text))
+    except ValueError as remedy:
+        raise InvalidInput("--pool", text, str(remedy)) from None
+
+
 name_argument = click.argument("name", metavar="[NAMESPACE/]NAME")
+pool_option = click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="Only of this pool.")
 reason_option = click.option("--reason", help="Why, for the audit log; asked for where the change is heavy.")
 yes_option = click.option("--yes", is_flag=True, help="Apply without asking.")
 
@@ -41,10 +50,10 @@ def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url
 
 def pool_named(name: str) -> PoolKey:
     """The pool that `name` or `namespace/name` means. Raises InvalidInput."""
-    namespace, slash, rest = name.rpartition("/")
-    if not rest or (slash and not namespace) or "/" in namespace:
-        raise InvalidInput("NAME", name, "write a pool's name, or namespace/name")
-    return PoolKey(namespace=namespace or "default", name=rest)
+    try:
+        return PoolKey.named(name)
+    except ValueError as remedy:
+        raise InvalidInput("NAME", name, str(remedy)) from None
 
 
 def lines_of(plan: Plan) -> list[str]:

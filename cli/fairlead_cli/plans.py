@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import expected_lines, lines_of, pool_named, reason_option, tell_and_apply, yes_option
+from fairlead_cli.planning import expected_lines, lines_of, pool_named, pool_option, reason_option, tell_and_apply, yes_option
 from fairlead_cli.printing import print_facts, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.expectations import PlanExpectation
@@ -23,7 +23,7 @@ def plans() -> None:
 
 
 @plans.command("list")
-@click.option("--pool", help="Only of this pool, as namespace/name.")
+@pool_option
 @click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only of this kind.")
 @click.option("--by", "created_by", help="Only those that this person made.")
 @range_options

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from fairlead_cli.listing import List, Look, list_options, print_found, show_list, watched
+from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import percent, print_table, when
 from fairlead_client.client import ControlApi, Query
 from fairlead_client.resources.pages import Page
@@ -19,7 +20,7 @@ def rejections() -> None:
 
 
 @rejections.command("list")
-@click.option("--pool", help="Only of this pool, as namespace/name.")
+@pool_option
 @click.option("--class", "priority_class", help="Only of this priority class.")
 @click.option("--from", "start", default="now-1h", show_default=True, help="Begin: RFC 3339, or as now-6h.")
 @click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-5m.")

@@ -7,7 +7,7 @@ import click
 from fairlead.schedules.conflicts import Conflict
 from fairlead.schedules.runs import RunOutcome
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import name_argument, pool_named
+from fairlead_cli.planning import name_argument, pool_named, pool_option
 from fairlead_cli.printing import print_facts, print_table, short, when
 from fairlead_client.resources.schedules import ScheduleDetail, ScheduleItem, ScheduleRun
 
@@ -20,7 +20,7 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@click.option("--pool", help="Only of this pool, as namespace/name.")
+@pool_option
 @list_options
 def list_schedules(pool: str | None, limit: int, look: Look) -> None:
     """List schedules with their next start."""
@@ -57,7 +57,7 @@ def show(name: str, schedule: str, look: Look) -> None:
 
 
 @schedules.command()
-@click.option("--pool", help="Only of this pool, as namespace/name.")
+@pool_option
 @click.option("--schedule", help="Only of the schedule of this name.")
 @click.option("--outcome", type=click.Choice([one.value for one in RunOutcome]), help="Only with this outcome.")
 @click.option("--from", "start", help="Begin: RFC 3339, or as now-7d.")

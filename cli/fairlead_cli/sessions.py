@@ -3,7 +3,7 @@
 import click
 
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import name_argument, pool_named
+from fairlead_cli.planning import name_argument, pool_named, pool_option
 from fairlead_cli.printing import print_table, short, when
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 
@@ -16,7 +16,7 @@ def sessions() -> None:
 
 
 @sessions.command("list")
-@click.option("--pool", help="Only of this pool, as namespace/name.")
+@pool_option
 @click.option("--instance", help="Only those that this instance holds.")
 @click.option("--search", "part", help="Only those with this part in their name.")
 @list_options

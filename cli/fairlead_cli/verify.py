@@ -5,8 +5,9 @@ from typing import TypeVar
 
 import click
 
+from fairlead.tables import PoolKey
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import pool_named
+from fairlead_cli.planning import pool_option
 from fairlead_client.client import ControlApi, Query
 from fairlead_client.resources.pages import Page
 from fairlead_client.verifying import Verifier
@@ -17,7 +18,7 @@ Item = TypeVar("Item")
 @click.command()
 @url_option
 @token_option
-@click.option("--pool", help="Only this pool, as namespace/name.")
+@pool_option
 @click.option("--decisions", default=2000, show_default=True, type=click.IntRange(0), help="Newest decisions to look at.")
 @click.option(
     "--moves", default=1000, show_default=True, type=click.IntRange(0), help="Newest migrations, and as many re-routes, to look at."
@@ -42,13 +43,13 @@ def verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions:
 
 
 async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:
-    """Check the newest decisions and moves; the verifier returned holds the contradictions.
+    """Check the newest decisions and moves, of `pool` (namespace/name) only; the verifier returned has what it found.
 
     Raises ApiProblem 404 for a pool that does not exist.
     """
     verifier = Verifier()
     if pool is not None:
-        await api.pool(pool_named(pool), instances=False)  # else a pool that does not exist would pass
+        await api.pool(PoolKey.parse(pool), instances=False)  # else a pool that does not exist would pass
     await _each(api.decisions, pool, decisions, verifier.decision)
     await _each(api.reroutes, pool, moves, verifier.reroute)
     await _each(api.migrations, pool, moves, lambda migration: verifier.migration(migration, api))

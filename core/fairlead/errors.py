@@ -19,8 +19,8 @@ LONGEST_SHOWN = 120
 class InvalidInput(FairleadError):
     """A value that a person gave cannot be used.
 
-    `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there,
-    `remedy` says what to write instead, and `told` what is wrong without it.
+    `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there
+    (None when there is none to show), `remedy` says what to write instead, and `told` what is wrong without it.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
@@ -30,8 +30,8 @@ class InvalidInput(FairleadError):
         shown = repr(value.value if isinstance(value, Enum) else value)
         if len(shown) > LONGEST_SHOWN:  # a whole document, say, would bury the remedy
             shown = f"{shown[:LONGEST_SHOWN]} … ({len(shown):,} characters)"
-        self.told = f"{field}: {shown} cannot be used"
-        super().__init__(f"{self.told}; {remedy}")
+        self.told = f"{field} cannot be used" if value is None else f"{field}: {shown} cannot be used"
+        super().__init__(f"{field}: {remedy}" if value is None else f"{self.told}; {remedy}")
 
     @property
     def parameter(self) -> str:

@@ -45,6 +45,14 @@ class PoolKey:
             raise ValueError(f"{text!r} is not namespace/name")
         return PoolKey(namespace=namespace, name=name)
 
+    @staticmethod
+    def named(text: str) -> "PoolKey":
+        """As people write it: `name`, of the namespace `default`, or `namespace/name`. Raises ValueError: a remedy."""
+        namespace, slash, name = text.rpartition("/")
+        if not name or (slash and not namespace) or "/" in namespace:
+            raise ValueError("write a pool's name, or namespace/name")
+        return PoolKey(namespace=namespace or "default", name=name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEntry:

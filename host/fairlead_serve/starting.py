@@ -58,12 +58,11 @@ class ServeRun:
         await self._run.run()
 
     async def _prepare(self, known: Mapping[str, int]) -> PreparedRun:
-        options, directory = self._options, self._directory
-        files, file = pool_of(options, directory.root)
-        findings = await look_at([entry.url for entry in file.pool.engines])
-        forget_other_model(files, file, findings)
-        claims = claimed_ports(options, known)
+        claims = claimed_ports(self._options, known)  # before the pool's file is written: a refused start changes no pool
         try:
+            files, file = pool_of(self._options, self._directory.root)
+            findings = await look_at([entry.url for entry in file.pool.engines])
+            forget_other_model(files, file, findings)
             return await self._planned(claims, files, file, findings, known)
         except BaseException:
             claims.release()

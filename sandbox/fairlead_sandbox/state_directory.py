@@ -85,8 +85,11 @@ class StateDirectory:
     def create(self) -> None:
         """Make the directories, readable by their owner only. Raises SandboxError when that is not possible."""
         try:
+            is_new = not self.root.exists() or not any(self.root.iterdir())
             for folder in (self.root, self.logs, self.kubernetes, self.spool, self.socket_directory):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if is_new:  # tokens and the database belong in no commit of a checkout; a folder of yours keeps its own rules
+                (self.root / ".gitignore").write_text("*\n")
         except OSError as problem:
             raise SandboxError(
                 f"--state-dir {self.root}: cannot be created ({problem.strerror}); choose a directory you may write"

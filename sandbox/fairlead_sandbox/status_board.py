@@ -61,7 +61,8 @@ def show(directory: StateDirectory, console: Console) -> bool:
     for name, url in note.urls.items():
         login = f"  (dashboard: {command_line('login', directory.root)})" if name == "api" else ""
         console.print(f"{name:<14} {url}{login}", soft_wrap=True)
-    console.print(f"{'kubeconfig':<14} {directory.kubeconfig}", soft_wrap=True)
+    if directory.kubeconfig.exists():  # `fairlead serve` has none
+        console.print(f"{'kubeconfig':<14} {directory.kubeconfig}", soft_wrap=True)
     return True
 
 

@@ -49,22 +49,24 @@ def slo_met(facts: PoolFacts) -> Condition:
     judged = _attained(facts.observations)
     if judged is None:
         return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
-    attained, targets = judged
-    words = f"{attained * 100:.0f}% of the requests of the last 5 minutes met {targets}, wanted {facts.slo_percentile:g}%"
+    attained, met_words, each = judged
+    words = f"{attained * 100:.0f}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
     met = attained * 100 >= facts.slo_percentile
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
 
 
-def _attained(seen: PoolObservations) -> tuple[float, str] | None:
-    """The share of requests by which the SLO is judged, and the targets they met. None without any.
+def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
+    """The share of requests by which the SLO is judged, which requests and targets that is, and the share of each
+    target. None without any.
 
-    TTFT alone is judged while nothing has finished, and with routers older than the operator; the words say so.
+    TTFT alone is judged while nothing has finished, and with routers older than the operator; the words say so. First
+    tokens are also those of requests that still run, so the shares need not add up, and the words say that too.
     """
     if seen.slo_attainment is None:
-        return None if seen.ttft_attainment is None else (seen.ttft_attainment, "the TTFT target")
-    parts = (("TTFT", seen.ttft_attainment), ("TPOT", seen.tpot_attainment))
-    each = ", ".join(f"{name} {share * 100:.0f}%" for name, share in parts if share is not None)
-    return seen.slo_attainment, f"the targets of TTFT and TPOT ({each})" if each else "the targets of TTFT and TPOT"
+        return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")
+    parts = ((seen.ttft_attainment, "first tokens met TTFT"), (seen.tpot_attainment, "answers met TPOT"))
+    each = ", ".join(f"{share * 100:.0f}% of all {words}" for share, words in parts if share is not None)
+    return seen.slo_attainment, "that ended in the last 5 minutes met the targets of TTFT and TPOT", each and f"; {each}"
 
 
 def control_plane_reachable(facts: PoolFacts) -> Condition:

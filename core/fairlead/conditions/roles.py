@@ -20,7 +20,9 @@ def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
 
 def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> str:
     """Example: `3 of 4 prefill instances serve`. The functions of this module take the role's own instances."""
-    return f"{count(instances, InstanceState.SERVING)} of {role.replicas} {_noun(role)} serve"
+    serving = count(instances, InstanceState.SERVING)
+    more = f", and {serving - role.replicas} more" if serving > role.replicas else ""
+    return f"{min(serving, role.replicas)} of {role.replicas} {_noun(role)} serve{more}"
 
 
 def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_answers: bool) -> tuple[str, str] | None:

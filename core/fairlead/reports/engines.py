@@ -77,7 +77,7 @@ class LearntFigure:
 
     `learnt` is the mean of what was observed last, `declared` what the pool's spec says (None where it says nothing),
     both in the quantity's unit. `samples` prefills, answers or prompts taught it. Errors are mean absolute errors of
-    predictions for the last few hundred of them as shares (0.1 = 10 %), each made before its outcome was learnt:
+    predictions for the last few hundred of them as shares (0.1 = 10 %; of times, of their mean), each made before:
     `error` of those by what the router has learnt of all the pool's instances (for token counts those by the figure in
     use), `declared_error` of those by `declared`. `in_use` says whether the router's own predictions come from what
     was learnt.

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.conditions.facts import PoolFacts, Trouble
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.outlooks import outlook
 from fairlead.pool_states import PoolState, SchedulesInForce
 from fairlead.pools import PoolSpec
@@ -51,7 +51,7 @@ def pool_state(
         changed_by=who_changed(pool),
         problem=in_force.problem.message if in_force.problem is not None else None,
         schedules=schedules,
-        desired=_desired(status),
+        desired=_desired(status) or (_none_of(pool.get("spec") or {}) if in_force.spec is None else {}),
         conditions=tuple(status.get("conditions") or ()),
         instances=tuple(pod.report(port, warming.get(pod.instance.id, 1.0)) for pod in pods),
         scaling_decisions=scaling_decisions,
@@ -75,6 +75,11 @@ def present_outlook(
 def _desired(status: Mapping[str, Any]) -> dict[str, int]:
     """Instances wanted, per role, by the status."""
     return {role["name"]: int(role["desired"]) for role in status.get("roles") or () if "desired" in role}
+
+
+def _none_of(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What is wanted of each role while no spec was ever in force; told, lest the refused one's numbers be shown."""
+    return {role["name"]: 0 for role in spec.get("roles") or ({"name": Role.BOTH.value},)}
 
 
 def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:

@@ -15,12 +15,13 @@ import orjson
 import uvloop
 from rich.console import Console
 
+from fairlead.tables import PoolKey
 from fairlead_simulator.errors import TraceInvalid
-from fairlead_simulator.option_types import InputUnusable
+from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.replay.http_client import HttpClient, Origin
 from fairlead_simulator.replay.models import find_model
 from fairlead_simulator.replay.open_loop import NobodyListens, Replay, ReplaySettings
-from fairlead_simulator.replay.outcomes import RequestOutcome, Summary, Tally
+from fairlead_simulator.replay.outcomes import RequestOutcome, Tally
 from fairlead_simulator.replay.progress import show_progress
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
 from fairlead_simulator.replay.sending import Sender
@@ -32,7 +33,14 @@ from fairlead_simulator.workloads import ConversationShape, generate_conversatio
 
 _GENERATED_REQUESTS = 1000
 _REMEMBERED_WHEN_LOOPING = 20_000
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_POSITIVE = NumberOption(most=1e6, positive=True)
+
+
+def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    try:
+        return None if text is None else str(PoolKey.named(text))
+    except ValueError as remedy:
+        raise click.BadParameter(f"{text!r} cannot be used; {remedy}") from None
 
 
 @click.command()
@@ -42,12 +50,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
 )
 @click.option("--model", help="Model to ask for; the first one the router lists without it.")
-@click.option("--pool", help="namespace/name of the pool, sent as x-fairlead-pool.")
+@click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="The pool, sent as x-fairlead-pool.")
 @click.option("--token", envvar="FAIRLEAD_GATEWAY_KEY", show_envvar=True, help="API key of the routers, sent as a bearer token.")
 @click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")
 @click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
 @click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
-@click.option("--median-input", type=click.FloatRange(min=1), help="Median tokens of a generated session's first prompt.")
+@click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a generated session's first prompt.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of a generated trace and of cancellations.")
 @click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
 @click.option(
@@ -59,7 +67,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--max-in-flight", type=click.IntRange(min=1), default=4096, show_default=True, help="Safety limit; reaching it delays arrivals."
 )
-@click.option("--cancel-share", type=click.FloatRange(0, 1), default=0.0, help="Give up this share of requests after their first token.")
+@click.option("--cancel-share", type=NumberOption(most=1), default=0.0, help="Give up this share of requests after their first token.")
 @click.option(
     "--retry-rejected", type=click.IntRange(min=0), default=0, help="Try a rejected request again so many times, after Retry-After."
 )
@@ -77,7 +85,7 @@ def replay(
     speed: float,
     requests: int | None,
     rate: float,
-    median_input: float | None,
+    median_input: int | None,
     seed: int,
     slo_ttft: float,
     time_scale: float,
@@ -152,6 +160,7 @@ def replay(
 
     with ExitStack() as files, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         rows_file = files.enter_context(_open(rows_path)) if rows_path is not None else None
+        json_file = files.enter_context(_open(json_path)) if json_path is not None else None
 
         def write_row(outcome: RequestOutcome) -> None:
             if rows_file is not None:
@@ -161,16 +170,16 @@ def replay(
             wall_seconds = runner.run(run(write_row))
         except NobodyListens as error:
             raise click.ClickException(f"{error}; is the router running, and is --url right?") from None
-    summary = tally.summary(wall_seconds, ideal.token_hit_rate if ideal is not None else None)
-    click.echo("\n".join(summary_lines(summary)))
-    if json_path is not None:
-        _write_json(json_path, summary)
+        summary = tally.summary(wall_seconds, ideal.token_hit_rate if ideal is not None else None)
+        click.echo("\n".join(summary_lines(summary)))
+        if json_file is not None:
+            json_file.write(orjson.dumps(summary_document(summary), option=orjson.OPT_INDENT_2) + b"\n")
     if not summary.accounted:
         raise SystemExit(1)
 
 
 def _rows_from(
-    trace: Path | None, requests: int | None, seed: int, rate: float, median_input: float | None
+    trace: Path | None, requests: int | None, seed: int, rate: float, median_input: int | None
 ) -> Callable[[int], Iterable[TraceRow]]:
     """The rows of repetition n: the same ones each time."""
     if trace is not None:
@@ -187,14 +196,8 @@ def _origin(url: str) -> Origin:
 
 
 def _open(path: Path) -> BinaryIO:
+    """Open a file for results, before the first request, so that none is lost."""
     try:
         return path.open("wb")
-    except OSError as error:
-        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _write_json(path: Path, summary: Summary) -> None:
-    try:
-        path.write_bytes(orjson.dumps(summary_document(summary), option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None

@@ -69,7 +69,7 @@ async def test_what_a_router_reports_contradicts_itself_nowhere(api: ApiInstance
 
 async def test_a_pool_that_does_not_exist_passes_nothing(api: ApiInstance) -> None:
     with pytest.raises(ApiProblem, match="default/nope"):
-        await collect(api.viewer, "nope", 500, 500)
+        await collect(api.viewer, "default/nope", 500, 500)
 
 
 async def test_a_choice_that_its_terms_do_not_give_is_found(api: ApiInstance) -> None:

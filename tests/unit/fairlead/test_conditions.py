@@ -138,6 +138,29 @@ def test_a_pool_of_two_roles_counts_each_and_names_what_is_short() -> None:
     assert ready.message == "2 of 3 prefill instances serve; 0 of 1 decode instances serve, 1 lost"
 
 
+def test_instances_that_are_yet_to_be_drained_are_counted_beside_the_wanted_ones() -> None:
+    ready, *_ = pool_conditions(replace(SETTLED, desired=(wanted(1),)))
+    assert (ready.status, ready.message) == ("True", "1 of 1 instances serve, and 1 more")
+
+
+@pytest.mark.parametrize(
+    ("both", "tpot", "words"),
+    [
+        (
+            0.83,
+            1.0,
+            "83% of the requests that ended in the last 5 minutes met the targets of TTFT and TPOT, wanted 90%; "
+            "96% of all first tokens met TTFT, 100% of all answers met TPOT",
+        ),
+        (None, None, "96% of the requests of the last 5 minutes met the TTFT target, wanted 90%"),
+    ],
+)
+def test_each_share_of_the_slo_names_what_it_is_a_share_of(both: float | None, tpot: float | None, words: str) -> None:
+    observations = replace(answer(), ttft_attainment=0.96, slo_attainment=both, tpot_attainment=tpot)
+    facts = replace(SETTLED, observations=observations)
+    assert [one.message for one in pool_conditions(facts) if one.type is ConditionType.SLO_MET] == [words]
+
+
 def test_the_transition_time_changes_only_with_the_status() -> None:
     def condition(status: str, message: str) -> Condition:
         return Condition(type=ConditionType.READY, status=status, reason="R", message=message)

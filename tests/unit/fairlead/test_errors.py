@@ -20,6 +20,11 @@ def test_an_invalid_input_knows_the_parameter_it_is_about() -> None:
     assert InvalidInput("--rates", 0, "").parameter == "--rates"
 
 
+def test_an_input_without_a_value_is_told_without_one() -> None:
+    error = InvalidInput("--engine", None, "name an engine")
+    assert (str(error), error.told) == ("--engine: name an engine", "--engine cannot be used")
+
+
 def test_a_long_value_is_cut_so_that_the_remedy_is_read() -> None:
     said = str(InvalidInput("spec.routing.parameters.config", "plugins: " * 100, "write an object"))
     assert len(said) < 250

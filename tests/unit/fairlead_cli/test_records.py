@@ -84,6 +84,7 @@ def test_filters_reach_the_api(run: Command) -> None:
     moved = json.loads(run("migrations list --limit 1 -o json")[1])[0]
     same = json.loads(run(f"migrations list --source {moved['source']} -o json")[1])
     assert {one["source"] for one in same} == {moved["source"]}
+    assert run("sessions list --pool chat -o json") == run("sessions list --pool default/chat -o json")
     code, out, err = run("migrations list --trigger mood")
     assert (code, out) == (2, "")
     assert "is not one of" in err
@@ -183,6 +184,8 @@ def test_watching_goes_on_while_the_api_is_away(run: Command, fake: FakePublicAp
         ("migrations show nobody", "viewer", 1, "nobody"),
         ("pools list", "unknown", 1, "give a token with --token or FAIRLEAD_TOKEN"),
         ("sessions show /chat s", "viewer", 2, "write a pool's name, or namespace/name"),
+        ("sessions list --pool a/b/c", "viewer", 2, "--pool: 'a/b/c' cannot be used; write a pool's name, or namespace/name"),
+        ("verify --pool /chat", "viewer", 2, "--pool: '/chat' cannot be used; write a pool's name, or namespace/name"),
     ],
 )
 def test_a_refusal_is_one_line_and_an_exit_code_that_says_whose_fault_it_is(

@@ -2,6 +2,7 @@
 
 import shutil
 import stat
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def test_root_goes_on_where_postgres_ran_as_its_own_user_and_with_nobody_elses_f
         give_away(directory.socket_directory, 4321)
         with pytest.raises(SandboxError, match="belongs to another user"):
             directory.create()
+
+
+def test_a_state_directory_in_a_checkout_is_never_committed(tmp_path: Path) -> None:
+    StateDirectory(root=tmp_path / "any-name").create()
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    assert subprocess.check_output(["git", "-C", str(tmp_path), "status", "--porcelain"], text=True) == ""
+
+
+def test_a_folder_that_had_files_keeps_its_own_rules_of_what_is_committed(tmp_path: Path) -> None:
+    rules = tmp_path / ".gitignore"
+    rules.write_text("build/\n")
+    StateDirectory(root=tmp_path).create()
+    assert rules.read_text() == "build/\n"
 
 
 def test_secrets_are_made_once_and_kept_private(tmp_path: Path) -> None:

@@ -24,6 +24,20 @@ def test_the_command_that_signs_in_is_that_of_the_sandbox_shown(tmp_path: Path) 
     assert f"http://127.0.0.1:8080  (dashboard: fairlead login --state-dir {tmp_path})\n" in text.getvalue()
 
 
+def test_a_kubeconfig_is_named_only_where_there_is_one(tmp_path: Path) -> None:
+    me = identity_of(os.getpid())
+    assert me is not None
+    directory = StateDirectory(root=tmp_path)
+    directory.write_run(RunNote(phase="ready", supervisor_pid=me.pid, supervisor_started_ticks=me.started_ticks))
+    shown = []
+    for _ in range(2):
+        text = io.StringIO()
+        assert show(directory, Console(file=text))
+        shown.append("kubeconfig" in text.getvalue())
+        directory.kubeconfig.touch()
+    assert shown == [False, True]
+
+
 def test_what_a_process_said_is_shown_as_it_said_it(tmp_path: Path) -> None:
     problem = "no such file [/etc/x] of :car:"
     StateDirectory(root=tmp_path).write_run(RunNote(phase="failed", supervisor_pid=1, supervisor_started_ticks=1, urls={}, problem=problem))

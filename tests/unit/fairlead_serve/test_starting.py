@@ -51,7 +51,7 @@ def test_a_file_of_the_user_is_read_and_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engines", "config", "words"),
     [
-        ((), None, "--engine: None cannot be used; name an engine, such as --engine http://127.0.0.1:8000"),
+        ((), None, "--engine: name an engine, such as --engine http://127.0.0.1:8000"),
         (("gpu-1:8000",), None, "--engine: 'gpu-1:8000' cannot be used; write http://HOST:PORT"),
         ((), "nowhere.yaml", "write a file that can be read"),
         ((ONE,), "nowhere.yaml", "write it into nowhere.yaml, or leave --config out"),
@@ -95,6 +95,17 @@ def test_a_port_that_was_asked_for_is_never_replaced_by_another(option: str, hel
     asked = replace(none, port=port) if option == "--port" else replace(none, dashboard_port=port)
     with pytest.raises(InvalidInput, match=f"{option}: {port} cannot be used; it is taken"):
         claimed_ports(asked, {})
+
+
+@pytest.mark.parametrize("option", ["--port", "--dashboard-port"])
+def test_a_start_that_is_refused_for_its_port_leaves_the_engines_of_the_last_run(option: str, held: PortClaims, tmp_path: Path) -> None:
+    pool_of(options(tmp_path, ONE), tmp_path)
+    port = held.ports["api"]
+    asked = options(tmp_path, TWO)
+    asked = replace(asked, port=port) if option == "--port" else replace(asked, dashboard_port=port)
+    with pytest.raises(InvalidInput, match="it is taken"):
+        asyncio.run(ServeRun(asked, {}, None).run())
+    assert [one.url for one in pool_of(options(tmp_path), tmp_path)[1].pool.engines] == [ONE]
 
 
 def test_gateway_and_dashboard_cannot_have_one_port_and_no_claim_is_left(held: PortClaims, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a newcomer may get wrong with `fairlead simulate` and `fairlead traces`: one line that names the field, the
+"""What a newcomer may get wrong with `fairlead simulate`, `traces` and `replay`: one line that names the field, the
 value and what to write, and the exit code 2.
 """
 
@@ -9,6 +9,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from fairlead_simulator.replay.command import replay
 from fairlead_simulator.simulate_command import simulate
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.traces_command import traces
@@ -39,8 +40,8 @@ def complaint(folder: Path, command: str, *arguments: str) -> str:
     """The one line a command ends with; relative names are of `folder`, and nothing may be printed beside it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        program = simulate if command == "simulate" else traces
-        result = CliRunner().invoke(program, list(arguments) if command == "simulate" else [command, *arguments])
+        program = {"simulate": simulate, "replay": replay}.get(command)
+        result = CliRunner().invoke(program or traces, list(arguments) if program else [command, *arguments])
     assert result.exit_code == (1 if "cannot be written" in result.stderr else 2)
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.stdout == ""
@@ -106,6 +107,11 @@ KNOWN = "known: cache-affinity, "
         ("--instances abc", "'--instances': 'abc' cannot be used; write a whole number from 1"),
         ("--instances 2.5", "'--instances': '2.5' cannot be used; write a whole number from 1"),
         ("--prefill-instances 2", "give both --prefill-instances and --decode-instances, or neither"),
+        (
+            "--instances 8 --prefill-instances 2 --decode-instances 2",
+            "give --instances, or --prefill-instances and --decode-instances, not all of them",
+        ),
+        ("--warmup-rate 2", "--warmup-rate is that of the first requests; say how many with --warmup"),
         ("--prefill-instances 2 --decode-instances 0", "'--decode-instances': '0' cannot be used; write a whole number from 1"),
         ("--weights 1,0", "--weights: '0' cannot be used; write numbers from 0.01 to 100, as 1,1,0.5"),
         ("--speeds 1,0", "--speeds: '0' cannot be used; write numbers from 0.01 to 100, as 1,1,0.5"),
@@ -197,6 +203,11 @@ def test_a_simulation_needs_a_trace(folder: Path) -> None:
     [
         ([{"kind": "override", "at": 3, "parameters": {"cooldown_seconds": 1}}], "override at 3 s: parameters.cooldown_seconds: 1 cannot"),
         ([{"kind": "override", "at": 3, "policy": "static-pd"}], "override at 3 s: policy: 'static-pd' cannot be used; it needs instances"),
+        ([{"kind": "fail", "at": 0, "instance": 8}], "fail at 0 s: instance: 8 cannot be used; write a number from 0 to 7"),
+        (
+            [{"kind": "fail", "at": 9, "instance": 7}, {"kind": "scale", "at": 8, "instances": 7}],
+            "fail at 9 s: instance: 7 cannot be used; write a number from 0 to 6",
+        ),
     ],
 )
 def test_a_schedule_that_a_compared_policy_could_not_follow_is_told_before_anything_runs(
@@ -208,8 +219,9 @@ def test_a_schedule_that_a_compared_policy_could_not_follow_is_told_before_anyth
 
 
 def test_an_error_in_another_process_is_the_same_line(folder: Path, tmp_path: Path) -> None:
-    """An instance that is not there is only known when the time has come."""
+    """Which instances a pool has that scales itself is only known when the time has come."""
     (tmp_path / "timeline.json").write_bytes(orjson.dumps([{"kind": "fail", "at": 0, "instance": 9}]))
+    (tmp_path / "scaling.json").write_bytes(orjson.dumps({"scaling": {"mode": "SLO"}}))
     arguments = [
         "--trace",
         str(folder / "good.jsonl"),
@@ -219,6 +231,8 @@ def test_an_error_in_another_process_is_the_same_line(folder: Path, tmp_path: Pa
         "4",
         "--timeline",
         str(tmp_path / "timeline.json"),
+        "--scaling",
+        str(tmp_path / "scaling.json"),
     ]
     last = [CliRunner().invoke(simulate, [*arguments, "--jobs", jobs]).stderr.splitlines()[-1] for jobs in ("1", "2")]
     assert last == ["Error: --timeline: fail at 0 s: instance: 9 cannot be used; write a number from 0 to 7"] * 2
@@ -259,3 +273,24 @@ def test_an_error_in_another_process_is_the_same_line(folder: Path, tmp_path: Pa
 )
 def test_what_cannot_be_made_or_converted_is_told(folder: Path, arguments: str, told: str) -> None:
     assert told in complaint(folder, *arguments.split())
+
+
+REPLAY = ("replay", "--generate", "conversation", "--url", "http://127.0.0.1:1", "--model", "m")
+
+
+@pytest.mark.parametrize("option", ["--speed", "--rate", "--median-input", "--slo-ttft", "--time-scale", "--cancel-share", "--timeout"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_what_is_no_number_is_told_before_anything_is_sent(folder: Path, option: str, value: str) -> None:
+    told = complaint(folder, *REPLAY, option, value)
+    assert told.startswith(f"Invalid value for '{option}': '{value}' cannot be used; write a ")
+
+
+@pytest.mark.parametrize("option", ["--json", "--rows"])
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_sent(folder: Path, option: str) -> None:
+    assert complaint(folder, *REPLAY, option, "nowhere/x") == "nowhere/x: cannot be written: No such file or directory"
+
+
+def test_a_pool_of_a_replay_is_named_as_everywhere(folder: Path) -> None:
+    told = complaint(folder, *REPLAY, "--pool", "a/b/c")
+    assert told == "Invalid value for '--pool': 'a/b/c' cannot be used; write a pool's name, or namespace/name"
+    assert replay.make_context("replay", [*REPLAY[1:], "--pool", "chat"]).params["pool"] == "default/chat"

@@ -8,9 +8,10 @@ class EstimateReport:
     """What was learnt of a time, and how well that predicts.
 
     `seconds_per_token` is the mean of what was observed last, None before any observation. Errors are mean absolute
-    errors as shares (0.1 = 10 %) of the last observations, each predicted before it was learnt from: `error` by what is
-    learnt of all the pool's instances (the fit where one is asked for, else the mean), `declared_error` by the table's
-    figure; None where there is none. `in_use` says whether predictions come from what is learnt.
+    errors as shares (0.1 = 10 %) of the mean of the last observations, each predicted before it was learnt from:
+    `error` by what is learnt of all the pool's instances (the fit where one is asked for, else the mean),
+    `declared_error` by the table's figure; None where there is none. `in_use` says whether predictions come from what
+    is learnt.
     """
 
     form: str

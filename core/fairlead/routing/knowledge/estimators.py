@@ -85,7 +85,10 @@ class _Mean:
 
 
 class _Observed:
-    """The mean time of a token, and how far predictions of it were off: learnt and declared ones."""
+    """The mean time of a token, and how far predictions of it were off, learnt and declared ones.
+
+    Errors are shares of all the time that passed, so that one answer whose tokens came in a burst does not decide.
+    """
 
     __slots__ = ("declared_error", "error", "samples", "seconds_per_token")
 
@@ -101,7 +104,7 @@ class _Observed:
         self.seconds_per_token.observe(seconds / tokens, tokens)
         for errors, predicted in ((self.error, learnt), (self.declared_error, declared)):
             if predicted is not None:
-                errors.observe(abs(predicted - seconds) / seconds)
+                errors.observe(abs(predicted - seconds) / seconds, seconds)
 
     def report(self, form: str, in_use: bool) -> EstimateReport:
         return EstimateReport(

@@ -228,6 +228,7 @@ async def test_a_first_spec_that_is_refused_creates_nothing() -> None:
     assert stage.pods() == []
     assert stage.condition("Ready")["reason"] == "InvalidRouting"
     assert "nonsense" in stage.condition("Ready")["message"]
+    assert (stage.pool()["status"]["desired"], stage.api.states[-1].desired) == (0, {"both": 0}), "both tell of as many"
 
 
 async def test_a_refused_pod_is_named_and_tried_again() -> None:

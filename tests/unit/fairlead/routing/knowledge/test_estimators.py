@@ -88,6 +88,15 @@ def test_the_pace_of_answers_is_told_with_its_error() -> None:
     assert (report.samples, report.in_use) == (2, False)
 
 
+def test_an_answer_that_came_in_one_burst_does_not_decide_the_error() -> None:
+    times = DecodeTimes(ENGINE)
+    for _ in range(40):
+        times.observe_answer("a", 101, 2.0)
+    times.observe_answer("a", 101, 0.001)
+    error = times.report().error
+    assert error is not None and error < 0.05
+
+
 def test_a_changed_engine_is_learnt_anew() -> None:
     times = trained("linear")
     source = random.Random(3)
