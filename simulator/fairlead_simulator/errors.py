@@ -8,6 +8,8 @@ SimulatorError
 ├── ScalingInvalid      a file of scaling rules cannot be read; names file and field
 ├── WorkloadImpossible  requests that the simulated pool could never serve
 └── OutputUnwritable    a file or folder for results cannot be written
+
+CellFailed stands apart: what failed is a policy's code, whose author wants to see where.
 """
 
 from pathlib import Path
@@ -64,3 +66,7 @@ class OutputUnwritable(SimulatorError):
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: cannot be written: {problem}; {remedy}")
+
+
+class CellFailed(Exception):
+    """The message says which run of an experiment failed, and why."""

@@ -3,12 +3,14 @@ plots.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 import orjson
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -29,7 +31,7 @@ from fairlead_simulator.experiments.choices import (
     parse_speeds,
     parse_weights,
 )
-from fairlead_simulator.experiments.feasibility import check_duration, check_outputs, check_policies
+from fairlead_simulator.experiments.feasibility import check_duration, check_failures, check_outputs, check_policies
 from fairlead_simulator.experiments.measuring import Targets
 from fairlead_simulator.experiments.result_tables import result_tables, scaling_lines
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
@@ -146,6 +148,8 @@ def _simulate(options: dict[str, Any]) -> None:
         raise click.UsageError("--scaling needs one router; leave --routers out")
     _check_routers(spec, timeline)
     check_policies(policies, spec, timeline)
+    if scaling is None:  # else nobody knows yet which instances there will be
+        check_failures(spec, timeline)
     check_outputs(options["json_path"], options["plots"])
     workload = _workload(options, spec)
     check_fits(workload, spec)
@@ -184,15 +188,16 @@ def _simulate(options: dict[str, Any]) -> None:
     ]
     for line in (*_heading(workload, saturation, cache.token_hit_rate, options, spec), *notes_of(policies)):
         console.print(line, highlight=False, soft_wrap=True)
-    results = _run(workload, cells, options, err)
-    for table in result_tables(results):
-        console.print(table)
-    for line in scaling_lines(results):
-        console.print(line, highlight=False, soft_wrap=True)
-    if options["json_path"] is not None:
-        _write_json(options["json_path"], results)
-    if options["plots"] is not None:
-        _write_plots(options["plots"], results)
+    results: list[CellResult] = []
+    try:
+        _run(workload, cells, options, err, results)
+    finally:  # what has finished is kept, whatever ended the rest
+        if results:
+            if len(results) < len(cells):
+                err.print(
+                    f"simulate: {len(results)} of {len(cells)} runs finished; the figures are theirs", highlight=False, soft_wrap=True
+                )
+            _tell(sorted(results, key=lambda result: cells.index(result.cell)), options, console)
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
@@ -232,6 +237,8 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
     prefill, decode = options["prefill_instances"], options["decode_instances"]
     if (prefill is None) != (decode is None):
         raise click.UsageError("give both --prefill-instances and --decode-instances, or neither")
+    if prefill is not None and click.get_current_context().get_parameter_source("instances") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("give --instances, or --prefill-instances and --decode-instances, not all of them")
     return SimulatedPool(
         preset=chosen,
         instances=options["instances"] if prefill is None else 0,
@@ -251,6 +258,8 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
 
 
 def _workload(options: dict[str, Any], spec: SimulatedPool) -> Workload:
+    if options["warmup_rate"] is not None and not options["warmup"]:
+        raise click.UsageError("--warmup-rate is that of the first requests; say how many with --warmup")
     longest = spec.preset.max_input_tokens if options["max_input"] is None else options["max_input"] or None
     workload = load_workload(
         read_trace(options["trace"]),
@@ -288,24 +297,36 @@ def _heading(workload: Workload, saturation: Saturation, ideal: float, options: 
     ]
 
 
-def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Console) -> list[CellResult]:
-    results: list[CellResult] = []
+def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Console, results: list[CellResult]) -> None:
+    """Run the cells, and add each result as it comes."""
     columns = (TextColumn("simulate"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("", total=len(cells) * len(workload.rows))
-        for result in run_cells(
+        running = run_cells(
             workload,
             cells,
             processes=options["jobs"],
             keep_loads=options["plots"] is not None,
             on_progress=lambda count: progress.advance(task, count),
-        ):
-            results.append(result)
-            done = f"{result.cell.label} at {result.cell.plan.rate:.2f}/s: {result.figures.attainment:.1%} in time"
-            progress.update(task, description=done)
-            if not err.is_terminal:
-                err.print(f"simulate: {len(results)}/{len(cells)}  {done}", highlight=False, soft_wrap=True)
-    return sorted(results, key=lambda result: cells.index(result.cell))
+        )
+        with closing(running):
+            for result in running:
+                results.append(result)
+                done = f"{result.cell.label} at {result.cell.plan.rate:.2f}/s: {result.figures.attainment:.1%} in time"
+                progress.update(task, description=done)
+                if not err.is_terminal:
+                    err.print(f"simulate: {len(results)}/{len(cells)}  {done}", highlight=False, soft_wrap=True)
+
+
+def _tell(results: list[CellResult], options: dict[str, Any], console: Console) -> None:
+    for table in result_tables(results):
+        console.print(table)
+    for line in scaling_lines(results):
+        console.print(line, highlight=False, soft_wrap=True)
+    if options["json_path"] is not None:
+        _write_json(options["json_path"], results)
+    if options["plots"] is not None:
+        _write_plots(options["plots"], results)
 
 
 def _write_json(path: Path, results: list[CellResult]) -> None:

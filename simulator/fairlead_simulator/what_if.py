@@ -159,10 +159,12 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
     if run.change is None:
         return _figures(run, rate, result.figures)
     changed_at = outcome.jobs[half].arrives_at
-    moved = {move.session for move in outcome.migrations if move.at >= changed_at}
+    migrations = [move for move in outcome.migrations if move.at >= changed_at]
     return replace(
         _figures(run, rate, measure(outcome, ideal, half, targets)),
-        sessions_moved=round(len(moved) * job.weight),
+        migrations=len(migrations),
+        reroutes=sum(move.at >= changed_at for move in outcome.reroutes),
+        sessions_moved=round(len({move.session for move in migrations}) * job.weight),
         parts=_parts(outcome, ideal, targets, parts_by_time(half, len(outcome.jobs))),
         session_parts=_parts(outcome, ideal, targets, parts_by_session(outcome.jobs[half:])),
     )

@@ -79,18 +79,18 @@ class StepScheduler(Generic[RequestT]):
         new_blocks = batch.new_blocks(1) if batch.requests else 0
         while new_blocks > memory.available:
             occupancy.preempt_latest()
+            if not occupancy.running:
+                occupancy.blocked = False  # alone it may fit
+                return self.next_step(now)
             new_blocks = batch.new_blocks(1)
         memory.allocate(new_blocks)
         budget = settings.max_batched_tokens - len(batch.requests)
         chunks, seconds, budget = self._chunks(budget, now)
         if not chunks:
-            if batch.requests:
-                memory.allocate(-new_blocks)
-                return self._decode_step(now)
-            if occupancy.blocked and not occupancy.running:
-                occupancy.blocked = False
-                return self.next_step(now)
-            return None
+            if not batch.requests:
+                return None  # KV that another engine may fetch holds the memory
+            memory.allocate(-new_blocks)
+            return self._decode_step(now)
         if settings.max_batched_tokens - budget > self.largest_step_tokens:
             self.largest_step_tokens = settings.max_batched_tokens - budget
         # Decodes and prompts share a step's fixed cost, whichever is larger.

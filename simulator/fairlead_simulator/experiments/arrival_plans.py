@@ -171,7 +171,9 @@ def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
 
 
 def arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
-    """Arrival times at the plan's rates: warm-up and measured part are each stretched to have their rate on average."""
+    """Arrival times at the plan's rates: warm-up and measured part are each stretched to have their rate on average.
+    Where all have one stamp there is nothing to stretch, and they come evenly.
+    """
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
     warm = _stretched(seconds[:warmup], plan.warmup_rate or plan.rate, 0.0)
@@ -194,7 +196,7 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
         return []
     span = seconds[-1] - seconds[0]
     if span <= 0:
-        return [start] * len(seconds)
+        return [start + place / rate for place in range(len(seconds))]
     factor = (len(seconds) - 1) / rate / span
     return [start + (second - seconds[0]) * factor for second in seconds]
 

@@ -2,15 +2,19 @@
 own."""
 
 import gc
+import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any
 
-from fairlead_simulator.errors import WorkloadImpossible
+from fairlead.errors import FairleadError
+from fairlead_simulator.errors import CellFailed, SimulatorError, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, plan_jobs
 from fairlead_simulator.experiments.measuring import Figures, Part, Targets, measure, measure_parts
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling, SizeChange
@@ -33,6 +37,11 @@ class Cell:
     scaling: SimulatedScaling | None = None
     """None: the pool keeps its size but for the timeline."""
     targets: Targets
+
+    @property
+    def name(self) -> str:
+        """Which of an experiment's runs it is."""
+        return f"{self.label} at {self.plan.rate:.2f}/s, early rejection {self.spec.early_rejection.lower()}, seed {self.plan.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +140,11 @@ def simulate_cell(
 
 def run_cells(
     workload: Workload, cells: Sequence[Cell], *, processes: int, keep_loads: bool, on_progress: Callable[[int], None]
-) -> Iterator[CellResult]:
-    """Results as they come (in the cells' order with one process). `on_progress` is told of requests that ended."""
+) -> Generator[CellResult, None, None]:
+    """Results as they come (in the cells' order with one process). `on_progress` is told of requests that ended.
+
+    Raises CellFailed for a policy that fails. Whoever stops asking for results ends what is still running.
+    """
     ideal, _ = ideal_hits(workload)
     if processes == 1 or len(cells) == 1:
         for cell in cells:
@@ -143,15 +155,47 @@ def run_cells(
                 told += count
                 on_progress(count)
 
-            result, _ = simulate_cell(workload, ideal, cell, keep_loads=keep_loads, on_progress=tell)
+            with _naming(cell):
+                result, _ = simulate_cell(workload, ideal, cell, keep_loads=keep_loads, on_progress=tell)
             on_progress(len(workload.rows) - told)
             yield result
         return
-    with ProcessPoolExecutor(max_workers=processes, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(_in_process, workload, ideal, cell, keep_loads) for cell in cells]
-        for future in as_completed(futures):
-            on_progress(len(workload.rows))
-            yield future.result()
+    with ProcessPoolExecutor(max_workers=processes, mp_context=get_context("spawn"), initializer=_begin_worker) as pool:
+        try:
+            futures = [pool.submit(_in_process, workload, ideal, cell, keep_loads) for cell in cells]
+            for future in as_completed(futures):
+                result = future.result()
+                on_progress(len(workload.rows))
+                yield result
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                worker.terminate()
+            raise
+
+
+@contextmanager
+def _naming(cell: Cell) -> Iterator[None]:
+    """An error that tells a person nothing of the choices it came with, as a policy's own, tells which run failed."""
+    try:
+        yield
+    except (SimulatorError, FairleadError):
+        raise
+    except Exception as error:
+        raise CellFailed(" ".join((f"{cell.name}: {type(error).__name__}: {error}", *getattr(error, "__notes__", ())))) from error
+
+
+def _begin_worker() -> None:
+    """A worker leaves Ctrl-C to its parent, and ends with it however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager
@@ -167,4 +211,5 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _in_process(workload: Workload, ideal: Sequence[int], cell: Cell, keep_loads: bool) -> CellResult:
-    return simulate_cell(workload, ideal, cell, keep_loads=keep_loads)[0]
+    with _naming(cell):
+        return simulate_cell(workload, ideal, cell, keep_loads=keep_loads)[0]

@@ -3,6 +3,7 @@ command line.
 """
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 from fairlead.errors import InvalidInput
@@ -10,6 +11,8 @@ from fairlead.instances import Role
 from fairlead_process.policies import installed_policies
 from fairlead_simulator.errors import OutputUnwritable
 from fairlead_simulator.experiments.choices import PolicyChoice, parameter_path
+from fairlead_simulator.simulation.events import EventQueue
+from fairlead_simulator.simulation.pool_changes import PlannedChange, PoolChanges
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Override, ScaleTo, TimelineEvent
 
@@ -62,6 +65,23 @@ def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
     if missing:
         remedy = f"it needs instances of role {' and '.join(missing)}; give --prefill-instances and --decode-instances"
         raise InvalidInput(field, policy, remedy)
+
+
+def check_failures(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
+    """Raises InvalidInput for the failure of an instance that is not there by then."""
+    changes, table, events = PoolChanges(spec, timeline), spec.first_table(), EventQueue()
+
+    def apply(event: PlannedChange, now: float) -> None:
+        nonlocal table
+        change = changes.apply(event, table, now)
+        table = change.table or table
+        for later in change.later:
+            events.at(later.at, apply, later)
+
+    for event in changes.planned():
+        events.at(event.at, apply, event)
+    while events.next_at() < inf:
+        events.let_happen()
 
 
 def check_outputs(json_path: Path | None, plots: Path | None) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from urllib.parse import quote
 
 from fairlead_simulator.replay.outcomes import RequestOutcome, Tally
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
@@ -64,16 +65,16 @@ class Replay:
         """
         rng = Random(self.settings.seed)
         repetition = 0
-        while not self.stop.is_set() and not self._refused:
+        while not self.stop.is_set():
             start = self.clock()
             for due, row in arrival_times(self.rows(repetition), self.settings.speed, self.settings.bursts):
-                if not await self._wait_until(start + due) or self._refused:
+                if not await self._wait_until(start + due):
                     break
                 self._send(row, repetition, due, max(0.0, self.clock() - start - due), rng, patient)
             if not repeat:
                 break
             repetition += 1
-        while self._tasks and not self.stop.is_set() and not self._refused:
+        while self._tasks and not self.stop.is_set():
             self._room.clear()
             await self._first_of(self._room, self.stop)
         for task in self._tasks:
@@ -106,7 +107,8 @@ class Replay:
 
     def _send(self, row: TraceRow, repetition: int, due: float, lag: float, rng: Random, patient: bool) -> None:
         settings = self.settings
-        session = f"{settings.session_prefix}-{self.sessions.key(row)}" + (f"-r{repetition}" if repetition else "")
+        name = quote(row.session, safe="") if row.session else self.sessions.key(row)  # a header has not every sign
+        session = f"{settings.session_prefix}-{name}" + (f"-r{repetition}" if repetition else "")
         planned = Planned(
             index=self._number,
             session=session,
@@ -129,6 +131,7 @@ class Replay:
         self._account(outcome)
         if not self.sender.connected and not patient:
             self._refused = outcome.reason
+            self.stop.set()
 
     def _account(self, outcome: RequestOutcome) -> None:
         self.tally.end(outcome)

@@ -101,7 +101,7 @@ class Fleet:
         return usages
 
     def forget_usages(self) -> None:
-        """A new table forgets what it was told: tell it all again."""
+        """A new table forgets what it was told, and a new router knows nothing: tell it all again."""
         self._told.clear()
 
     def _watch(self, instance: SimulatedInstance, now: float) -> None:

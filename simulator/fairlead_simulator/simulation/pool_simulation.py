@@ -112,6 +112,7 @@ class Simulation:
             result.events += 1
         result.ended_at = now
         self._recorder.take_records(now, final=True)
+        self._tick_all(now)  # which raises what a policy raised last
         result.preemptions = self.fleet.preemptions
         result.transferred_tokens = self._transfers.tokens
         result.rounds = self._training.rounds
@@ -218,8 +219,9 @@ class Simulation:
         if isinstance(outcome, Refusal):
             self.result.count_refusal(outcome.reason.value)
             if self._meter is not None:
-                self._meter.refused(now, outcome.reason)
-            if job.phase is Phase.FINISHED:  # the news of its first token came after its last
+                self._meter.refused(job, now, outcome.reason)
+            if job.phase is Phase.FINISHED:  # the news of its first token came after its last; the next turn is under way
+                job.phase = Phase.REFUSED
                 self._close(job)
                 return
             if job.phase is not Phase.ROUTED:  # refused after its prefill
@@ -250,6 +252,7 @@ class Simulation:
             self._delivery.connect(change.started, now)
         if change.routers != "none":
             self.routers.change(change.routers, now)
+            self.fleet.forget_usages()
         for later in change.later:
             self._events.at(later.at, self._change, later)
         for name in change.died:

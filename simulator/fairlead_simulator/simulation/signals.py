@@ -75,15 +75,21 @@ class SignalMeter:
         self._recent.add(now, requests=1, prompt=job.input_tokens)
         self._long.add(now, asked=1, asked_tokens=job.input_tokens, asked_squares=job.input_tokens**2)
 
-    def refused(self, now: float, reason: RejectionReason) -> None:
-        """It was refused or lost: its first token is not in time."""
-        self._recent.add(now, first=1, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
+    def refused(self, job: Job, now: float, reason: RejectionReason) -> None:
+        """It was refused or lost: its first token is not in time, and if it has come, it counts as late from now on."""
+        self._recent.add(now, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
+        if job.heard_first:
+            self._recent.add(now, first_in_time=-self._is_in_time(job))
+        else:
+            self._recent.add(now, first=1)
 
     def first_token(self, job: Job, now: float) -> None:
         """Its prompt is computed."""
-        in_time = job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
-        self._recent.add(now, first=1, first_in_time=in_time)
+        self._recent.add(now, first=1, first_in_time=self._is_in_time(job))
         self._long.add(now, computed=job.input_tokens - job.hit_tokens)
+
+    def _is_in_time(self, job: Job) -> bool:
+        return job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
 
     def generated(self, job: Job, tokens: int, now: float) -> None:
         """So many tokens of its answer are out."""

@@ -17,7 +17,7 @@ from typing import TextIO
 
 from fairlead_simulator.errors import TraceInvalid
 from fairlead_simulator.traces.arrivals import arrival_times
-from fairlead_simulator.traces.rows import BLOCK_TOKENS, LATEST_MS, LONGEST_TOKENS, TraceRow, read_trace, shown, write_trace
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, LATEST_MS, LONGEST_TOKENS, PrefixRule, TraceRow, read_trace, shown, write_trace
 
 FORMS = ("jsonl", "csv", "burstgpt")
 _LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
@@ -42,7 +42,7 @@ class TraceChanges:
 def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
     """The changed rows in order of time, the first at 0.
 
-    Dropped rows leave gaps; the wanted rate is that of the rows that are kept.
+    Dropped rows leave gaps; the wanted rate is that of the rows that are kept, which come evenly if all have one stamp.
     """
     evenly = changes.spread == "even"
     timed = _scattered(rows, Random(changes.seed)) if changes.spread == "random" else list(arrival_times(rows, 1.0, bursts=not evenly))
@@ -50,9 +50,12 @@ def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
     if not kept:
         return []
     first, span = kept[0][0], kept[-1][0] - kept[0][0]
-    factor = 1 / changes.speed
-    if changes.requests_per_second is not None and span > 0:
-        factor = (len(kept) - 1) / changes.requests_per_second / span
+    factor, rate = 1 / changes.speed, changes.requests_per_second
+    if rate is not None and span > 0:
+        factor = (len(kept) - 1) / rate / span
+    elif rate is not None:
+        kept = [(first + place / rate, row) for place, (_, row) in enumerate(kept)]
+        factor = 1.0
     return [replace(row, timestamp_ms=round((at - first) * factor * 1e3, 3)) for at, row in kept]
 
 
@@ -110,7 +113,8 @@ def _csv_rows(reader: "csv.DictReader[str]", name: str, form: str) -> Iterator[T
     missing = [column for column in wanted if column not in (reader.fieldnames or ())]
     if missing:
         raise TraceInvalid(name, 1, missing[0], f"is not a column; the first line must name {', '.join(wanted)}")
-    previous, next_id, rows = -inf, 0, 0
+    previous, next_id, rows, rule = -inf, 0, 0, PrefixRule()
+    given = False
     for record in reader:
         number = reader.line_num
         at = _number(record, wanted[0], name, number) * (1 if form == "csv" else 1e3)
@@ -123,7 +127,12 @@ def _csv_rows(reader: "csv.DictReader[str]", name: str, form: str) -> Iterator[T
             raise TraceInvalid(name, number, wanted[0], f"{at:g} ms is before the previous row's {previous:g}; sort the rows by time")
         previous = at
         count = -(-length // BLOCK_TOKENS)
-        ids = _ids(record, name, number, count) if form == "csv" and record.get("hash_ids") else tuple(range(next_id, next_id + count))
+        has_ids = form == "csv" and bool(record.get("hash_ids"))
+        if rows and has_ids is not given:
+            raise TraceInvalid(name, number, "hash_ids", "must be in all rows or in none: ids made up here could be those of other rows")
+        given = has_ids
+        ids = _ids(record, name, number, count) if has_ids else tuple(range(next_id, next_id + count))
+        rule.check(ids, name, number)
         next_id += count
         rows += 1
         pause = record.get("delay") if form == "csv" else None

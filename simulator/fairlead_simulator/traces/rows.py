@@ -43,6 +43,26 @@ class TraceRow:
         return self.input_length // BLOCK_TOKENS
 
 
+class PrefixRule:
+    """Equal ids mean equal text from the beginning on, so an id always comes after the same id. What breaks this would
+    look like reuse that no engine has.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, int | None] = {}
+
+    def check(self, ids: Iterable[int], file: str, number: int) -> None:
+        """Raises TraceInvalid for a row that breaks it, or contradicts one before."""
+        before = None
+        for block in ids:
+            known = self._before.setdefault(block, before)
+            if known != before:
+                here, there = ("first" if one is None else f"after {one}" for one in (before, known))
+                problem = f"{block} comes {here}, and elsewhere {there}; equal ids must mean equal text from the beginning on"
+                raise TraceInvalid(file, number, "hash_ids", problem)
+            before = block
+
+
 def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
     """The rows of a file in order, at most `limit`.
 
@@ -77,7 +97,7 @@ def _read_all(path: Path) -> Iterator[TraceRow]:
     except OSError as error:
         raise TraceInvalid(name, 0, "", f"cannot be read: {error.strerror}") from None
     with file:
-        previous, rows = float("-inf"), 0
+        previous, rows, rule = float("-inf"), 0, PrefixRule()
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -87,6 +107,7 @@ def _read_all(path: Path) -> Iterator[TraceRow]:
                     name, number, "timestamp", f"{row.timestamp_ms:g} is before the previous row's {previous:g}; sort the rows by time"
                 )
             previous = row.timestamp_ms
+            rule.check(row.hash_ids, name, number)
             rows += 1
             yield row
         if rows == 0:

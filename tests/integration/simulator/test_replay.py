@@ -109,6 +109,14 @@ def test_nobody_listening_ends_with_one_line(trace: Path, model: list[str]) -> N
     assert ended.stderr.count("\n") == 1
 
 
+def test_nobody_listening_is_told_before_the_next_row_is_due(tmp_path: Path) -> None:
+    path = tmp_path / "far.jsonl"
+    with path.open("w") as file:
+        write_trace([TraceRow(timestamp_ms=hour * 3.6e6, input_length=10, output_length=1, hash_ids=(hour,)) for hour in range(2)], file)
+    ended = replay("--trace", str(path), "--url", f"http://127.0.0.1:{free_port()}", "--model", "m")
+    assert (ended.returncode, ended.stderr.startswith("Error: cannot connect")) == (1, True), ended.stderr
+
+
 def test_an_engine_killed_in_the_middle_costs_failures_but_no_lost_request(start_engine: StartEngine, trace: Path, tmp_path: Path) -> None:
     first, second = start_engine("--time-scale", "20"), start_engine("--time-scale", "20")
     out = tmp_path / "out.json"

@@ -192,6 +192,27 @@ def test_refusals_after_prefill_waste_what_was_computed() -> None:
     assert any(job.phase is Phase.REFUSED and job.instance for job in pools.result.jobs)
 
 
+def test_a_request_whose_refusal_comes_after_its_end_is_refused_and_not_served() -> None:
+    spec = SimulatedPool(
+        preset=preset("vllm-h100-8b"),
+        instances=0,
+        prefill_instances=4,
+        decode_instances=1,
+        policy="static-pd",
+        early_rejection="AfterPrefill",
+        slo_tpot_seconds=0.005,
+        prefill_tokens_per_second=16_000.0,
+    )
+    jobs = [
+        Job(index=index, arrives_at=index * 0.1, input_tokens=1000, output_tokens=1 if index % 2 else 400, blocks=(), session=None)
+        for index in range(50)
+    ]
+    result = Simulation(spec, jobs, quality=ObservationQuality(delay_seconds=0.5)).run()
+    refused = [job for job in jobs if job.phase is Phase.REFUSED]
+    assert any(job.finished_at >= 0 for job in refused)
+    assert sum(result.refusals.values()) == len(refused)
+
+
 def test_noise_and_delay_change_decisions_but_lose_nothing() -> None:
     sharp = simulated(rate=4.0)
     blurred = simulated(rate=4.0, quality=ObservationQuality(token_noise=0.5, delay_seconds=0.1))

@@ -11,7 +11,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
-from fairlead_simulator.simulation.jobs import Phase
+from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import Clients, SimulatedPool
 from fairlead_simulator.simulation.router_links import RouterLink, RouterLinks
@@ -66,6 +66,14 @@ def test_routers_know_how_many_they_are_also_after_a_restart() -> None:
     simulation = Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=6.0)), timeline=(RestartRouters(at=20.0),))
     simulation.run()
     assert [scheduler.routers for scheduler in simulation.routers] == [2, 2, 2, 2]
+
+
+def test_routers_that_begin_anew_hear_also_of_caches_that_do_not_change() -> None:
+    spec = SimulatedPool(preset=preset("vllm-h100-8b"), instances=2, policy="round-robin", prefill_tokens_per_second=16_000.0)
+    jobs = [Job(index=index, arrives_at=30.0 * index, input_tokens=1000, output_tokens=100, blocks=(), session=None) for index in range(2)]
+    simulation = Simulation(spec, jobs, timeline=(RestartRouters(at=10.5),))
+    simulation.run()
+    assert None not in [load.kv_usage for load in simulation.scheduler.loads()]
 
 
 TOGETHER = SimulatedPool(

@@ -1,6 +1,7 @@
 """`fairlead simulate` as a person runs it."""
 
 import os
+import signal
 import subprocess
 import sys
 from itertools import islice
@@ -12,10 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.policies.ear import Ear
+from fairlead_simulator.errors import CellFailed
 from fairlead_simulator.simulate_command import simulate
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.traces_command import traces
 from fairlead_simulator.workloads.kinds import KINDS
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 FIELDS = {
     "policy", "early_rejection", "seed", "rate_target", "rate_achieved", "attainment", "rejected_share", "ttft_p50", "ttft_p90", "ttft_p99",
@@ -101,6 +105,43 @@ def test_figures_do_not_depend_on_the_hash_seed_of_the_process(trace: Path, tmp_
     found = [without_times(tmp_path / seed) for seed in ("1", "2")]
     assert len(found[0]) == len(WITHOUT_ROLES)
     assert found[0] == found[1]
+
+
+def test_what_had_finished_is_written_when_a_policy_fails_and_the_failure_names_the_run(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(*_: object) -> None:
+        raise KeyError("boom")
+
+    monkeypatch.setattr(Ear, "choose", choose)
+    out = tmp_path / "rows.json"
+    result = run("--trace", trace, "--rates", "3", "--policies", "random,ear,round-robin", "--json", out)
+    assert isinstance(result.exception, CellFailed)
+    assert str(result.exception).startswith("ear at 3.00/s, early rejection disabled, seed 0: KeyError: 'boom' for request r")
+    assert [row["policy"] for row in orjson.loads(out.read_bytes())] == ["random"]
+    assert "1 of 3 runs finished; the figures are theirs" in result.stderr
+
+
+def test_an_interrupt_ends_all_processes_and_keeps_what_had_finished(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    command = [sys.executable, "-m", "fairlead_cli.main", "simulate", "--trace", str(trace), "--rates", "2", "--policies", "random"]
+    command += ["--seeds", "1000", "--jobs", "2", "--json", str(out)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it is ignored where the tests run in the background
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=PATIENCE_SECONDS)  # to the end of what its processes may say, so they are gone too
+    assert (process.returncode, first[:11]) == (130, "simulate: 1"), first + rest
+    assert "Traceback" not in rest
+    assert 1 <= len(orjson.loads(out.read_bytes())) < 1000
 
 
 def test_plots_are_written_twice_alike(trace: Path, tmp_path: Path) -> None:

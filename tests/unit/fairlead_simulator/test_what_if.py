@@ -1,7 +1,9 @@
 """A job of the control API in the simulator: equal numbers for an equal job, on the pool's own engines."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -24,12 +26,14 @@ from fairlead_client.simulation_jobs import (
     decode_run,
     encode_line,
 )
+from fairlead_simulator import what_if
 from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.experiments import cells
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.what_if import changes_of, engine_of, parts_by_session, parts_by_time, run_job, workload_of
 
 TARGET = SimulatedTarget(
@@ -192,6 +196,21 @@ def test_only_the_requests_after_a_change_are_measured_and_without_one_no_sessio
     as_it_is = figures_with(PoolChange())
     assert (as_it_is.requests, as_it_is.sessions_moved) == (42, 0)
     assert as_it_is.hit_rate > 0.5, "the first half has warmed the caches"
+
+
+def test_moves_before_a_change_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = PoolChange(drained=0)
+    alone = figures_with(change)
+
+    def with_earlier_moves(workload: Workload, ideal: Sequence[int], cell: cells.Cell, **more: Any) -> tuple[cells.CellResult, RunResult]:
+        kept, outcome = cells.simulate_cell(workload, ideal, cell, **more)
+        outcome.migrations += [replace(move, at=0.0) for move in outcome.migrations]
+        outcome.reroutes += [replace(move, at=0.0) for move in outcome.reroutes]
+        return kept, outcome
+
+    monkeypatch.setattr(what_if, "simulate_cell", with_earlier_moves)
+    assert figures_with(change) == alone
+    assert alone.migrations > 0
 
 
 @pytest.mark.parametrize(

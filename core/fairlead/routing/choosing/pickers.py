@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, log, ulp
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +14,8 @@ from fairlead.routing.choosing.candidates import FALLBACKS
 from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.contracts.vectors import FloatVector
 from fairlead.schemas.shapes import whole
+
+_LEAST = ulp(0.0)
 
 BEST, DRAWN_BY_SCORE, DRAWN = "best-score", "drawn-by-score", "drawn"
 
@@ -55,7 +58,8 @@ class RandomPicker:
 class WeightedRandomPicker:
     """`weighted-random-picker`: each as likely as its sum is high; any, where no sum is above 0.
 
-    Sampling without replacement after Efraimidis and Spirakis (A-Res): the highest U^(1/sum), U drawn from 0 to 1.
+    Sampling without replacement after Efraimidis and Spirakis (A-Res): the highest U^(1/sum), U drawn from 0 to 1. They
+    are compared by their logarithms, as they would all be 0 for small sums.
     """
 
     rule: ClassVar[str] = DRAWN_BY_SCORE
@@ -66,7 +70,7 @@ class WeightedRandomPicker:
         scores: list[float] = totals.tolist()
         if not any(score > 0 for score in scores):
             return dice.shuffled(len(scores))
-        keys = [dice.fraction() ** (1.0 / score) if score > 0 else -1.0 for score in scores]
+        keys = [log(dice.fraction() or _LEAST) / score if score > 0 else -inf for score in scores]
         return sorted(range(len(keys)), key=lambda index: -keys[index])
 
 

@@ -156,7 +156,7 @@ class Moving:
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
         """Ask the policy which queued requests of these instances to move, and move them; none while migrations are
-        paused.
+        paused, or when the policy fails at it.
         """
         state = self._state
         rebalances = state.policy.rebalances
@@ -165,7 +165,12 @@ class Moving:
         queues = QueuesInOrder({instance: state.queues[instance] for instance in overloaded if instance in state.queues}, now)
         if not queues:
             return
-        for move in rebalances.rebalance(tuple(queues), queues, state.view, now):
+        try:
+            moves = tuple(rebalances.rebalance(tuple(queues), queues, state.view, now))
+        except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
+            state.failures.keep(error)
+            return
+        for move in moves:
             tracked = state.waiting.get(move.request)
             target = state.loads.get(move.target)
             if tracked is None or tracked.instance != move.source or target is None or not target.is_candidate(now):

@@ -46,8 +46,7 @@ class Progress:
         elif not self._end_prefill(tracked, now):
             return self._outcomes.take((instance,), now)
         tracked.first_token_at = now
-        if tracked.learn is not None:
-            tracked.learn(tracked.instance, now)
+        self._learn(tracked, now)
         if tracked.decode is not None and state.loads[tracked.decode].entry.state in REACHABLE:
             state.prefixes.insert(tracked.decode, tracked.request.blocks)
         note_decode_begin(state, tracked, now)
@@ -56,6 +55,15 @@ class Progress:
         state.recorder.settle_decision(request_id, tracked.queued_seconds, ttft, tracked.instance, tracked.decode)
         state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._outcomes.take((instance,), now)
+
+    def _learn(self, tracked: TrackedRequest, now: float) -> None:
+        """Tell the policy what came of its decision, if it wants to know. A policy that fails at it costs no answer."""
+        if tracked.learn is None:
+            return
+        try:
+            tracked.learn(tracked.instance, now)
+        except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
+            self._state.failures.keep(error, tracked.request.id)
 
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
         """Prefilling → decoding; False when the request is refused because of what decodes already.

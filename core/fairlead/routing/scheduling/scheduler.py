@@ -96,12 +96,11 @@ class PoolScheduler:
         """Everything time brings: unseen prefills end, held requests are placed or refused, queues are
         swept, sent from and bounded.
 
-        Raises what the policy raised last when it was to place a request: that one was refused, and the next tick goes
-        on.
+        Raises what the policy raised last; the next tick goes on. A request that it was to place was refused.
         """
         state = self._state
         state.view.now = now
-        self._waiting.raise_failure()
+        state.failures.raise_last()
         state.bindings.expire(now)
         state.expecting.expire(now)
         self._dispatching.finish_unseen_prefills(now)

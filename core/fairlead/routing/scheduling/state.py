@@ -33,6 +33,7 @@ from fairlead.routing.queues.queueing import Queue
 from fairlead.routing.queues.turns import CREDIT_TARGETS, Tenants
 from fairlead.routing.scheduling.expecting import Expecting
 from fairlead.routing.scheduling.held_requests import HeldRequests
+from fairlead.routing.scheduling.policy_failures import PolicyFailures
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.settings import SchedulerSettings
@@ -47,6 +48,7 @@ class SchedulerState:
     ) -> None:
         self.table = table
         self.policy = policy
+        self.failures = PolicyFailures()
         self.recorder = recorder
         self.settings = settings
         self.gate = build_gate(table.early_rejection.mode)

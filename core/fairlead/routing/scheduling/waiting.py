@@ -21,7 +21,6 @@ class Waiting:
         self._state = state
         self._placing = placing
         self._outcomes = outcomes
-        self._failure: Exception | None = None
 
     def place_new(self, tracked: TrackedRequest, now: float) -> None:
         """Place, hold or refuse a request that nobody here decided about yet."""
@@ -54,17 +53,10 @@ class Waiting:
         try:
             refusal = place(tracked, now)
         except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
-            error.add_note(f"for request {tracked.request.id}")
-            self._failure = error
+            self._state.failures.keep(error, tracked.request.id)
             refusal = unplaceable(tracked.request, self._state.table)
         if refusal is not None:
             self._outcomes.refuse(tracked, refusal, now)
-
-    def raise_failure(self) -> None:
-        """Raise what the policy raised last, once."""
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
 
     def expire(self, now: float) -> None:
         """Refuse what has waited in queues longer than the pool's limit. The time in which it was held has a limit of

@@ -6,7 +6,9 @@ from random import Random
 import pytest
 
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
+from fairlead_simulator.engine_model.instance import Instance
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
+from fairlead_simulator.engine_model.text_memory import TextMemory, TextRequest
 from fairlead_simulator.simulation.instances import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job, Phase
 
@@ -112,6 +114,25 @@ def test_out_of_blocks_the_latest_is_preempted_and_finishes_later() -> None:
     assert all(one.phase is Phase.FINISHED and one.generated == 400 for one in jobs)
     assert jobs[1].finished_at > jobs[0].finished_at
     assert instance.kv.usage == 0.0
+
+
+@pytest.mark.parametrize("engine", [SMALL, CHUNKED])
+def test_a_prompt_waits_while_kept_kv_leaves_no_room_for_it(engine: EnginePreset) -> None:
+    block_tokens = engine.block_tokens
+    instance = Instance("i", engine, TextMemory(100, block_tokens, 4))
+    fetched, waiting = (
+        TextRequest(input_tokens=60 * block_tokens, output_tokens=1, prompt=letter * 60 * 4, kept=kept)
+        for letter, kept in ((b"a", True), (b"b", False))
+    )
+    instance.submit(fetched, 0.0)
+    while instance.ends_at is not None:
+        instance.step_ended(instance.ends_at)
+    instance.submit(waiting, 100.0)
+    assert (waiting.phase, instance.ends_at) == (Phase.WAITING, None)
+    instance.release(fetched, 200.0)
+    while instance.ends_at is not None:
+        instance.step_ended(instance.ends_at)
+    assert waiting.phase is Phase.FINISHED
 
 
 @pytest.mark.parametrize("engine", [SMALL, CHUNKED, replace(CHUNKED, max_batched_tokens=64, kv_tokens=128 * 40)])

@@ -36,6 +36,11 @@ def test_equal_stamps_are_spread_over_the_gap_and_the_rate_is_met() -> None:
     assert [job.arrives_at for job in jobs] == pytest.approx([0.5 * number for number in range(9)])
 
 
+def test_requests_of_one_moment_come_evenly_at_the_rate() -> None:
+    jobs = plan_jobs(workload([row(5.0, (number,)) for number in range(4)]), ArrivalPlan(rate=2.0, warmup=2, warmup_rate=4.0))
+    assert [job.arrives_at for job in jobs] == pytest.approx([0.0, 0.25, 0.75, 1.25])
+
+
 def test_random_spreading_differs_by_seed_and_keeps_groups_in_order() -> None:
     one = workload(GROUPS)
     times = [[job.arrives_at for job in plan_jobs(one, ArrivalPlan(rate=1.0, seed=seed))] for seed in (0, 0, 1)]

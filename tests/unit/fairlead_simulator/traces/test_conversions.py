@@ -36,6 +36,11 @@ def test_rate_speed_and_cuts() -> None:
     assert convert(ROWS, TraceChanges(max_input=512)) == []
 
 
+def test_rows_of_one_moment_come_evenly_at_a_rate() -> None:
+    changed = convert([row(5.0, (number,)) for number in range(3)], TraceChanges(requests_per_second=4.0))
+    assert [one.timestamp_ms for one in changed] == [0.0, 250.0, 500.0]
+
+
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_what_is_written_reads_back(tmp_path: Path, form: str) -> None:
     out = io.StringIO()
@@ -71,6 +76,9 @@ HEADER = "timestamp,input_length,output_length,hash_ids\n"
         (HEADER + "0,512,1,one\n", ":2", "hash_ids: must be whole numbers"),
         (HEADER + "0,512,1,1\n1,512,1,18446744073709551616\n", ":3", "hash_ids: 18446744073709551616 must be a whole number of 64 bits"),
         (HEADER + "5,512,1,1\n4,512,1,2\n", ":3", "timestamp: 4 ms is before"),
+        (HEADER + "0,600,1,\n5,700,1,0 1\n", ":3", "hash_ids: must be in all rows or in none"),
+        (HEADER + "0,600,1,0 1\n5,700,1,\n", ":3", "hash_ids: must be in all rows or in none"),
+        (HEADER + "0,1024,1,0 1\n5,1024,1,2 1\n", ":3", "hash_ids: 1 comes after 2, and elsewhere after 0"),
     ],
 )
 def test_faulty_csv_is_told_with_line_and_field(tmp_path: Path, text: str, place: str, told: str) -> None:

@@ -33,6 +33,11 @@ def row(stamp: float, length: int, *ids: int) -> TraceRow:
         (GOOD.replace("[0, 1]", "[0, 1, 2]"), "trace.jsonl:2: hash_ids: holds 3 ids; input_length 600 needs 2 (one per 512 tokens)"),
         (GOOD.replace("[0, 1]", '[0, "1"]'), "trace.jsonl:2: hash_ids: [0, '1'] must be a list of whole numbers"),
         (GOOD.replace("[0, 1]", "7"), "trace.jsonl:2: hash_ids: 7 must be a list of whole numbers"),
+        (
+            GOOD.replace("[0, 1]", "[2, 1]"),
+            "trace.jsonl:2: hash_ids: 1 comes after 2, and elsewhere after 0; equal ids must mean equal text from the beginning on",
+        ),
+        (GOOD.replace("[0, 1]", "[0, 0]"), "trace.jsonl:2: hash_ids: 0 comes after 0, and elsewhere first"),
         (GOOD.replace("5", "4"), "trace.jsonl:2: timestamp: 4 is before the previous row's 5; sort the rows by time"),
     ],
 )

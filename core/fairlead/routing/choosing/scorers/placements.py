@@ -70,14 +70,9 @@ class NoHitLruScorer:
         if count == 1:
             return np.ones(1)
         positions = {instance: position for position, instance in enumerate(self._used)}
-        never = sum(load.entry.id not in positions for load in seen.loads)
-        scores = np.zeros(count)
-        fresh = 0
-        for place, load in enumerate(seen.loads):
-            position = positions.get(load.entry.id)
-            rank = fresh if position is None else never + position
-            fresh += position is None
-            scores[place] = max(0.0, 1.0 - rank / (count - 1))
+        longest_ago = sorted(range(count), key=lambda place: positions.get(seen.loads[place].entry.id, -1))
+        scores = np.empty(count)
+        scores[longest_ago] = 1.0 - np.arange(count) / (count - 1)
         return scores
 
     def picked(self, seen: Considered, place: int) -> None:

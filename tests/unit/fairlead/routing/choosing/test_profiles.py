@@ -79,6 +79,13 @@ def test_the_weighted_random_picker_draws_in_proportion_to_the_sums() -> None:
     assert 0.70 < drawn[1] / 2000 < 0.80
 
 
+def test_the_weighted_random_picker_draws_as_fairly_from_small_sums() -> None:
+    dice = Dice(5)
+    drawn = Counter(WeightedRandomPicker().order(np.array([1e-5, 3e-5, 0.0]), dice)[0] for _ in range(2000))
+    assert drawn[2] == 0
+    assert 0.70 < drawn[1] / 2000 < 0.80
+
+
 def test_the_weighted_random_picker_draws_any_where_all_sums_are_nothing() -> None:
     dice = Dice(5)
     drawn = Counter(WeightedRandomPicker().order(np.zeros(3), dice)[0] for _ in range(600))

@@ -136,6 +136,17 @@ def test_the_turns_of_more_instances_than_are_remembered_are_forgotten() -> None
     assert scores(scorer, seen) == [1.0, 0.0, 0.5]
 
 
+def test_instances_that_are_gone_take_no_turn_from_those_that_are_there() -> None:
+    scorer = NoHitLruScorer(ColdPlacement())
+    gone = pool(*map(load_of, "wxyz"))
+    for place in range(4):
+        scorer.picked(gone, place)
+    seen = pool(load_of("a"), load_of("b"), load_of("c"))
+    for place in (1, 0, 2):
+        scorer.picked(seen, place)
+    assert scores(scorer, seen) == [0.5, 1.0, 0.0]
+
+
 def bound(home: str | None) -> Considered:
     binding = Binding(pool=POOL, session="s", instance=home, version=1, reason=BindingReason.COLD, bound_at=0.0, migrated_at=None)
     loads = {name: load_of(name) for name in ("a", "b")}

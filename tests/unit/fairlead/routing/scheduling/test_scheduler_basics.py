@@ -1,5 +1,6 @@
 """The scheduler's contract with the router: one request at a time through its whole life."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision
-from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -252,6 +253,45 @@ def test_a_held_request_that_the_policy_fails_on_is_refused_and_holds_up_no_othe
     with pytest.raises(ZeroDivisionError):
         scheduler.tick(1.1)
     assert scheduler.tick(1.2) == ()
+
+
+def test_a_first_token_is_counted_though_the_policy_fails_to_learn_from_it() -> None:
+    scheduler = make_scheduler(make_table(1))
+    policy = scheduler._state.policy
+
+    def learn(instance: str, now: float) -> None:
+        raise ZeroDivisionError("in a policy")
+
+    def choose(request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        return replace(policy.choose(request, view, now), learn=learn)
+
+    scheduler._state.policy = replace(policy, choose=choose)
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    assert scheduler.submit(make_request("r2"), 0.0) == ()
+    assert one_dispatch(scheduler.first_token("r1", 0.5)).request.id == "r2"
+    with pytest.raises(ZeroDivisionError) as raised:
+        scheduler.tick(0.6)
+    assert raised.value.__notes__ == ["for request r1"]
+    (decision,) = scheduler.take_records(1.0, final=True).decisions
+    assert decision.ttft_seconds == 0.5
+
+
+def test_a_policy_that_fails_to_rebalance_at_every_look_stops_no_clock() -> None:
+    class Failing:
+        def rebalance(self, *_: object) -> Sequence[QueuedMove]:
+            raise ZeroDivisionError("in a policy")
+
+    scheduler = make_scheduler(make_table(1))
+    scheduler._state.policy = replace(scheduler._state.policy, rebalances=Failing(), sweeps=True)
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    assert scheduler.submit(make_request("r2"), 0.0) == ()
+    limit = scheduler._state.parameters.queue_timeout_seconds
+    assert scheduler.tick(limit - 1.0) == ()
+    with pytest.raises(ZeroDivisionError):
+        scheduler.tick(limit - 0.5)
+    scheduler._state.failures.keep(ZeroDivisionError("at a request in between"))
+    (refusal,) = scheduler.tick(limit)
+    assert isinstance(refusal, Refusal)
 
 
 def test_time_lost_at_an_engine_that_failed_is_not_recorded_as_time_in_the_queue() -> None:

@@ -1,0 +1,23 @@
+"""What a policy raises holds up no request: it is kept for the next tick, whose caller tells of it."""
+
+
+class PolicyFailures:
+    """The last one counts: a policy that fails once mostly fails again and again."""
+
+    def __init__(self) -> None:
+        self._last: Exception | None = None
+        self._has_raised = False
+
+    def keep(self, failure: Exception, request: str = "") -> None:
+        """Keep what the policy raised, when asked about a request if one is named."""
+        if request:
+            failure.add_note(f"for request {request}")
+        self._last = failure
+
+    def raise_last(self) -> None:
+        """Raise what was kept, once. Never twice in a row, since the tick that raises it does nothing else."""
+        failure = None if self._has_raised else self._last
+        self._has_raised = failure is not None
+        if failure is not None:
+            self._last = None
+            raise failure
