@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fairlead.draining import acknowledged, is_drained
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport, PoolEvent, PoolObservations
+from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, Warming
 from fairlead.reconciling.states import next_state
 from fairlead.reconciling.warming import weights
@@ -209,7 +210,7 @@ def _moved(engine: ServedEngine, state: InstanceState, reason: str, now: float) 
 
 
 def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float) -> list[PoolEvent]:
-    """Events of what people want to hear of: an engine lost, back, drained on request, or taken back."""
+    """Events of what people want to hear of: an engine lost, back, drained, or taken back."""
     if before.state is after.state:
         return []
     name = after.name
@@ -218,7 +219,8 @@ def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float)
     if before.state is InstanceState.LOST and after.state is InstanceState.WARMING:
         return [_event(now, "EngineBack", f"{name} answers again", name)]
     if after.state is InstanceState.DRAINING:
-        return [_event(now, "EngineDraining", f"{name} is emptied, as a person asked", name)]
+        why = "as a person asked" if after.reason == DrainReason.REQUESTED else "as the file says"
+        return [_event(now, "EngineDraining", f"{name} is emptied, {why}", name)]
     if before.state is InstanceState.DRAINING:
         return [_event(now, "DrainTakenBack", f"{name} takes requests again", name)]
     return []

@@ -36,6 +36,11 @@ class Here:
         """This page over another time range."""
         return self.url(from_=ends["from"], to=ends["to"])
 
+    def without_filters(self, ranged: bool) -> str:
+        """This page as it is looked at, over the same time if it is `ranged`, without what narrows it."""
+        kept = ("from", "to", "sort", "view") if ranged else ("sort", "view")
+        return self.base + with_query(self.path, {name: self.params.get(name) for name in kept})
+
     def export(self, kind: str, part: str = "") -> str:
         """The address of this whole list as `csv` or `json`; of a part of the page if it is named."""
         params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}

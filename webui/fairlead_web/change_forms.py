@@ -20,6 +20,7 @@ from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind,
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web import formats
+from fairlead_web.typed_text import read_yaml, whole_number
 from fairlead_web.yaml_text import yaml_text
 
 REPLICAS_MOST = 100_000
@@ -74,10 +75,10 @@ class _Input:
 
 
 def _number(text: str) -> int | float:
-    value = int(text) if text.removeprefix("-").isdecimal() else float(text)
+    value = float(text)
     if not isfinite(value):
         raise ValueError(text)
-    return value
+    return int(text) if text.removeprefix("-").isdecimal() else value
 
 
 def _truth(text: str) -> bool:
@@ -88,7 +89,7 @@ def _truth(text: str) -> bool:
 
 def _mapping(text: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
+        found = read_yaml(text)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
     if found is None:
@@ -257,10 +258,11 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
     if kind is PlanKind.DELETE:
         return PlanRequest(kind=kind)
     given = form.get("replicas", "").strip()
-    if not (given.isascii() and given.isdigit() and int(given) <= REPLICAS_MOST):
+    replicas = whole_number(given)
+    if replicas is None or replicas > REPLICAS_MOST:
         raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
     role = form.get("role")
-    return PlanRequest(kind=kind, replicas=int(given), role=Role(role) if role in set(Role) else None)
+    return PlanRequest(kind=kind, replicas=replicas, role=Role(role) if role in set(Role) else None)
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,9 +285,10 @@ def _at(section: Mapping[str, Any], path: str) -> Any:
 
 
 def _whole(name: str, text: str, remedy: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    number = whole_number(text)
+    if number is None:
         raise InvalidInput(name, text, remedy)
-    return int(text)
+    return number
 
 
 def _kind(form: Mapping[str, str]) -> PlanKind:

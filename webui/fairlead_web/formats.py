@@ -1,6 +1,6 @@
 """Numbers and times as text.
 
-Pure. `static/js/formats.js` mirrors `count`, `compact`, `share` and `seconds` for live cells; a
+Pure. `static/js/formats.js` mirrors `count`, `share` and `seconds` for live cells; a
 browser test compares them.
 """
 
@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 NONE = "–"
+SKEW_SECONDS = 10
+"""What clocks of two machines may differ by: a time so little in the future has come."""
 
 
 def percentile(value: float) -> str:
@@ -25,7 +27,7 @@ def compact(value: float | None) -> str:
     """Amount in three digits: 950 → `950`, 12345 → `12.3 k`, 4200000 → `4.2 M`."""
     if value is None:
         return NONE
-    if abs(value) < 1000:
+    if abs(value) < 999.5:
         return f"{round(value)}"
     if abs(value) < 999_950:
         return f"{value / 1000:.1f} k"
@@ -101,8 +103,10 @@ def span(total: float) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """`12 s ago`, `3 min ago`; times slightly in the future (clock skew) read `now`."""
+    """`12 s ago`, `3 min ago`, `in 3 h`; times slightly in the future (clock skew) read `now`."""
     gone = (now - moment).total_seconds()
+    if gone <= -SKEW_SECONDS:
+        return f"in {span(-gone)}"
     if gone < 1:
         return "now"
     return f"{int(gone // 60)} min ago" if 60 <= gone < 3600 else f"{span(gone)} ago"

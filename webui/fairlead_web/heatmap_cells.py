@@ -142,12 +142,13 @@ def _change_levels(heatmap: Heatmap, earlier: Earlier) -> tuple[bytes, float]:
     return bytes(change_level(value, most) for value in differences), most
 
 
-def packed(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
+def packed(heatmap: Heatmap, earlier: Earlier | None = None, words: str = "") -> bytes:
     """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact
     steps (u32, all ones = none), and in a comparison those of then.
 
     A level above the header's `limit_level` is of a value over the limit. Moves are [id, seconds from the start, row
-    of the source, row of the target, trigger, count]; those of rows that are not shown are left out.
+    of the source, row of the target, trigger, count]; those of rows that are not shown are left out. `words` is what
+    the page says of the map, as HTML.
     """
     rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
     shown, most = (levels(heatmap), None) if earlier is None else _change_levels(heatmap, earlier)
@@ -168,6 +169,7 @@ def packed(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
             "resolution": resolution_of(heatmap.unit),
             "earlier": None if earlier is None else earlier.seconds,
             "most_change": most,
+            "words": words,
             "rows": [[row.instance, row.state, row.role, row.members] for row in heatmap.rows],
             "moves_total": heatmap.migrations_total,
             "moves": [

@@ -39,11 +39,6 @@ async def first_of(listed: Callable[[str | None], Awaitable[Page[Item]]], most: 
     return Taken(items=found[:most], cut=cut, total=page.total)
 
 
-async def all_of(listed: Callable[[str | None], Awaitable[Page[Item]]], most: int | None) -> list[Item]:
-    """`first_of`, where it does not matter whether there are more. Raises ApiProblem."""
-    return (await first_of(listed, most)).items
-
-
 def place_of(cursor: str | None) -> int:
     """The number of items before a page of `part_of`; 0 for another text, as a cursor of the API."""
     return int(cursor) if cursor is not None and cursor.isdecimal() and len(cursor) < 10 else 0

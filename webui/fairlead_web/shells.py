@@ -8,6 +8,7 @@ from fairlead_client.resources.pools import PoolSummary
 from fairlead_web.addresses import Here, pool_path
 from fairlead_web.findings import Finding
 from fairlead_web.health import pain
+from fairlead_web.paging import MOST_POOLS
 from fairlead_web.time_ranges import PRESETS, TimeRange
 
 SECTIONS = (
@@ -164,12 +165,33 @@ class Shell:
         """Whether the instances of the page's pool are made and ended elsewhere."""
         return self.of_pool is not None and self.of_pool.runs_already
 
+    @property
+    def pools_cut(self) -> str:
+        """Which pools a choice offers, where the frame may not have all of them; else empty."""
+        return f"of the first {MOST_POOLS} by name" if len(self.pools) >= MOST_POOLS else ""
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of the page's pool; None of a page about all pools."""
+        return self.pool.partition("/")[0] if self.pool else None
+
+    @property
+    def role(self) -> str:
+        """Words for what the signed-in person is here: in the page's namespace, or without one in all of them and in
+        each that adds to it.
+        """
+        if self.identity is None:
+            return "not signed in"
+        role = self.identity.role_in(self.namespace)
+        more = {} if self.namespace else self.identity.namespaces
+        found = [f"{one} in {namespace}" for namespace, one in sorted(more.items())]
+        return ", ".join([role] * (role is not AccessRole.NONE or not found) + found)
+
     def may(self, role: AccessRole | str) -> bool:
         """Whether the signed-in person has at least `role`: in the namespace of the page's pool, or without one in all
         of them. Pages only mirror this; the API decides.
         """
-        namespace = self.pool.partition("/")[0] if self.pool else None
-        return self.identity is not None and self.identity.reaches(AccessRole(role), namespace)
+        return self.identity is not None and self.identity.reaches(AccessRole(role), self.namespace)
 
     def may_somewhere(self, role: AccessRole | str) -> bool:
         """Whether there is a namespace in which the signed-in person has at least `role`."""

@@ -14,6 +14,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, Simulation, SimulationRequest, TraceRequest
+from fairlead_web.typed_text import read_yaml, whole_number
 
 NOW = "now"
 """The box of the policy that the pool has now."""
@@ -133,8 +134,8 @@ def _policies(lines: str) -> list[SimulatedPolicy]:
         if not name:
             continue
         try:
-            parameters = yaml.safe_load(rest) if colon else None
-        except (yaml.YAMLError, RecursionError):
+            parameters = read_yaml(rest) if colon else None
+        except yaml.YAMLError:
             parameters = rest
         if parameters is not None and not isinstance(parameters, dict):
             raise InvalidInput("lines", line.strip(), 'write a policy per line, as ear:{"cooldown_seconds": 60}')
@@ -150,6 +151,7 @@ def _rates(text: str) -> list[float]:
 
 
 def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+    number = whole_number(text)
+    if number is None:
         raise InvalidInput(name, text, "write a whole number")
-    return int(text)
+    return number

@@ -13,11 +13,13 @@ DEFAULT_START = "now-1h"
 PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h", "now-24h"), ("7 d", "now-7d"))
 LONGEST = timedelta(days=90)
 SHORTEST = timedelta(seconds=1)
+YEARS = (2000, 2200)
+"""Times beyond are typing mistakes, and near the ends of the calendar nothing can be reckoned with them."""
 
 _YOUNG = ((120, "now-2m"), (300, "now-5m"), (900, "now-15m"), (1800, "now-30m"))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _WORDS = {"s": "s", "m": "min", "h": "h", "d": "d", "w": "w"}
-_DURATION = re.compile(r"(?:\d+[smhdw])+")
+_DURATION = re.compile(r"(?:\d{1,9}[smhdw])+")
 _PART = re.compile(r"(\d+)([smhdw])")
 _REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 10:00"
 
@@ -26,13 +28,14 @@ _REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 
 class TimeRange:
     """A half-open range of UTC time.
 
-    `start_text` and `end_text` are the texts of the URL; `live` says that the range ends now.
+    `start_text` and `end_text` are the texts of the URL; `live` says that the range ends now, which is `now`.
     """
 
     start: datetime
     end: datetime
     start_text: str
     end_text: str
+    now: datetime
 
     @property
     def live(self) -> bool:
@@ -62,16 +65,33 @@ class TimeRange:
         return {"from": stamp(self.start), "to": stamp(self.end)}
 
     @property
-    def zoomed_out(self) -> dict[str, str]:
-        """Twice as long: a live range stays live, another grows around its middle."""
+    def zoomed_out(self) -> dict[str, str] | None:
+        """Twice as long, or as long as can be: a live range stays live, another grows around its middle, but not into
+        the future. None when it is the longest.
+        """
+        length = self.end - self.start
+        wide = min(2 * length, LONGEST)
+        if length >= LONGEST:
+            return None
         if self.live:
-            return {"from": f"now-{span_text(self.seconds * 2)}", "to": "now"}
-        half = (self.end - self.start) / 2
-        return {"from": stamp(self.start - half), "to": stamp(self.end + half)}
+            return {"from": f"now-{span_text(wide.total_seconds())}", "to": "now"}
+        end = max(self.end, min(self.end + (wide - length) / 2, self.now))
+        return {"from": stamp(end - wide), "to": stamp(end)}
 
-    def shifted(self, direction: int) -> dict[str, str]:
-        """Half a range earlier (-1) or later (+1), as query parameters."""
-        step = (self.end - self.start) / 2 * direction
+    @property
+    def earlier(self) -> dict[str, str]:
+        """Half a range before, as query parameters."""
+        step = (self.end - self.start) / 2
+        return {"from": stamp(self.start - step), "to": stamp(self.end - step)}
+
+    @property
+    def later(self) -> dict[str, str] | None:
+        """Half a range after; live where that reaches the present, and None for a range that does."""
+        step = (self.end - self.start) / 2
+        if self.end >= self.now:
+            return None
+        if self.end + step >= self.now:
+            return {"from": f"now-{span_text(self.seconds)}", "to": "now"}
         return {"from": stamp(self.start + step), "to": stamp(self.end + step)}
 
 
@@ -111,7 +131,7 @@ def parse_range(start_text: str | None, end_text: str | None, now: datetime) -> 
         raise InvalidInput("from", start_given, f"it must be at least 1 s before to ({end_given})")
     if end - start > LONGEST:
         raise InvalidInput("from", start_given, "a range can span at most 90 days")
-    return TimeRange(start=start, end=end, start_text=start_kept, end_text=end_kept)
+    return TimeRange(start=start, end=end, start_text=start_kept, end_text=end_kept, now=now)
 
 
 def _moment(name: str, text: str, now: datetime) -> tuple[datetime, str]:
@@ -128,7 +148,7 @@ def _moment(name: str, text: str, now: datetime) -> tuple[datetime, str]:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(name, text, _REMEDY) from None
-    if moment.year < 2000:
+    if not YEARS[0] <= moment.year <= YEARS[1]:
         raise InvalidInput(name, text, _REMEDY)
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return moment, stamp(moment)

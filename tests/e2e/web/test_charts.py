@@ -184,6 +184,20 @@ def test_a_chart_that_could_not_be_loaded_is_drawn_when_it_is_tried_again(chromi
     context.close()
 
 
+def test_a_chart_whose_lines_are_no_longer_had_says_of_when_they_are(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()
+    opened(page, f"{site.url}/rejections", 1)
+    page.route(re.compile(r"/series\b"), lambda route: route.abort())
+    said = page.locator("[data-chart] [data-when]:has-text('As of 20')")
+    said.wait_for()
+    assert "newer lines cannot be had" in said.inner_text()
+    page.unroute_all()
+    said.wait_for(state="hidden")
+    assert page.locator("[data-stale]").count() == 0
+    context.close()
+
+
 def test_what_happened_is_marked_told_at_the_pointer_and_listed(page: Page, site: RunningSite) -> None:
     opened(page, f"{site.url}{PATH}")
     page.click("[data-chart-events] summary")

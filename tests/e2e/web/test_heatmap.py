@@ -12,10 +12,12 @@ import pytest
 from playwright.sync_api import Browser, Page
 from playwright.sync_api import TimeoutError as NotSeen
 
+from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.heatmap_cells import cell_size, text_of
+from fairlead_web.heatmap_scales import short_of
 from fairlead_web.time_ranges import stamp
 
 pytestmark = pytest.mark.browser
@@ -284,6 +286,83 @@ def test_a_live_map_moves_on_by_itself_without_loading_the_page_again(page: Page
             break
     assert 1 <= asked() - before <= 2 + (time.monotonic() - began) // 5, "at most each five seconds"
     assert page.evaluate("window.marked") is True
+
+
+READ_AGAIN = "document.dispatchEvent(new CustomEvent('fairlead:live', { detail: { topic: 'poll', items: [] } }))"
+MAP = "document.querySelector('[data-heatmap]').heat.map"
+
+
+def test_scale_summary_and_ranking_are_of_the_reading_that_the_colours_are_of(
+    page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(page, site, "from=now-1h&to=now")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    before, heatmap_then = page.evaluate(f"{MAP}.top"), site.fake.world.heatmap
+
+    def heatmap(*asked: object, **named: object) -> Heatmap:
+        found = heatmap_then(*asked, **named)  # type: ignore[arg-type]  # passed on as it came
+        rows = [replace(row, values=[value and value * 4 for value in row.values]) for row in found.rows]
+        return replace(found, rows=rows, maximum=found.maximum * 4)
+
+    monkeypatch.setattr(site.fake.world, "heatmap", heatmap)
+    page.evaluate(READ_AGAIN)
+    wait_until(page, f"{MAP}.top > 2 * {before}")
+    top = page.evaluate(f"{MAP}.top")
+    assert page.locator(".scale-marks text").last.text_content() == short_of(top, "tokens")
+    assert f"Highest: {text_of(top, 'tokens')} on" in page.inner_text("#heatmap-summary-1")
+    assert page.locator("[aria-labelledby=h-ranked] tr td.num").first.inner_text() == text_of(top, "tokens")
+
+
+def test_a_value_beyond_the_scale_has_the_map_read_again(page: Page, site: RunningSite) -> None:
+    page.clock.install()
+    opened(page, site, "from=now-10m&metric=running")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "heatmap.bin" in request.url else None)
+    one = site.fake.world.instance(CHAT, min(INSTANCES[CHAT]))
+    page.clock.fast_forward(20_000)
+    event = {"topic": "instances", "items": [{"id": one.id, "pool": CHAT, "state": "Serving", "running": 777}]}
+    page.evaluate("(detail) => document.dispatchEvent(new CustomEvent('fairlead:live', { detail }))", event)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not asked:
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(25)
+
+
+def test_an_instance_that_goes_takes_its_row_along_and_leaves_what_is_typed(
+    page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(page, site, "from=now-1h&to=now")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    page.locator("details.range > summary").click()
+    page.fill("details.range [name=from]", "2026-11-26 08:00")
+    heatmap_then = site.fake.world.heatmap
+
+    def heatmap(*asked: object, **named: object) -> Heatmap:
+        found = heatmap_then(*asked, **named)  # type: ignore[arg-type]  # passed on as it came
+        gone = found.rows[0].instance
+        kept = [one for one in found.migrations if gone not in (one.source, one.target)]
+        return replace(found, rows=found.rows[1:], rows_total=7, migrations=kept)
+
+    monkeypatch.setattr(site.fake.world, "heatmap", heatmap)
+    page.evaluate(READ_AGAIN)
+    wait_until(page, f"{MAP}.rows.length === 7")
+    named = page.evaluate("[...document.querySelectorAll('.heatmap-labels [data-row]')].map((one) => one.dataset.row)")
+    assert named == page.evaluate(f"{MAP}.rows.map((one) => one.id)")
+    assert "7 instances" in page.inner_text("[data-told=grid]")
+    assert page.input_value("details.range [name=from]") == "2026-11-26 08:00"
+
+
+def test_an_instance_without_a_row_is_asked_for_once(page: Page, site: RunningSite) -> None:
+    opened(page, site, "from=now-1h&to=now")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "heatmap.bin" in request.url else None)
+    stranger = replace(site.fake.world.instance(CHAT, INSTANCES[CHAT][0]), id="chat-beyond")
+    for second in range(9):
+        site.push("instances", [replace(stranger, running=second)])
+        page.wait_for_timeout(1000)
+    assert len(asked) == 1
 
 
 def test_the_table_agrees_with_the_csv(page: Page, site: RunningSite) -> None:

@@ -112,6 +112,16 @@ def test_a_pause_holds_back_and_counts_and_resuming_shows(page: Page, site: Runn
     assert keys == ["m-two", "m-one"]
 
 
+def test_a_paused_list_that_is_filtered_counts_nothing_that_may_not_be_of_it(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/migrations?trigger=slo")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    page.click("#live-pill")
+    page.evaluate("document.addEventListener('migrations', () => { window.came = true; })")
+    site.push("migrations", [new_migration(site, "m-other")])
+    wait_until(page, "window.came")
+    assert page.inner_text("#live-pill").strip() == "Paused"
+
+
 def test_all_numbers_of_a_page_change_together_and_nobody_asks_for_them(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/")
     page.wait_for_selector("#live-pill[data-state=live]")

@@ -43,6 +43,26 @@ def test_a_plan_that_cannot_be_sent_is_told_where_it_is_seen_and_can_be_sent_lat
     context.close()
 
 
+def test_a_button_that_goes_while_the_api_is_asked_plans_what_it_planned_when_it_was_pressed(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()
+    held: list[Route] = []
+    page.route("**/-/session", lambda route: held.append(route))
+    page.goto(f"{site.url}/pools/{CHAT}/instances")
+    page.wait_for_selector("html.scripted")
+    button = page.locator("td button[form=plan-this]").first
+    name = (button.get_attribute("formaction") or "").split("/")[-2]
+    button.click()
+    page.wait_for_selector("button[form=plan-this][aria-busy]:disabled")
+    while not held:
+        page.wait_for_timeout(25)
+    page.evaluate("document.querySelector('#results').replaceChildren()")
+    held[0].continue_()
+    page.wait_for_url("**/plans/*")
+    assert name in page.inner_text("main")
+    context.close()
+
+
 def test_after_a_session_that_ended_it_is_said_that_nothing_was_planned(chromium: Browser, site: RunningSite) -> None:
     context = signed_in(chromium, site)
     page = context.new_page()

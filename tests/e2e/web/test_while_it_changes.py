@@ -98,6 +98,24 @@ def test_names_stand_beside_their_rows_in_whatever_order_the_map_comes(page: Pag
     assert named == drawn
 
 
+def test_a_form_has_the_value_in_force_until_somebody_types(page: Page, site: RunningSite) -> None:
+    site.fake.world.desired[CHAT] = 8
+    page.goto(f"{site.url}/pools/{CHAT}")
+    page.wait_for_selector(LIVE)
+    replicas = page.locator("#change-scale [name=replicas]")
+    assert replicas.input_value() == "8"
+    site.fake.world.desired[CHAT] = 10
+    push_pools(site)
+    wait_until(page, "document.querySelector('#change-scale [name=replicas]').value === '10'")
+    now = page.locator("#change-scale [data-now]")
+    assert "10" in now.inner_text()
+    replicas.fill("12")
+    site.fake.world.desired[CHAT] = 9
+    push_pools(site)
+    wait_until(page, "/\\b9\\b/.test(document.querySelector('#change-scale [data-now]').textContent)")
+    assert replicas.input_value() == "12", "typed is typed"
+
+
 def test_a_stream_that_falls_silent_is_no_longer_called_live_and_is_made_again(chromium: Browser, site: RunningSite) -> None:
     context = signed_in(chromium, site)
     page = context.new_page()

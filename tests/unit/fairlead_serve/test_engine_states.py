@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from fairlead.instances import InstanceState, is_legal
 from fairlead.pool_states import InstanceObservation, PoolObservations
 from fairlead.reconciling.observed import Warming
@@ -37,6 +39,8 @@ class Engines:
     now: float = 1000.0
     known: tuple[ServedEngine, ...] = ()
     told: list[str] = field(default_factory=list)
+    words: str = ""
+    """The message of the newest event."""
 
     def want(self, *names: str, **changes: bool) -> None:
         self.wanted = {name: WantedEngine(name=name, address=f"{name}:8000", **changes) for name in names}  # type: ignore[arg-type]  # only the booleans
@@ -56,6 +60,7 @@ class Engines:
         )
         self.known = found.engines
         self.told += [event.reason for event in found.events]
+        self.words = found.events[-1].message if found.events else self.words
         for engine in self.known:
             assert is_legal(before.get(engine.uid, InstanceState.STARTING), engine.state), "every step is a legal one"
         return {engine.name: engine.state.value for engine in self.known}
@@ -142,6 +147,14 @@ def test_drained_on_request_it_stays_in_the_pool_until_that_is_taken_back() -> N
     assert engines.round()["b"] == "Draining"
     engines.wanted["b"] = replace(engines.wanted["b"], drained=None)
     assert [engines.round()["b"] for _ in range(2)] == ["Warming", "Serving"]
+
+
+@pytest.mark.parametrize(("drained", "why"), [("Requested", "as a person asked"), ("DrainedByFile", "as the file says")])
+def test_a_drain_tells_who_asked_for_it(drained: str, why: str) -> None:
+    engines = Engines().serving("a", "b")
+    engines.wanted["b"] = replace(engines.wanted["b"], drained=drained)
+    engines.round()
+    assert engines.words == f"b is emptied, {why}"
 
 
 def test_cordoned_and_uncordoned_it_goes_out_of_service_and_back() -> None:

@@ -15,6 +15,8 @@ NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
         (formats.count(None), "–"),
         (formats.count(12345.5), "12,346"),
         (formats.compact(950), "950"),
+        (formats.compact(999.4), "999"),
+        (formats.compact(999.7), "1.0 k"),
         (formats.compact(12345), "12.3 k"),
         (formats.compact(999_960), "1.0 M"),
         (formats.share(0.8344), "83.4 %"),
@@ -41,7 +43,8 @@ def test_numbers_read_well(made: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gone", "text"), [(-3, "now"), (0, "now"), (12, "12 s ago"), (95, "1 min ago"), (3599, "59 min ago"), (7260, "2 h 1 min ago")]
+    ("gone", "text"),
+    [(-10_800, "in 3 h"), (-3, "now"), (0, "now"), (12, "12 s ago"), (95, "1 min ago"), (3599, "59 min ago"), (7260, "2 h 1 min ago")],
 )
 def test_times_gone_by_are_said_shortly(gone: int, text: str) -> None:
     assert formats.ago(NOW - timedelta(seconds=gone), NOW) == text

@@ -36,6 +36,12 @@ def told(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
+def after_of(page: str) -> str:
+    """The pool after which the next part of the pools begins."""
+    found = re.search(r'name="after" value="([^"]*)"', page)
+    return found[1] if found else ""
+
+
 def cards(page: str) -> list[str]:
     return re.findall(r'<article id="card-[^>]*>.*?<h2><a [^>]*>([^<]+)<', page, re.DOTALL)
 
@@ -68,6 +74,55 @@ async def test_a_fleet_too_large_for_the_overview_is_said_to_be_cut(monkeypatch:
         simulator = (await one.http.get(f"/simulator?pool={last}")).text
         assert "Pool, of the first 200 of 230 pools by name" in told(simulator)
         assert f'<option value="{last}" selected>' in simulator
+
+
+async def test_all_of_two_hundred_and_thirty_pools_are_paused_in_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("operator") as one:
+        last = fleet(one, monkeypatch, 230)
+        page = (await one.http.get("/pause-migrations")).text
+        assert "230 of 230 pools migrate" in told(page)
+        assert "These are 200 of 230 pools" in told(page)
+        assert len(re.findall(r"<[a-z]", page)) <= 2_500
+        for count, heading in ((200, "of 200 pools; 30 more migrate"), (30, "of 30 pools")):
+            planned = await one.submit("/pause-migrations/plans", to="Paused", after=after_of(page))
+            ids = planned.headers["location"].partition("plans=")[2]
+            shown = told((await one.http.get(planned.headers["location"])).text)
+            assert (len(ids.split(",")), f"Pause the migrations {heading}" in shown) == (count, True)
+            applied = await one.submit("/pause-migrations/apply", to="Paused", plans=ids)
+            assert "200 of 200 pools paused" not in told((await one.http.get("/")).text)
+            page = (await one.http.get(applied.headers["location"])).text
+        assert "Plan the pause" not in page
+        assert one.fake.world.pool(last).migrations == "Paused"
+        assert "All pools are paused" in told((await one.http.get("/pause-migrations")).text)
+
+
+async def test_the_next_part_is_offered_although_pools_of_the_first_could_not_be_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("operator") as one:
+        last = fleet(one, monkeypatch, 230)
+        for name in one.fake.world.pools_known[:200]:
+            one.fake.world.owner[name] = "Argo CD (shop)"
+        planned = await one.submit("/pause-migrations/plans", to="Paused")
+        page = (await one.http.get(planned.headers["location"])).text
+        planned = await one.submit("/pause-migrations/plans", to="Paused", after=after_of(page))
+        await one.submit("/pause-migrations/apply", to="Paused", plans=planned.headers["location"].partition("plans=")[2])
+        assert one.fake.world.pool(last).migrations == "Paused"
+
+
+async def test_the_overview_says_of_which_pools_it_counts_the_paused_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("operator") as one:
+        fleet(one, monkeypatch, 230)
+        one.fake.world.spec_changes |= {name: {"routing": {"migrations": "Paused"}} for name in one.fake.world.pools_known[:200]}
+        page = told((await one.http.get("/")).text)
+        assert "200 of the first 200 of 230 pools paused" in page
+        assert "Pause all migrations…" in page
+
+
+async def test_a_choice_of_a_pool_says_that_it_does_not_offer_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        for count, cut in ((60, False), (230, True)):
+            fleet(one, monkeypatch, count)
+            for path in ("/sessions", "/migrations", "/decisions", "/rejections", "/schedules"):
+                assert ("Pool (of the first 200 by name)" in told((await one.http.get(path)).text)) is cut
 
 
 async def test_every_page_knows_the_worst_of_sixty_pools(monkeypatch: pytest.MonkeyPatch) -> None:

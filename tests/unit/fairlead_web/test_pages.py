@@ -1,6 +1,7 @@
 """Every page answers every role, whole and in part, full and empty."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -106,7 +107,7 @@ async def test_a_live_page_gives_all_its_regions_in_one_answer_and_nothing_else(
 async def test_a_region_asked_for_alone_is_as_it_is_in_the_whole_page(path: str) -> None:
     async with visitor("admin") as admin:
         whole = told(elements((await admin.http.get(path)).text))
-        for name in whole.keys() - {"newest"}:  # which is empty in the page
+        for name in whole.keys() - {"newest", "present"}:  # which are empty in the page
             part = (await admin.http.get(path, headers={"hx-request": "true", "fairlead-regions": name})).text
             assert told(elements(part)) == {name: whole[name]}
 
@@ -147,6 +148,30 @@ async def test_two_revisions_are_compared_as_yaml() -> None:
         assert "Evening peak" in page
 
 
+async def test_any_two_revisions_are_compared_on_whatever_page_of_the_list_they_are() -> None:
+    async with visitor() as operator:
+        world, at = operator.fake.world, "/pools/default/chat/spec"
+        newest = world.revisions(CHAT)[0]
+        world.extra_revisions = [replace(newest, number=n, spec={**newest.spec, "replicas": n}) for n in range(250, newest.number, -1)]
+        page = (await operator.http.get(at)).text
+        following = re.search(r'href="([^"]+)" rel="next"', page)
+        assert following
+        page = (await operator.http.get(following[1])).text
+        link = re.search(r'href="([^"]+)"><strong>51<', page)
+        assert link, "the last one of the second page"
+        for address, heading in (
+            (link[1].replace("&amp;", "&"), "Revision 50 → 51"),
+            (f"{at}?a=46&b=47", "Revision 46 → 47"),
+            (f"{at}?a=249&b=20&{following[1].partition('?')[2]}", "Revision 249 → 20"),
+        ):
+            page = (await operator.http.get(address)).text
+            assert heading in " ".join(page.split())
+            assert f'<option value="{heading.split()[1]}" selected>' in page
+        assert f'name="cursor" value="{following[1].partition("cursor=")[2]}"' in page
+        for unknown in ("a=251", "b=x", "a=0&b=2"):
+            assert (await operator.http.get(f"{at}?{unknown}")).status_code == 404
+
+
 async def test_a_list_below_a_pool_is_that_pools_alone_in_the_page_and_in_the_file() -> None:
     async with visitor() as operator:
         for name in ("sessions", "migrations", "reroutes", "decisions"):
@@ -156,8 +181,25 @@ async def test_a_list_below_a_pool_is_that_pools_alone_in_the_page_and_in_the_fi
             assert f"/pools/default/chat/{name}.csv" in page
             rows = (await operator.http.get(f"/pools/default/chat/{name}.json")).json()["items"]
             assert {row["pool"] for row in rows} == {CHAT}
-        page = (await operator.http.get("/pools/default/chat/audit")).text
-        assert 'name="object" value="default/chat"' in page
+        for query in ("", "?object=token/ci"):
+            page = (await operator.http.get(f"/pools/default/chat/audit{query}")).text
+            assert set(re.findall(r'data-label="To"[^>]*>\s*<span[^>]*>([^<]+)', page)) == {CHAT}
+            assert "such as default/chat" not in page
+            rows = (await operator.http.get(f"/pools/default/chat/audit.json{query}")).json()["items"]
+            assert {row["object"] for row in rows} == {CHAT}
+
+
+async def test_clearing_filters_keeps_the_time_and_the_order() -> None:
+    async with visitor() as operator:
+        for path, cleared in (
+            ("/migrations?from=now-6h&to=now&trigger=slo&cursor=", "/migrations?from=now-6h&to=now"),
+            ("/pools?sort=name&q=chat", "/pools?sort=name"),
+            ("/keys?from=now-6h", None),
+            (f"/pools/{CHAT}/slo?from=now-6h&to=now&ttft=3s", f"/pools/{CHAT}/slo?from=now-6h&to=now"),
+        ):
+            page = (await operator.http.get(path)).text
+            found = re.search(r'href="([^"]+)">Clear<', page)
+            assert (found and found[1].replace("&amp;", "&")) == cleared
 
 
 async def test_the_frame_shows_the_pool_as_the_page_does_even_among_many() -> None:

@@ -67,7 +67,9 @@ def test_a_template_uses_only_and_all_of_its_contexts_fields(context: type[Conte
     environment = Environment(autoescape=True)
     renderer = Renderer(load_assets(), "", lambda: datetime.now(UTC))
     names: set[str] = set()
-    for template in (context.template, "layouts/bare.html" if "shell" not in {f.name for f in fields(context)} else "layouts/page.html"):
+    layout = "layouts/bare.html" if "shell" not in {f.name for f in fields(context)} else "layouts/page.html"
+    extends = "{% extends" in (TEMPLATES / context.template).read_text()
+    for template in (context.template, *([layout] if extends else [])):
         environment.filters.update(dict.fromkeys(renderer.filter_names, str))
         tree = environment.parse((TEMPLATES / template).read_text())
         set_here = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}

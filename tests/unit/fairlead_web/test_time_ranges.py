@@ -43,6 +43,9 @@ def test_ranges_are_read_as_people_write_them(start: str | None, end: str | None
         ("now-100d", "now", "from"),
         ("99999999999w", None, "from"),
         ("1970-01-01", None, "from"),
+        ("9999-12-30", "9999-12-31T23:59:59", "from"),
+        ("now-1h", "9999-12-31T23:59:59-05:00", "to"),
+        (f"now-{'9' * 5000}s", None, "from"),
         ("<script>", None, "from"),
     ],
 )
@@ -76,7 +79,21 @@ def test_zooming_out_keeps_a_live_range_live() -> None:
 def test_zooming_out_grows_a_fixed_range_around_its_middle() -> None:
     found = parse_range("2026-11-21T09:00:00Z", "2026-11-21T09:30:00Z", NOW)
     assert found.zoomed_out == {"from": "2026-11-21T08:45:00Z", "to": "2026-11-21T09:45:00Z"}
-    assert found.shifted(-1) == {"from": "2026-11-21T08:45:00Z", "to": "2026-11-21T09:15:00Z"}
+    assert found.earlier == {"from": "2026-11-21T08:45:00Z", "to": "2026-11-21T09:15:00Z"}
+    assert found.later == {"from": "2026-11-21T09:15:00Z", "to": "2026-11-21T09:45:00Z"}
+
+
+def test_no_step_leads_into_the_future_or_beyond_the_longest_range() -> None:
+    live = parse_range("now-80d", "now", NOW)
+    assert live.zoomed_out == {"from": "now-90d", "to": "now"}
+    assert live.later is None
+    assert parse_range("now-90d", "now", NOW).zoomed_out is None
+    recent = parse_range("2026-11-21T09:00:30Z", "2026-11-21T09:55:30Z", NOW)
+    assert recent.later == {"from": "now-55m", "to": "now"}
+    assert recent.zoomed_out == {"from": "2026-11-21T08:10:30Z", "to": "2026-11-21T10:00:30Z"}
+    for step in (live.zoomed_out, live.earlier, recent.zoomed_out, recent.earlier, recent.later):
+        assert step
+        assert parse_range(step["from"], step["to"], NOW).end <= NOW
 
 
 def test_a_permalink_freezes_now() -> None:

@@ -1,4 +1,4 @@
-"""`/audit`: who did what, when, why, and whether the log's hash chain still holds."""
+"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when, why, and whether the log's hash chain still holds."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from fairlead_web.differences import Change, changes_between
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
+from fairlead_web.typed_text import whole_number
 from fairlead_web.undoing import undoable
 from fairlead_web.visits import Visit
 
@@ -59,21 +60,11 @@ async def _nothing() -> None:
     return None
 
 
-async def of_pool(visit: Visit) -> Response:
-    """The entries about one pool."""
-    return await index(_about(visit))
-
-
-def _about(visit: Visit) -> Visit:
-    params = {"object": str(visit.pool_key())} | visit.here.params
-    return replace(visit, here=replace(visit.here, params=params))
-
-
 async def show(visit: Visit) -> Response:
-    number = visit.request.path_params["entry"]
-    if not (number.isascii() and number.isdigit() and len(number) < 18):
+    number = whole_number(visit.request.path_params["entry"])
+    if number is None:
         raise HTTPException(404)
-    entry = await visit.api.audit_entry(int(number))
+    entry = await visit.api.audit_entry(number)
     shell = await visit.shell(f"Audit entry {entry.id}", "audit", crumbs=(Crumb(words="Audit", path="/audit"), Crumb(words=str(entry.id))))
     pools = (f"{one.namespace}/{one.name}" for one in shell.pools)
     pool = next((pool for pool in pools if f"{entry.object}/".startswith(f"{pool}/")), None)
@@ -88,7 +79,7 @@ async def show(visit: Visit) -> Response:
 
 
 ROUTES = Routes(
-    pages={"/audit": index, "/audit/{entry}": show, f"{POOL}/audit": of_pool},
+    pages={"/audit": index, "/audit/{entry}": show, f"{POOL}/audit": index},
     exports={
         "/audit": Export(name="audit", filters=FILTERS, ranged=True),
         f"{POOL}/audit": Export(name="audit", filters=FILTERS, ranged=True),

@@ -90,7 +90,7 @@ async def show(visit: Visit) -> Response:
     pools, advice, schedules, migrations, changes, applied = await asyncio.gather(
         visit.first_pools(),
         visit.attempt("advice", visit.api.advice()),
-        visit.attempt("schedules", visit.api.schedules({"limit": 100}), ()),
+        visit.attempt("schedules", visit.api.schedules({"limit": 100}), ["starts"]),
         visit.attempt("migrations", visit.api.migrations({"limit": 8}), ["migrations"]),
         visit.attempt("audit log", visit.api.audit({"limit": LAST_CHANGES}), ["changes"]),
         visit.attempt("applied plans", visit.api.audit({"limit": 1, "action": AuditAction.PLAN_APPLIED.value}), ["changes"]),

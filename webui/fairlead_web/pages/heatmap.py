@@ -24,7 +24,7 @@ from fairlead_web.palette import LEVELS, change, cividis, encode_png, limited
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.time_ranges import stamp
+from fairlead_web.time_ranges import TimeRange, stamp
 from fairlead_web.visits import Visit, regions_of
 
 
@@ -74,12 +74,31 @@ class HeatmapPage(Context):
     comparisons: list[tuple[str, str]]
     groups: list[tuple[str, str]]
     ranked: list[tuple[HeatmapRow, str, float]]
+    low_hurts: bool
     worst: str | None
     """Address of the explanation of the worst cell; None where nothing was measured, and where rows are groups."""
     has_roles: bool
     """The instances have different roles, so each row says its own."""
     table: HeatmapTable | None
     moves_shown: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatmapWords(Context):
+    """What the page says of a map that was read again: its scale, its summary, and of the first map the ranking and the
+    moves. `has_labels` adds the names of its rows, where others came.
+    """
+
+    template: ClassVar[str] = "pages/heatmap_words.html"
+    heatmap: Heatmap
+    figure: Figure
+    window: TimeRange
+    ranked: list[tuple[HeatmapRow, str, float]]
+    has_roles: bool
+    has_labels: bool
+    is_first: bool
+    lone: bool
+    """No other map is above or below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +113,8 @@ TABLE_ROWS, TABLE_COLUMNS = 40, 20
 DAY_SECONDS = 86400
 NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
+LOW_HURTS = "hit_rate"
+"""The metric whose low values hurt."""
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
 
@@ -118,7 +139,7 @@ async def show(visit: Visit) -> Response:
     drawn, shell = await asyncio.gather(layers(visit, asked), frame)
     heatmap = drawn[0].heatmap
     metrics = asked.metrics
-    has_roles = len({row.role for row in heatmap.rows}) > 1
+    has_roles = several_roles(heatmap)
     return visit.page(
         HeatmapPage(
             shell=shell,
@@ -136,6 +157,7 @@ async def show(visit: Visit) -> Response:
             comparisons=list(COMPARED.items()),
             groups=[("instance", "instance"), *([("role", "role")] if has_roles or asked.group == "role" else []), ("node", "node")],
             ranked=ranked(heatmap),
+            low_hurts=heatmap.metric == LOW_HURTS,
             worst=_worst(visit, heatmap),
             has_roles=has_roles and asked.group == "instance",
             table=table(heatmap, whole(visit.param("column")), whole(visit.param("row"))) if visit.param("view") == "table" else None,
@@ -151,6 +173,7 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked) -> Figure:
     first = heatmap.metric == asked.metrics[0]
     params = {name: value for name, value in here.params.items() if name not in {"stack", "view", "column", "row"}}
     params |= {"metric": heatmap.metric} | ({} if first else {"by": asked.metrics[0]})
+    params |= {"stacked": "yes"} if len(asked.metrics) > 1 else {}
     alone = replace(here, params=params)
     return Figure(
         heatmap=heatmap,
@@ -171,7 +194,7 @@ def _worst(visit: Visit, heatmap: Heatmap) -> str | None:
     """The explanation of the newest of the highest cells, of the lowest where a low value hurts."""
     if heatmap.group != "instance":
         return None
-    best = min if heatmap.metric == "hit_rate" else max
+    best = min if heatmap.metric == LOW_HURTS else max
     peaks = [best(known) for row in heatmap.rows if (known := known_of(row))]
     if not peaks:
         return None
@@ -204,9 +227,27 @@ async def palette(visit: Visit) -> Response:
 
 
 async def binary(visit: Visit) -> Response:
-    """The canvas's input; see `heatmap_cells.packed`."""
-    drawn = await layer(visit, asked_of(visit))
-    return Response(packed(drawn.heatmap, drawn.earlier), media_type="application/octet-stream")
+    """The canvas's input; see `heatmap_cells.packed`. `words` adds what the page says of the map, and `words=rows` the
+    names of its rows too.
+    """
+    asked = asked_of(visit)
+    drawn = await layer(visit, asked)
+    words = visit.site.renderer.render(_words(visit, drawn, asked)) if visit.param("words") else ""
+    return Response(packed(drawn.heatmap, drawn.earlier, words), media_type="application/octet-stream")
+
+
+def _words(visit: Visit, drawn: Layer, asked: Asked) -> HeatmapWords:
+    heatmap = drawn.heatmap
+    return HeatmapWords(
+        heatmap=heatmap,
+        figure=_figure(visit, drawn, asked),
+        window=visit.range,
+        ranked=ranked(heatmap),
+        has_roles=asked.group == "instance" and several_roles(heatmap),
+        has_labels=visit.param("words") == "rows",
+        is_first=visit.param("by") is None,
+        lone=visit.param("stacked") is None,
+    )
 
 
 async def as_json(visit: Visit) -> Response:
@@ -230,11 +271,18 @@ def _alone(visit: Visit) -> Asked:
     return replace(asked_of(visit), compare=None)
 
 
+def several_roles(heatmap: Heatmap) -> bool:
+    """Whether instances of different roles have rows."""
+    return len({row.role for row in heatmap.rows}) > 1
+
+
 def ranked(heatmap: Heatmap) -> list[tuple[HeatmapRow, str, float]]:
-    """Hottest instances: row, peak as text, bar length 0-100."""
-    peaks = [(max(known), row) for row in heatmap.rows if (known := known_of(row))]
-    peaks.sort(key=lambda item: (-item[0], item[1].instance))
-    top = peaks[0][0] if peaks and peaks[0][0] > 0 else 1.0
+    """The rows that hurt most: row, peak as text, bar length 0-100. Of a metric of which little hurts, the lowest."""
+    low = heatmap.metric == LOW_HURTS
+    peaks = [(min(known) if low else max(known), row) for row in heatmap.rows if (known := known_of(row))]
+    peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
+    top = heatmap.maximum if low else peaks[0][0] if peaks else 0.0
+    top = top if top > 0 else 1.0
     return [(row, text_of(peak, heatmap.unit), round(peak / top * 100, 1)) for peak, row in peaks[:RANKED]]
 
 

@@ -17,7 +17,7 @@ from fairlead_client.resources.instances import CacheKnowledge, InstanceDetail, 
 from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind, PlanRequest
+from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
 from fairlead_web import findings, formats
 from fairlead_web.charts import Bar, even_ticks
@@ -162,15 +162,19 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan that cordons or drains the instance or ends that, and redirects to it.
+    """Asks for a plan that cordons or drains the instance, ends that, or takes an engine out, and redirects to it.
 
     A refusal is shown on the instance's page.
     """
     name, kind = visit.request.path_params["instance"], str((await visit.form()).get("kind", ""))
-    if kind not in {PlanKind.CORDON.value, PlanKind.UNCORDON.value, PlanKind.DRAIN.value, PlanKind.UNDRAIN.value}:
+    if kind == PlanKind.ENGINES:
+        asked = PlanRequest(kind=PlanKind.ENGINES, fields={"action": EngineAction.REMOVE.value, "name": name})
+    elif kind in {PlanKind.CORDON, PlanKind.UNCORDON, PlanKind.DRAIN, PlanKind.UNDRAIN}:
+        asked = PlanRequest(kind=PlanKind(kind), instance=name)
+    else:
         raise HTTPException(404)
     try:
-        made = await visit.api.create_plan(visit.pool_key(), PlanRequest(kind=PlanKind(kind), instance=name))
+        made = await visit.api.create_plan(visit.pool_key(), asked)
     except ApiProblem as error:
         if error.problem.status in {400, 409, 422}:
             return await _page(visit, error.problem)
@@ -204,9 +208,15 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             visit.api.load_explanation(key, name, metric=EXPLAINED_METRIC, start=stamp(begun), end=stamp(visit.range.end)),
             ["why"],
         ),
-        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "target": name, "limit": 8}), ()),
-        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "source": name, "limit": 8}), ()),
-        visit.attempt("decisions", visit.api.decisions(visit.filters(ranged=True) | {"pool": pool, "instance": name, "limit": 10}), ()),
+        visit.attempt(
+            "migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "target": name, "limit": 8}), ["moves"]
+        ),
+        visit.attempt(
+            "migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "source": name, "limit": 8}), ["moves"]
+        ),
+        visit.attempt(
+            "decisions", visit.api.decisions(visit.filters(ranged=True) | {"pool": pool, "instance": name, "limit": 10}), ["chosen"]
+        ),
     )
     shell = await visit.shell(
         name,
@@ -215,7 +225,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         pool=pool,
         tab="instances",
         ranged=True,
-        live="instances,migrations,decisions",
+        live="instances,migrations",
         findings=(),
     )
     return visit.page(

@@ -12,6 +12,7 @@ from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Export, Routes
 from fairlead_web.shells import Crumb, Shell
+from fairlead_web.typed_text import whole_number
 from fairlead_web.visits import PAGE_ROWS, Visit
 
 
@@ -44,7 +45,7 @@ async def create(visit: Visit) -> Response:
     form = await visit.form()
     typed = {name: str(form.get(name, "")).strip() for name in FIELDS}
     wrong = next(
-        (name for name in ("days", "requests_per_minute", "tokens_per_minute") if typed[name] and not _is_whole(typed[name])), None
+        (name for name in ("days", "requests_per_minute", "tokens_per_minute") if typed[name] and whole_number(typed[name]) is None), None
     )
     if wrong is not None:
         detail = f"{wrong}: {typed[wrong][:50]!r} cannot be used; write a whole number, or nothing"
@@ -53,9 +54,9 @@ async def create(visit: Visit) -> Response:
         name=typed["name"],
         pools=_words(typed["pools"]),
         models=_words(typed["models"]),
-        days=_number(typed["days"]),
-        requests_per_minute=_number(typed["requests_per_minute"]),
-        tokens_per_minute=_number(typed["tokens_per_minute"]),
+        days=whole_number(typed["days"]),
+        requests_per_minute=whole_number(typed["requests_per_minute"]),
+        tokens_per_minute=whole_number(typed["tokens_per_minute"]),
         priority_class=typed["priority_class"] or None,
     )
     try:
@@ -74,14 +75,6 @@ async def revoke(visit: Visit) -> Response:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 15
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text else None
 
 
 async def _refused(visit: Visit, error: ApiProblem, typed: dict[str, str]) -> Response:

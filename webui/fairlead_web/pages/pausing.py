@@ -1,4 +1,7 @@
-"""`/pause-migrations`: all pools' migrations paused, or let go on again, by a plan for each and one click for all."""
+"""`/pause-migrations`: all pools' migrations paused, or let go on again, by a plan for each and one click for all.
+
+Where there are more pools than fit a page, they are planned one part after the other, by name.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,7 +16,6 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import formats
-from fairlead_web.paging import MOST_PER_CALL, all_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Crumb, Shell
@@ -21,7 +23,7 @@ from fairlead_web.visits import Visit
 
 PATH = "/pause-migrations"
 MOST = 200
-"""Most pools that one page plans for."""
+"""Most pools that one page shows and plans for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +33,18 @@ class PausingPage(Context):
     template: ClassVar[str] = "pages/pausing.html"
     shell: Shell
     pools: list[PoolSummary]
+    """Those shown: first the planned ones, then those that are not as wanted."""
+    total: int
+    """All pools there are."""
     wanted: str
     changing: int
-    """Pools that are not as wanted."""
+    """Of all pools, those that are not as wanted."""
+    left: int
+    """Of these, the ones that no plan of this page is for."""
+    after: str
+    """The last pool that a plan was asked for, after which the next part begins."""
+    at_once: int
+    """Pools of the next part."""
     plans: dict[str, Plan]
     refused: dict[str, str]
     can_apply: bool
@@ -45,9 +56,10 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan for each pool that is not as wanted, and shows them all on one page."""
-    wanted = _mode(str((await visit.form()).get("to", "")))
-    pools = [one for one in await _pools(visit) if one.migrations != wanted]
+    """Asks for a plan for each pool that is not as wanted, of the next part of them, and shows these on one page."""
+    form = await visit.form()
+    wanted = _mode(str(form.get("to", "")))
+    pools = _next([one for one in await _pools(visit) if one.migrations != wanted], str(form.get("after", "")))
     made = await asyncio.gather(*(_planned(visit, PoolKey(namespace=one.namespace, name=one.name), wanted) for one in pools))
     refused = {str(key): told for key, told in made if not isinstance(told, Plan)}
     ids = [told.id for _, told in made if isinstance(told, Plan)]
@@ -77,12 +89,20 @@ async def _page(visit: Visit, wanted: str, refused: dict[str, str], ids: list[st
     shell = await visit.shell("Pause all migrations", "overview", crumbs=(Crumb(words="Pause all migrations"),))
     needed = NEEDED_ROLE[PlanKind.MIGRATIONS]
     waiting = [one for one in plans.values() if one.state is PlanState.OPEN and one.owner is None and one.expires_at > visit.now]
+    changing = [one for one in pools if one.migrations != wanted]
+    left = [one for one in changing if _name(one) not in plans]
+    after = max([*plans, *refused], key=_order, default="")
+    ranked = sorted(pools, key=lambda one: (_name(one) not in plans and _name(one) not in refused, one.migrations == wanted))
     return visit.page(
         PausingPage(
             shell=shell,
-            pools=pools,
+            pools=ranked[:MOST],
+            total=len(pools),
             wanted=wanted,
-            changing=sum(one.migrations != wanted for one in pools),
+            changing=len(changing),
+            left=len(left),
+            after=after,
+            at_once=len(_next(left, after)),
             plans=plans,
             refused=refused,
             can_apply=shell.may(needed) and bool(waiting),
@@ -93,7 +113,21 @@ async def _page(visit: Visit, wanted: str, refused: dict[str, str], ids: list[st
 
 
 async def _pools(visit: Visit) -> list[PoolSummary]:
-    return await all_of(lambda cursor: visit.api.pools(cursor=cursor, limit=MOST_PER_CALL), MOST)
+    return (await visit.first_pools(None)).items
+
+
+def _next(pools: list[PoolSummary], after: str) -> list[PoolSummary]:
+    """The part of the pools that comes after this one by name; the first part again after the last pool."""
+    return [one for one in pools if _order(_name(one)) > _order(after)][:MOST] or pools[:MOST]
+
+
+def _name(pool: PoolSummary) -> str:
+    return f"{pool.namespace}/{pool.name}"
+
+
+def _order(name: str) -> tuple[str, ...]:
+    """As the API lists pools: by namespace, then by name."""
+    return tuple(name.split("/"))
 
 
 async def _planned(visit: Visit, pool: PoolKey, wanted: str) -> tuple[PoolKey, Plan | str]:

@@ -104,7 +104,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
         visit.attempt("advice", visit.api.advice(key)),
         visit.attempt("migrations", visit.api.migrations({"pool": name, "limit": 8}), ["migrations"]),
         visit.attempt("events", visit.api.events(key, limit=10), ["events"]),
-        visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100}), ()),
+        visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100}), ["mix"]),
         visit.attempt("rollout", visit.api.rollout(key), ["rollout"]),
     )
     visit = visit.since([detail.pool.created_at])

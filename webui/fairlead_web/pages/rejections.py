@@ -21,6 +21,8 @@ class RejectionsPage(Context):
     shell: Shell
     report: RejectionReport
     groups: list[tuple[RejectionGroup, str, Sparkline]]
+    fixed: frozenset[str]
+    """Pools whose number of instances is not planned here."""
 
 
 REASONS = {
@@ -53,7 +55,8 @@ async def index(visit: Visit) -> Response:
         )
         for group in sorted(report.groups, key=lambda group: -group.count)
     ]
-    return visit.page(RejectionsPage(shell=shell, report=report, groups=groups))
+    fixed = frozenset(f"{one.namespace}/{one.name}" for one in shell.pools if one.runs_already and one.scale_target is None)
+    return visit.page(RejectionsPage(shell=shell, report=report, groups=groups, fixed=fixed))
 
 
 PATHS = ("/rejections", f"{POOL}/rejections")

@@ -21,6 +21,7 @@ from fairlead_web.addresses import pool_path
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.typed_text import read_yaml
 from fairlead_web.visits import Visit
 from fairlead_web.week_grids import WeekGrid, week_grid
 from fairlead_web.yaml_text import yaml_text
@@ -153,7 +154,7 @@ async def plan(visit: Visit) -> Response:
     fields: dict[str, Any] = {"name": name, "action": action}
     try:
         if text is not None:
-            fields["spec"] = _document(text)
+            fields["spec"] = read_yaml(text)
         if action == ScheduleAction.RUN:
             fields["start"] = visit.now.strftime("%Y-%m-%dT%H:%M:%SZ")
         if action == ScheduleAction.SKIP:
@@ -170,12 +171,13 @@ async def plan(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Plans a new schedule, or another spec of one, and leads to the plan."""
+    """Plans a new schedule, or another spec of one, and leads to the plan. Below a pool it is that pool's."""
     form = await visit.form()
     pool, name, text = (str(form.get(field, "")).strip() for field in ("pool", "name", "spec"))
+    pool = str(visit.pool_key()) if visit.in_pool else pool
     try:
         key = PoolKey.parse(pool)
-        fields = {"name": name, "action": ScheduleAction.SET.value, "spec": _document(text)}
+        fields = {"name": name, "action": ScheduleAction.SET.value, "spec": read_yaml(text)}
         made = await visit.api.create_plan(key, PlanRequest(kind=PlanKind.SCHEDULE, fields=fields))
     except ApiProblem as error:
         if error.problem.status not in {400, 403, 404, 409, 422}:
@@ -188,21 +190,6 @@ async def create(visit: Visit) -> Response:
     else:
         return visit.redirect(f"/plans/{made.id}")
     return await _index(visit, NewForm(pool=pool, name=name, text=text, problem=problem), 422)
-
-
-def _document(text: str) -> Any:
-    """The YAML as JSON has it: an instant without quotes stays text."""
-    return _as_json(yaml.safe_load(text))
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _as_json(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_as_json(item) for item in value]
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return value.strftime("%Y-%m-%dT%H:%M:%SZ") if hasattr(value, "hour") else str(value)
 
 
 def _unreadable(error: yaml.YAMLError) -> Problem:
@@ -218,6 +205,6 @@ def _told(problem: Problem) -> str:
 
 ROUTES = Routes(
     pages={"/schedules": index, f"{POOL}/schedules": index, ONE: show, f"{ONE}/plans": show},
-    writes={"/schedules": create, f"{ONE}/plans": plan},
+    writes={"/schedules": create, f"{POOL}/schedules": create, f"{ONE}/plans": plan},
     exports=dict.fromkeys(("/schedules", f"{POOL}/schedules"), Export(name="schedules", filters=("pool",))),
 )

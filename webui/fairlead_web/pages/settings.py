@@ -24,6 +24,7 @@ from fairlead_web.rendering import Context
 from fairlead_web.routes import Export, Routes
 from fairlead_web.security import local_path
 from fairlead_web.shells import DENSITIES, THEMES, TIME_MODES, Crumb, Shell
+from fairlead_web.typed_text import whole_number
 from fairlead_web.visits import DENSITY_COOKIE, PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_COOKIE, ZONE_COOKIE, Visit, zone_of
 
 
@@ -100,16 +101,17 @@ async def create_token(visit: Visit) -> Response:
     """Create an API token. Its secret is shown in this answer only."""
     form = await visit.form()
     name, role, days = str(form.get("name", "")).strip(), role_of(form), str(form.get("days", ""))
+    lasting = whole_number(days)
     typed = typed_of(form, TOKEN_FIELDS)
-    if not name or role is None or not days.isdigit() or not 1 <= int(days) <= 365:
+    if not name or role is None or lasting is None or not 1 <= lasting <= 365:
         wrong_role = f"role: choose one of {', '.join(PEOPLE)}"
-        wrong_days = f"days: {days!r} cannot be used; write a whole number from 1 to 365"
+        wrong_days = f"days: {days[:50]!r} cannot be used; write a whole number from 1 to 365"
         detail = "name must not be empty" if not name else wrong_role if role is None else wrong_days
         problem = Problem(type="invalid-input", title="Token not created", status=422, detail=detail)
         return await _page(visit, typed_token=typed, problem=problem)
     try:
         everywhere, rights = rights_of(form, role)
-        asked = TokenRequest(name=name, role=everywhere, days=int(days), namespaces=rights)
+        asked = TokenRequest(name=name, role=everywhere, days=lasting, namespaces=rights)
         return await _page(visit, created=await visit.api.create_token(asked))
     except ApiProblem as error:
         return await _page(visit, typed_token=typed, problem=_refusal(error))

@@ -31,6 +31,7 @@ from fairlead_web.routes import POOL, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.simulation_forms import SimulationForm
 from fairlead_web.simulation_tables import Cell, RateTable
+from fairlead_web.typed_text import whole_number
 from fairlead_web.uploaded_traces import LeftOut
 from fairlead_web.visits import Visit
 
@@ -166,9 +167,7 @@ async def plan(visit: Visit) -> Response:
     """Makes a plan of one of the policies and leads to it. Applies nothing."""
     key, place = visit.pool_key(), str((await visit.form()).get("policy", ""))
     try:
-        made = await visit.api.create_simulation_plan(
-            key, _id(visit), SimulationPlanRequest(policy=int(place) if place.isdecimal() else None)
-        )
+        made = await visit.api.create_simulation_plan(key, _id(visit), SimulationPlanRequest(policy=whole_number(place)))
     except ApiProblem as error:
         return await _refused(visit, key, error)
     return visit.redirect(f"/plans/{made.id}")

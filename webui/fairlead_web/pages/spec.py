@@ -14,9 +14,11 @@ from fairlead_client.resources.pools import PoolRevision
 from fairlead_client.resources.problems import Problem
 from fairlead_web import formats
 from fairlead_web.differences import DiffLine, yaml_diff
+from fairlead_web.paging import MOST_PER_CALL
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.typed_text import whole_number
 from fairlead_web.visits import Visit
 from fairlead_web.yaml_text import yaml_text
 
@@ -25,8 +27,9 @@ from fairlead_web.yaml_text import yaml_text
 class SpecPage(Context):
     template: ClassVar[str] = "pages/spec.html"
     shell: Shell
-    revisions: list[PoolRevision]
     listing: Listing[PoolRevision]
+    numbers: list[int]
+    """The revisions that can be compared: those of the page, and those that are."""
     current: str
     before: PoolRevision | None
     after: PoolRevision | None
@@ -41,11 +44,11 @@ async def show(visit: Visit) -> Response:
 
 async def plan(visit: Visit) -> Response:
     """Asks for a plan that goes back to a revision, and redirects to it."""
-    number = str((await visit.form()).get("revision", ""))
-    if not (number.isascii() and number.isdigit()):
+    number = whole_number(str((await visit.form()).get("revision", "")))
+    if number is None:
         raise HTTPException(404)
     try:
-        made = await visit.api.create_plan(visit.pool_key(), PlanRequest(kind=PlanKind.REVERT, revision=int(number)))
+        made = await visit.api.create_plan(visit.pool_key(), PlanRequest(kind=PlanKind.REVERT, revision=number))
     except ApiProblem as error:
         if error.problem.status not in {400, 409, 422}:
             raise
@@ -56,19 +59,22 @@ async def plan(visit: Visit) -> Response:
 async def _page(visit: Visit, problem: Problem | None) -> Response:
     key = visit.pool_key()
     listing, detail = await asyncio.gather(
-        visit.api.revisions(key, cursor=visit.param("cursor"), limit=100), visit.api.pool(key, instances=False)
+        visit.api.revisions(key, cursor=visit.param("cursor"), limit=MOST_PER_CALL), visit.api.pool(key, instances=False)
     )
-    newest_first = sorted(listing.items, key=lambda revision: -revision.number)
-    after = _revision(newest_first, visit.param("b")) or (newest_first[0] if newest_first else None)
-    before = _revision(newest_first, visit.param("a"))
-    if before is None and after is not None:
-        before = next((revision for revision in newest_first if revision.number < after.number), None)
+    newest, wanted, from_ = next(iter(listing.items), None), visit.param("b"), visit.param("a")
+    after = newest if wanted is None else await _revision(visit, listing, wanted)
+    before = None
+    if from_ is not None:
+        before = await _revision(visit, listing, from_)
+    elif after is not None:
+        before = await _newest(visit, listing, after.number - 1)
+    compared = {one.number for one in (before, after) if one}
     shell = await visit.shell(f"Spec of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Spec")), pool=str(key), tab="spec")
     return visit.page(
         SpecPage(
             shell=shell,
-            revisions=newest_first,
             listing=listing,
+            numbers=sorted(compared | {one.number for one in listing.items}, reverse=True),
             current=yaml_text(detail.spec),
             before=before,
             after=after,
@@ -79,8 +85,25 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
     )
 
 
-def _revision(revisions: list[PoolRevision], number: str | None) -> PoolRevision | None:
-    return next((revision for revision in revisions if str(revision.number) == number), None)
+async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> PoolRevision:
+    """The revision that the URL names."""
+    number = whole_number(text)
+    found = None if number is None else await _newest(visit, listing, number)
+    if found is None or found.number != number:
+        raise HTTPException(404)
+    return found
+
+
+async def _newest(visit: Visit, listing: Listing[PoolRevision], most: int) -> PoolRevision | None:
+    """The newest revision up to this number, on the page's `listing`, before it or after it."""
+    page = listing
+    if page.items and page.items[0].number < most and visit.param("cursor"):
+        page = await visit.api.revisions(visit.pool_key(), limit=MOST_PER_CALL)
+    while True:
+        found = next((one for one in page.items if one.number <= most), None)
+        if found is not None or page.next_cursor is None:
+            return found
+        page = await visit.api.revisions(visit.pool_key(), cursor=page.next_cursor, limit=MOST_PER_CALL)
 
 
 ROUTES = Routes(

@@ -103,3 +103,14 @@ async def test_the_explanation_has_its_own_page_and_is_part_of_the_heatmaps() ->
         part = (await operator.http.get(path, headers={"fairlead-regions": "explanation"})).text
         assert "<h1" not in part
         assert 'class="why"' in part
+
+
+async def test_of_a_metric_of_which_little_hurts_the_lowest_are_ranked() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/pools/default/chat/heatmap?metric=hit_rate")).text
+        rows = (await operator.http.get("/pools/default/chat/heatmap.json?metric=hit_rate")).json()["rows"]
+        lowest = min(value for row in rows for value in row["values"] if value is not None)
+        ranking = page.split('id="h-ranked"', 1)[1]
+        assert ranking.startswith(">Coldest instances<")
+        assert f"{lowest * 100:.1f} %" in ranking.split("</tr>", 1)[0]
+        assert ">Hottest instances<" in (await operator.http.get("/pools/default/chat/heatmap?metric=kv_usage")).text

@@ -6,6 +6,7 @@ from html import escape
 
 import pytest
 
+from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plans import PlanKind, PlanState
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
@@ -130,6 +131,29 @@ async def test_parts_of_the_spec_are_planned_from_their_forms() -> None:
         assert admin.fake.world.spec(CHAT)["routing"]["policy"] == "sticky"
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "scale", "replicas": "9" * 5000},
+        {"kind": "rollback", "revision": "9" * 5000},
+        {"kind": "early-rejection", "mode": "Enabled", "headroom": "9" * 5000},
+        {"kind": "policy", "policy": "ear", "parameters": "&a {b: *a}"},
+        {"kind": "policy", "policy": "ear", "parameters": "a: " + "[" * 3000},
+        {"kind": "policy", "policy": "ear", "parameters": "a: 2026-02-30"},
+    ],
+)
+async def test_odd_text_in_a_form_of_the_pool_is_refused_beside_it(fields: dict[str, str]) -> None:
+    async with visitor("admin") as admin:
+        answer = await admin.submit("/pools/default/chat/plans", **fields)
+        assert (answer.status_code, "cannot be used" in answer.text) == (422, True)
+
+
+@pytest.mark.parametrize("revision", ["9" * 5000, "²", ""])
+async def test_there_is_no_way_back_to_what_is_no_revision(revision: str) -> None:
+    async with visitor("admin") as admin:
+        assert (await admin.submit("/pools/default/chat/spec/plans", revision=revision)).status_code == 404
+
+
 async def test_an_operator_sees_forms_of_admins_disabled_with_the_reason() -> None:
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat")).text
@@ -138,6 +162,21 @@ async def test_an_operator_sees_forms_of_admins_disabled_with_the_reason() -> No
         plan = (await operator.http.get("/plans/p-0001")).text
         assert "Applying needs the role admin" in plan
         assert (await operator.submit("/pools/default/chat/plans", kind="slo", ttft="3s")).status_code == 403
+
+
+async def test_who_has_rights_in_a_namespace_is_told_them_there_and_where_they_hold_elsewhere() -> None:
+    async with visitor("lead") as lead:
+        lead.fake.tokens["lead-token"] = Identity(
+            subject="ada", role=AccessRole.VIEWER, source="oidc", expires_at=None, namespaces={"default": AccessRole.OPERATOR}
+        )
+        for path, needed, told in (
+            ("/pools/default/chat", "admin", "operator"),
+            ("/pools/research/code", "operator", "viewer"),
+            ("/pause-migrations", "operator", "viewer, operator in default"),
+        ):
+            page = (await lead.http.get(path)).text
+            assert f"This needs the role {needed}; you are {told}." in " ".join(page.split())
+            assert '<span class="badge plain">operator in default</span>' in page.split('class="menu user"')[1].split("</details>")[0]
 
 
 async def test_an_instance_is_cordoned_from_its_page() -> None:

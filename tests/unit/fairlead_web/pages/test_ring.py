@@ -1,5 +1,6 @@
 """The ring's page."""
 
+import html
 import re
 
 import pytest
@@ -58,5 +59,12 @@ async def test_another_weight_of_an_instance_is_planned_beside_its_share() -> No
         assert made.status_code == 303
         shown = (await viewer.http.get(made.headers["location"])).text
         assert "metadata.annotations.fairlead.dev/weight" in shown
+        asked = "add=2&anchors=80&row=1"
+        page = html.unescape((await viewer.http.get(f"/pools/default/chat/ring?{asked}")).text)
+        assert f"/pools/default/chat/ring?{asked}&instance={name}#weight" in page
+        form = re.search(r'method="post" data-once action="([^"]+)"', page)
+        assert form
+        refused = await viewer.submit(form[1], instance=name, weight="heavy")
+        assert 'name="add" type="number" inputmode="numeric" min="0" max="256" value="2"' in " ".join(refused.text.split())
     async with visitor("viewer") as viewer:
         assert "This needs the role operator" in (await viewer.http.get("/pools/default/chat/ring")).text

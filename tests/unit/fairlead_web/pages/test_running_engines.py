@@ -1,5 +1,6 @@
 """The pages of a pool whose engines run already: they offer nothing that nobody here can do."""
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -30,17 +31,33 @@ async def test_a_pools_page_names_the_file_and_leaves_out_what_needs_instances_m
 
 async def test_an_engine_is_added_and_taken_out_by_plans(one: Visitor) -> None:
     name = INSTANCES[CHAT][0]
-    for form, named in (
-        ({"action": "add", "url": "http://10.0.0.9:8000", "name": "engine-9", "weight": "2"}, ("engine-9", "http://10.0.0.9:8000")),
-        ({"action": "remove", "name": name}, (name, f"http://{name}:8000")),
+    added = {"action": "add", "url": "http://10.0.0.9:8000", "name": "engine-9", "weight": "2"}
+    for path, form, named in (
+        ("/pools/default/chat/plans", added, ("engine-9", "http://10.0.0.9:8000")),
+        (f"/pools/default/chat/instances/{name}/plans", {}, (name, f"http://{name}:8000")),
     ):
-        made = await one.submit("/pools/default/chat/plans", kind="engines", **form)
+        made = await one.submit(path, kind="engines", **form)
         changes = (await one.http.get(made.headers["location"])).text.partition("What changes")[2].partition("What it does")[0]
         assert [words for words in named if words not in changes] == []
     refused = await one.submit("/pools/default/chat/plans", kind="engines", action="add", url="10.0.0.9")
     assert refused.status_code == 422
     assert "write http://HOST:PORT" in refused.text
     assert 'value="10.0.0.9"' in refused.text
+
+
+async def test_an_engine_is_taken_out_from_its_page_and_its_row_of_the_list(one: Visitor) -> None:
+    for path in (f"/instances/{INSTANCES[CHAT][0]}", "/instances"):
+        page = (await one.http.get(f"/pools/{CHAT}{path}")).text
+        assert "Remove…" in page
+        assert f"/pools/{CHAT}/instances/{INSTANCES[CHAT][0]}/plans" in page
+        assert "Remove…" not in (await one.http.get(f"/pools/{CODE}{path.replace(INSTANCES[CHAT][0], INSTANCES[CODE][0])}")).text
+
+
+async def test_the_page_of_a_pool_with_very_many_engines_stays_small(one: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INSTANCES, CHAT, [f"{'inference-engine-' * 3}{number:03}" for number in range(500)])
+    for path in ("", "/instances"):
+        page = (await one.http.get(f"/pools/{CHAT}{path}")).text
+        assert len(re.findall(r"<[a-z]", page)) <= 2_500
 
 
 async def test_an_instances_page_promises_no_successor(one: Visitor) -> None:

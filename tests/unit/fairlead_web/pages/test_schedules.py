@@ -12,6 +12,8 @@ from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
 
+DAY = 'cron: "0 8 * * *"\nduration: 1h\nroles: [{name: both, minReplicas: 4}]'
+
 
 async def test_what_is_in_force_names_the_schedule_that_decides_it_and_nobody_where_none_does() -> None:
     async with visitor() as viewer:
@@ -38,7 +40,11 @@ async def test_a_new_schedule_begins_with_the_roles_of_its_pool_within_their_bou
 
 @pytest.mark.parametrize(
     ("pool", "spec", "told"),
-    [("default/chat", "cron: [1", "no valid YAML in line 1, column 9"), ("chat", "cron: 1", "write it as in default/chat")],
+    [
+        ("default/chat", "cron: [1", "no valid YAML in line 1, column 9"),
+        ("default/chat", "start: 2026-02-30", "Schedule: no valid YAML: day is out of range for month."),
+        ("chat", "cron: 1", "write it as in default/chat"),
+    ],
 )
 async def test_a_schedule_that_cannot_be_used_stays_in_the_form_beside_what_is_wrong(pool: str, spec: str, told: str) -> None:
     async with visitor("admin") as admin:
@@ -47,6 +53,26 @@ async def test_a_schedule_that_cannot_be_used_stays_in_the_form_beside_what_is_w
     assert told in answer.text
     assert f'value="{pool}"' in answer.text
     assert f"{spec}</textarea>" in answer.text
+
+
+async def test_a_changed_schedule_with_a_date_there_is_not_keeps_what_was_typed() -> None:
+    async with visitor("admin") as admin:
+        answer = await admin.submit("/schedules/default/chat/night/plans", action="set", spec="start: 2026-02-30")
+    assert answer.status_code == 422
+    assert "day is out of range for month" in answer.text
+    assert "start: 2026-02-30</textarea>" in answer.text
+
+
+async def test_a_new_schedule_below_a_pool_is_that_pools_and_stays_there_when_it_is_refused() -> None:
+    async with visitor("admin") as admin:
+        at = f"/pools/{CHAT}/schedules"
+        page = (await admin.http.get(at)).text
+        assert 'name="pool"' not in page, "another pool has a page of its own"
+        assert f'action="{at}"' in page
+        refused = await admin.submit(at, name="day", spec="cron: [1")
+        assert (refused.status_code, 'class="tabs"' in refused.text) == (422, 'class="tabs"' in page)
+        assert (await admin.submit(at, name="day", spec=DAY)).status_code == 303
+        assert {plan.pool for plan in admin.fake.book.plans.values()} == {CHAT}
 
 
 @pytest.mark.parametrize(("role", "sets_slo", "may"), [("operator", False, True), ("operator", True, False), ("admin", True, True)])

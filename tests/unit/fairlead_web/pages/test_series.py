@@ -1,5 +1,6 @@
 """The numbers of charts as a table, as files, and as charts fetch them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from fairlead_client.resources.series import Drawn, SeriesLine
@@ -46,3 +47,9 @@ async def test_charts_say_that_filters_do_not_narrow_them() -> None:
         assert "whatever the other filters say" not in (await one.http.get("/migrations")).text
         assert (await one.http.get("/migrations?trigger=drain")).text.count('data-note="all of them, whatever the other filters say"') == 2
         assert 'data-note="of every priority class"' in (await one.http.get("/rejections?priority_class=batch")).text
+
+
+async def test_until_when_a_window_is_open_is_a_time_of_day() -> None:
+    async with visitor("viewer") as one:
+        page = (await one.http.get(f"/pools/{CHAT}/series?metrics=requests&from=now-6h&to=now")).text
+        assert re.search(r", until\s+<time datetime=\"[^\"]+\" data-absolute>\d{4}-", page)

@@ -16,6 +16,8 @@ async def test_a_new_tokens_secret_is_shown_once() -> None:
         assert "flt_shown_once" not in (await admin.http.get("/settings")).text
         link = await admin.submit("/settings/login-links", subject="grace", role="viewer")
         assert "http://127.0.0.1:8080/login?token=flt_new" in link.text
+        for days in ("²", "9" * 5000):
+            assert (await admin.submit("/settings/tokens", name="ci", role="viewer", days=days)).status_code == 422
         wrong = await admin.submit("/settings/tokens", name="ci", role="viewer", days="900")
         assert wrong.status_code == 422
         assert "write a whole number from 1 to 365" in wrong.text

@@ -29,6 +29,8 @@ export class Chart {
   }
 
   update(series, lines, marks) {
+    this.misses = 0;
+    delete this.figure.dataset.stale;
     const same = this.lines && this.lines.map((one) => `${one.metric} ${one.part}`).join() === lines.map((one) => `${one.metric} ${one.part}`).join();
     this.range = [seconds(series.start), seconds(series.end)];
     const cells = same && this.drawn ? this.lines.map((one) => one.cell) : [];
@@ -224,7 +226,7 @@ export class Chart {
   readout() {
     const when = this.figure.querySelector("[data-when]");
     const near = this.at === null || !this.drawn ? [] : this.marks.filter((one) => Math.abs(this.drawn.valToPos(one.from, "x") - this.drawn.valToPos(this.at, "x")) <= NEAR);
-    when.textContent = this.at === null ? when.dataset.note : [shown(new Date(this.at * 1000)).replace(/^\d+-\d+-\d+ /, ""), ...near.map((one) => one.words)].join(" · ");
+    when.textContent = this.at === null ? this.figure.dataset.stale ?? when.dataset.note : [shown(new Date(this.at * 1000)).replace(/^\d+-\d+-\d+ /, ""), ...near.map((one) => one.words)].join(" · ");
     when.title = when.textContent;
     for (const one of this.lines) {
       const found = lineAt(one, this.at);
@@ -245,6 +247,14 @@ export class Chart {
     this.speaking = setTimeout(() => {
       this.said.textContent = `${this.figure.querySelector("[data-when]").textContent}: ${this.lines.map((one) => `${one.label} ${one.cell.textContent}`).join(", ")}`;
     }, SAY_MS);
+  }
+
+  // Its lines could not be had. Once may be chance; then it says of when they are.
+  missed() {
+    this.misses += 1;
+    if (this.misses < 2) return;
+    this.figure.dataset.stale = `As of ${shown(new Date(this.range[1] * 1000))}: newer lines cannot be had`;
+    this.readout();
   }
 
   end() {

@@ -57,7 +57,10 @@ async function fill(figures) {
       if (!answer.ok) throw new Error(String(answer.status));
       found = [await answer.json(), uPlot];
     } catch {
-      for (const figure of members) if (!charts.get(figure)?.drawn) failed(figure);
+      for (const figure of members) {
+        if (charts.get(figure)?.drawn) charts.get(figure).missed();
+        else failed(figure);
+      }
       return;
     }
     for (const figure of members) if (figure.dataset.src === src) show(figure, ...found); // else a filter came between

@@ -16,6 +16,8 @@ function ask(words, agree) {
   const dialog = document.createElement("dialog");
   const text = document.createElement("p");
   text.textContent = words;
+  text.id = "asked";
+  dialog.setAttribute("aria-labelledby", text.id);
   const actions = document.createElement("p");
   actions.className = "actions";
   for (const [label, kind, act] of [["Cancel", "", () => {}], ["Continue", "primary danger", agree]]) {
@@ -37,6 +39,15 @@ function buttonsOf(form) {
   return [...form.elements].filter((one) => one.matches("button"));
 }
 
+// The button that sends the form. One outside of it may be gone when the API has answered, or be another row's: a copy has what was pressed.
+function senderOf(form, pressed) {
+  if (!pressed || form.contains(pressed)) return pressed;
+  const made = document.createElement("button");
+  made.hidden = true;
+  for (const name of ["name", "value", "formaction"]) if (pressed.hasAttribute(name)) made.setAttribute(name, pressed.getAttribute(name));
+  return made;
+}
+
 function submitted(event) {
   const form = event.target;
   if (form.dataset.ask && !form.dataset.agreed) {
@@ -44,20 +55,23 @@ function submitted(event) {
     ask(form.dataset.ask, () => { form.dataset.agreed = "yes"; form.requestSubmit(); });
     return;
   }
-  if (form.method !== "post" || form.matches(".theme-form, [action$='/logout'], [action$='/login']")) return;
-  if (form.dataset.sent === "yes") { form.dataset.sent = "gone"; return; }
+  // By its attribute: a field named method, as the ratio's, takes the place of the property.
+  if (form.getAttribute("method") !== "post" || form.matches(".theme-form, [action$='/logout'], [action$='/login']")) return;
+  if (form.dataset.sent === "yes") { form.dataset.sent = "gone"; delete form.dataset.agreed; return; }
   event.preventDefault();
   if (form.dataset.sent) return;
   form.dataset.sent = "asking";
   const buttons = buttonsOf(form).filter((one) => !one.disabled);
   for (const button of buttons) { button.setAttribute("aria-busy", "true"); button.disabled = true; }
-  const { submitter } = event;
+  const sender = senderOf(form, event.submitter);
   sendable(form).then((may) => {
     for (const button of buttons) { button.removeAttribute("aria-busy"); button.disabled = false; }
     delete form.dataset.sent;
-    if (!may) return;
+    if (!may) { delete form.dataset.agreed; return; } // the next try asks anew
     form.dataset.sent = "yes"; // the next submit goes through, once
-    form.requestSubmit(submitter?.form === form ? submitter : undefined);
+    if (sender && !form.contains(sender)) form.append(sender);
+    form.requestSubmit(sender ?? undefined);
+    if (sender?.hidden) sender.remove();
     for (const button of buttons) { button.setAttribute("aria-busy", "true"); setTimeout(() => { button.disabled = true; }); }
   });
 }

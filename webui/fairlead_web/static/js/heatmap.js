@@ -8,6 +8,7 @@ import * as draw from "./heatmap_draw.js";
 import { explain } from "./heatmap_explain.js";
 import { follow } from "./heatmap_live.js";
 import { Tip, limitWords } from "./heatmap_tip.js";
+import { tell } from "./heatmap_words.js";
 import { shown } from "./times.js";
 import { turn } from "./turns.js";
 
@@ -19,7 +20,7 @@ export async function start(figures) {
   const maps = await Promise.allSettled([...figures].map((figure) => data.load(figure.dataset.src)));
   for (const [index, figure] of [...figures].entries()) {
     const found = maps[index].value;
-    const map = found && beside(figure, found);
+    const map = found && await beside(figure, found);
     if (!map) continue; // the picture stays
     const heat = new Heatmap(figure, map, figures.length);
     await turn();
@@ -33,13 +34,14 @@ export async function start(figures) {
   if (panel?.dataset.worst) explain(panel, panel.dataset.worst);
 }
 
-// The map with its rows beside their names, which the page has from a moment before. Null when others came or went meanwhile: then all is read
-// once more.
-function beside(figure, map) {
+// The map with its rows beside their names, which the page has from a moment before; read once more with their names when others came or went
+// meanwhile. Null when that fails.
+async function beside(figure, map) {
   const ids = [...figure.querySelectorAll(".heatmap-labels [data-row]")].map((item) => item.dataset.row);
   if (ids.length === map.rows.length && ids.every((id) => map.rowOf.has(id))) return data.reordered(map, ids);
-  if (performance.getEntriesByType("navigation")[0]?.type !== "reload") location.reload();
-  return null;
+  const fresh = await data.load(figure.dataset.src, "rows").catch(() => null);
+  if (fresh) tell(figure, fresh.words);
+  return fresh;
 }
 
 class Heatmap {
@@ -110,7 +112,16 @@ class Heatmap {
     if (this.resize()) this.axis();
   }
 
+  // Another reading, maybe with other rows: what is looked at stays with its row.
   adopt(map) {
+    const kept = (cell) => {
+      const row = cell && map.rowOf.get(this.map.rows[cell.row]?.id);
+      return row == null ? null : { ...cell, row };
+    };
+    const { pinned, cursor } = this.view;
+    Object.assign(this.view, { pinned: kept(pinned), cursor: kept(cursor) });
+    this.hovered = kept(this.hovered);
+    if (pinned && !this.view.pinned) this.tip.close();
     if (map.columns !== this.map.columns) this.size = null;
     this.map = map;
     this.drawCells();

@@ -3,8 +3,11 @@
 export const NO_DATA = 255;
 const NO_STEP = 0xffffffff;
 
-export async function load(address) {
-  const response = await fetch(address, { headers: { accept: "application/octet-stream" } });
+// `words` asks for what the page says of the map too: "yes", or "rows" with the names of its rows.
+export async function load(address, words = "") {
+  const target = new URL(address, location.href);
+  if (words) target.searchParams.set("words", words);
+  const response = await fetch(target, { headers: { accept: "application/octet-stream" } });
   if (response.status === 401) { location.reload(); return null; }
   if (!response.ok) throw new Error(`heatmap: ${response.status}`);
   return parse(await response.arrayBuffer());

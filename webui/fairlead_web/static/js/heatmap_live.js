@@ -2,6 +2,7 @@
 // Metrics that events do not carry, new instances and anything missed come from the server at the end of a bucket.
 
 import * as data from "./heatmap_data.js";
+import { tell } from "./heatmap_words.js";
 
 const FIELD = {
   pending_prefill_tokens: "pending_prefill_tokens", running: "running", waiting: "waiting", in_flight: "in_flight", kv_usage: "kv_usage",
@@ -9,6 +10,7 @@ const FIELD = {
 };
 const RESYNC_SECONDS = 60;
 const HASTE_SECONDS = 5;
+const OUTGROWN_SECONDS = 15; // values beyond the scale's end look like its end until then
 const BRIDGED = 3;
 
 export function follow(heat, address) {
@@ -16,6 +18,7 @@ export function follow(heat, address) {
   let loaded = Date.now() / 1000;
   let loading = false;
   const counted = new Set();
+  const strangers = new Set(); // instances without a row, which were asked for: a map of a large pool never has them all
   const fieldOf = (map) => (map.earlier || map.group !== "instance" ? undefined : FIELD[map.metric]);
 
   const reload = async () => {
@@ -23,19 +26,22 @@ export function follow(heat, address) {
     loading = true;
     loaded = Date.now() / 1000;
     try {
-      const fresh = await data.load(address);
-      if (fresh) adopt(fresh);
+      const fresh = await data.load(address, "yes");
+      const same = fresh && hasSameRows(fresh);
+      const named = same ? fresh : fresh && await data.load(address, "rows");
+      if (named) adopt(same ? data.reordered(named, heat.map.rows.map((row) => row.id)) : named);
     } catch { /* the next bucket tries again; the pill shows that the stream is away */ } finally { loading = false; }
   };
 
-  const adopt = (fresh) => {
+  // Then their names and their order stay as they are.
+  const hasSameRows = (fresh) => {
     const shown = (row) => heat.map.rows[heat.map.rowOf.get(row.id)];
-    const same = fresh.rows.length === heat.map.rows.length && fresh.rows.every((row) => shown(row)?.role === row.role);
-    if (!same) {
-      if (!heat.surface.matches(":focus")) location.reload(); // other rows or roles: labels must follow
-      return;
-    }
-    heat.adopt(data.reordered(fresh, heat.map.rows.map((row) => row.id))); // the range may begin in another bucket, one column more or less
+    return fresh.rows.length === heat.map.rows.length && fresh.rows.every((row) => shown(row)?.role === row.role);
+  };
+
+  const adopt = (fresh) => {
+    tell(heat.figure, fresh.words);
+    heat.adopt(fresh); // the range may begin in another bucket, one column more or less
   };
 
   const advance = (now) => {
@@ -62,11 +68,19 @@ export function follow(heat, address) {
     const { map } = heat;
     const field = fieldOf(map);
     if (!field) return;
+    const rested = Date.now() / 1000 - loaded;
     let changed = false;
+    let wanted = false;
     for (const item of items) {
       if (item.pool !== map.pool) continue;
       const row = map.rowOf.get(item.id);
-      if (row == null) { if (item.state !== "Gone" && item.state !== "Pending") reload(); continue; }
+      if (row == null) {
+        const stranger = `${item.id} ${item.state}`;
+        if (item.state === "Gone" || item.state === "Pending" || rested < HASTE_SECONDS || strangers.has(stranger)) continue;
+        strangers.add(stranger);
+        wanted = true;
+        continue;
+      }
       const value = item[field];
       if (value == null) continue;
       const sum = sums.get(item.id) ?? { total: 0, count: 0, top: 0 };
@@ -74,10 +88,13 @@ export function follow(heat, address) {
       sum.count += 1;
       sum.top = Math.max(sum.top, value);
       sums.set(item.id, sum);
-      data.put(map, row, map.columns - 1, map.aggregate === "mean" ? sum.total / sum.count : sum.top);
+      const shown = map.aggregate === "mean" ? sum.total / sum.count : sum.top;
+      data.put(map, row, map.columns - 1, shown);
       changed = true;
+      if (shown > map.top && rested >= Math.max(OUTGROWN_SECONDS, map.step)) wanted = true;
     }
     if (changed) heat.drawNewest();
+    if (wanted) reload();
   };
 
   document.addEventListener("fairlead:live", (event) => {

@@ -8,7 +8,8 @@ const PATIENCE_MS = 8000;
 const base = () => document.documentElement.dataset.base;
 const left = (field) => ["password", "hidden", "file", "submit", "button"].includes(field.type) || field.name === "token"; // secret, or not to be set by a script
 const given = (field) => (field.matches("select") ? ([...field.options].find((one) => one.defaultSelected) ?? field.options[0])?.value : field.defaultValue);
-const typed = (field) => !left(field) && (field.value !== given(field) || field.checked !== field.defaultChecked);
+export const typed = (field) => !left(field) && (field.value !== given(field) || field.checked !== field.defaultChecked);
+const touched = (form) => [...form.elements].some((field) => field.name && typed(field));
 
 function nameOf(form) {
   return `${form.getAttribute("action")} ${form.elements.kind?.value ?? ""} ${form.elements.role?.value ?? ""}`;
@@ -21,7 +22,7 @@ function keep(form) {
 
 // Keeps the form in which something was typed, as the page is about to be left.
 export function keepTyped() {
-  const form = [...document.forms].find((one) => one.method === "post" && [...one.elements].some((field) => field.name && typed(field)));
+  const form = [...document.forms].find((one) => one.getAttribute("method") === "post" && touched(one));
   if (form) keep(form);
 }
 
@@ -55,7 +56,7 @@ export async function sendable(form) {
     location.assign(`${base()}/login?${new URLSearchParams({ next: location.pathname.slice(base().length) + location.search, ended: "1" })}`);
     return false;
   }
-  const next = form.hidden ? "Press the button again" : "What you typed is still here; send it again";
+  const next = touched(form) ? "What you typed is still here; send it again" : "Press the button again";
   say(form, `The control API does not answer, so nothing was sent. ${next} when the API is back.`);
   return false;
 }

@@ -9,6 +9,7 @@ import { take } from "./lists.js";
 
 const LISTS = new Set(["migrations", "reroutes", "decisions", "rejections"]);
 const TOPICS = ["pools", "instances", "migrations", "reroutes", "decisions", "rejections"];
+const WHOLE = new Set(["pool", "from", "to", "sort", "view"]); // what an address may have while its list has all new rows; events are of the pool only
 const POLL_MS = 5000;
 const SILENCE_MS = 45000; // parts come with each tick of the server's clock, every ten seconds or so
 const GONE = new Set([403, 404]); // nothing that comes back by itself, unlike an API that is away
@@ -51,10 +52,15 @@ function answered(status) {
   announce();
 }
 
+// Whether the page shows some of its list only: which of the events are among them is known when they are shown.
+function narrowed() {
+  return [...new URLSearchParams(location.search)].some(([name, value]) => value && !WHOLE.has(name));
+}
+
 export function receive(topic, items) {
   heard();
   if (state.paused) {
-    if (LISTS.has(topic)) state.fresh += items.length;
+    if (LISTS.has(topic) && !narrowed()) state.fresh += items.length;
     state.held.set(topic, ["migrations", "reroutes", "decisions"].includes(topic) ? [...(state.held.get(topic) ?? []), ...items] : items);
   } else {
     tell(topic, items);

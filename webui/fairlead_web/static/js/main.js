@@ -30,6 +30,8 @@ if (figures.length) import("./heatmap.js").then((heatmap) => heatmap.start(figur
 const charts = document.querySelectorAll("[data-chart]");
 if (charts.length) import("./charts.js").then((module) => module.start(charts));
 
+if (document.querySelector("[data-present]")) import("./present_values.js").then((values) => values.start());
+
 // Small heatmaps are pictures; while the page is live they are fetched again now and then.
 setInterval(() => {
   if (document.hidden || document.getElementById("live-pill")?.dataset.state === "paused") return;

@@ -35,6 +35,7 @@ function help() {
   if (known) { known.close(); return; }
   const dialog = document.createElement("dialog");
   dialog.dataset.keys = "";
+  dialog.setAttribute("aria-label", "Keys");
   const heading = document.createElement("h2");
   heading.textContent = "Keys";
   const text = document.createElement("p");

@@ -52,7 +52,10 @@ export function shown(date) {
   return root.dataset.time === "local" ? local(date) : utc(date);
 }
 
+const SKEW_SECONDS = 10; // as formats.py has it
+
 function ago(gone) {
+  if (gone <= -SKEW_SECONDS) return `in ${span(-gone)}`;
   if (gone < 1) return "now";
   return gone >= 60 && gone < 3600 ? `${Math.floor(gone / 60)} min ago` : `${span(gone)} ago`;
 }
