@@ -18,6 +18,10 @@ def test_what_is_no_whole_number_of_use_is_none(text: str) -> None:
         ("start: 2026-02-30", "day is out of range for month"),
         ("&a {b: *a}", "it holds itself, or is nested too deeply"),
         ("a: " + "[" * 3000, "it holds itself, or is nested too deeply"),
+        (
+            "\n".join([f"a0: &a0 {list(range(50))}", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 50)}]" for n in range(1, 9))]),
+            "it has more than 100,000 values",
+        ),
         ("a: [", "expected the node content, but found '<stream end>'"),
     ],
 )
