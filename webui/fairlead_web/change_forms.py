@@ -309,8 +309,8 @@ def _parsed(one: _Input, text: str) -> Any:
 
 
 def _engine(form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a plan that adds an engine, or takes one out."""
-    given = {name: text for name in ("action", "url", "name") if (text := form.get(name, "").strip())}
+    """The fields of a plan that adds an engine; one is taken out where it is listed."""
+    given = {"action": EngineAction.ADD.value} | {name: text for name in ("url", "name") if (text := form.get(name, "").strip())}
     weight = form.get("weight", "").strip()
     try:
         return {**given, "weight": _number(weight)} if weight else given
@@ -320,7 +320,7 @@ def _engine(form: Mapping[str, str]) -> dict[str, Any]:
 
 def _engine_form(typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
     mine = typed.get("kind") == PlanKind.ENGINES
-    kept = typed if mine and typed.get("action") == EngineAction.ADD else {}
+    kept = typed if mine else {}
     asked_for = (
         ("url", "Address", "text", "http://HOST:PORT"),
         ("name", "Name", "text", "by default host and port"),

@@ -31,7 +31,7 @@ async def test_a_pools_page_names_the_file_and_leaves_out_what_needs_instances_m
 
 async def test_an_engine_is_added_and_taken_out_by_plans(one: Visitor) -> None:
     name = INSTANCES[CHAT][0]
-    added = {"action": "add", "url": "http://10.0.0.9:8000", "name": "engine-9", "weight": "2"}
+    added = {"url": "http://10.0.0.9:8000", "name": "engine-9", "weight": "2"}
     for path, form, named in (
         ("/pools/default/chat/plans", added, ("engine-9", "http://10.0.0.9:8000")),
         (f"/pools/default/chat/instances/{name}/plans", {}, (name, f"http://{name}:8000")),
