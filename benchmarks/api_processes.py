@@ -33,7 +33,6 @@ class ApiProcess:
             **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},
             "FAIRLEAD_DATABASE_URL": database_url,
             "FAIRLEAD_BOOTSTRAP_TOKENS": ",".join(":".join(token) for token in BOOTSTRAP),
-            "FAIRLEAD_WEB": "0",
             **(environment or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,13 +1,14 @@
 """Measures what it costs to let another router decide: what a request waits for the answer, and how many requests a
 second one deciding process can take of others.
 
-    .venv/bin/python benchmarks/asking.py [--instances 64] [--requests 20000] [--in-flight 64]
+    .venv/bin/python -m benchmarks.asking [--instances 64] [--requests 20000] [--in-flight 64]
 
 Two processes of this machine, each with the router's own pools and company, that find each other in a folder and talk
 over the loopback as they would between machines, without what a network adds. Prompts of 32 blocks; every instance
 takes every request at once, so that nothing is waited for but the answer. Prints p50 and p99 in microseconds, from
-handing a request in to its decision: alone, asked one at a time, and asked with many in flight. Then the CPU time of
-both processes per request, with all that the decider is told of it: their inverse is what a core can do.
+handing a request in to its decision: alone, asked one at a time, and asked with many in flight. Then the CPU time per
+request with as many in flight, alone and of both processes, with all that the decider is told of it: the inverse is
+what a core can do.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 import uvloop
+from benchmarks.command_line import count
 
 from fairlead.instances import InstanceState
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -148,10 +150,12 @@ def shown(title: str, seconds: list[float]) -> None:
 
 async def measure(requests: int, instances: int, in_flight: int, folder: Path, front: str, control: Connection) -> None:
     """Print everything."""
+    gc.freeze()  # as the other process does
     alone = Member("alone", instances, None)
     await serve_all(alone, range(1000), 1)
-    began = process_time()
     shown("alone, one at a time", await serve_all(alone, range(1000, 1000 + requests), 1))
+    began = process_time()
+    await serve_all(alone, range(1000 + requests, 1000 + 2 * requests), in_flight)
     alone_cpu = (process_time() - began) / requests
     member = Member(front, instances, folder)
     looking = asyncio.create_task(member.keep_looking())
@@ -179,9 +183,9 @@ async def measure(requests: int, instances: int, in_flight: int, folder: Path, f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--instances", type=int, default=64)
-    parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--instances", type=count, default=64)
+    parser.add_argument("--requests", type=count, default=20_000)
+    parser.add_argument("--in-flight", type=count, default=64)
     asked = parser.parse_args()
     decider = decider_of(POOL, NAMES)
     (front,) = set(NAMES) - {decider}
@@ -189,7 +193,7 @@ def main() -> None:
     here, there = context.Pipe()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "routers"
-        process = context.Process(target=decide, args=(decider, asked.instances, folder, there))
+        process = context.Process(target=decide, args=(decider, asked.instances, folder, there), daemon=True)
         process.start()
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {asked.instances} instances, prompts of {BLOCKS} blocks")
         uvloop.run(measure(asked.requests, asked.instances, asked.in_flight, folder, front, here))

@@ -3,21 +3,22 @@ does 50 times a second while requests wait.
 
 A decision hashes a prompt of 64 KB and chooses an instance.
 
-    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--queued 100] [--tenants 1 100]
+    .venv/bin/python -m benchmarks.decisions [--instances 64 512] [--requests 4000] [--queued 100] [--tenants 1 100]
         [--peer-python P]
 
 Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. What
 else the machine runs meanwhile is left out as far as possible: other programs' time, and the requests in or right
 before which the thread was preempted, as they find its caches cold. The machine's own speed for the hash alone is
 printed first. Then come ticks, first tokens and submits of `fairlead` with full queues, also with so many tenants that
-share them fairly, and last what the parts of NVIDIA
-Dynamo's router cost that can be called from Python, given one that has them (see `decision_peer.py`). Other peers
-decide inside their proxies; `gateway.py` compares with those.
+share them fairly, and last what the parts of NVIDIA Dynamo's router cost that can be called from Python, given one that
+has them (see `decision_peer.py`). That is wall time, as they have threads of their own, so its p99 has what else the
+machine ran: compare medians. Other peers decide inside their proxies; `gateway.py` compares with those.
 """
 
 import argparse
 import gc
 import json
+import math
 import os
 import random
 import resource
@@ -29,6 +30,7 @@ from pathlib import Path
 from time import thread_time_ns
 
 import numpy as np
+from benchmarks.command_line import a_file, count
 
 from fairlead.instances import InstanceState
 from fairlead.predictors.fitting import FitSettings
@@ -90,6 +92,8 @@ def prompts_of(count: int, source: random.Random) -> list[bytes]:
 
 def percentiles(durations: list[int]) -> tuple[float, float]:
     """p50 and p99 in microseconds."""
+    if not durations:
+        return math.nan, math.nan  # every request was preempted
     ordered = sorted(durations)
     return ordered[len(ordered) // 2] / 1000, ordered[int(len(ordered) * 0.99)] / 1000
 
@@ -251,14 +255,22 @@ def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: in
     return {what: found[len(found) // 4 :] for what, found in durations.items()}
 
 
+def at_least_some(text: str) -> int:
+    """So many that some are left when the first quarter is not counted. Raises argparse.ArgumentTypeError."""
+    found = count(text)
+    if found < 20:
+        raise argparse.ArgumentTypeError(f"{found} are too few to leave any when the first quarter is not counted; give 20 or more")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--instances", type=int, nargs="+", default=[64, 512])
-    parser.add_argument("--requests", type=int, default=4000)
-    parser.add_argument("--queued", type=int, default=100, help="requests that wait for each instance")
-    parser.add_argument("--tenants", type=int, nargs="+", default=[1, 100], help="that share full queues fairly, beside none that do")
+    parser.add_argument("--instances", type=count, nargs="+", default=[64, 512])
+    parser.add_argument("--requests", type=at_least_some, default=4000)
+    parser.add_argument("--queued", type=count, default=100, help="requests that wait for each instance")
+    parser.add_argument("--tenants", type=count, nargs="+", default=[1, 100], help="that share full queues fairly, beside none that do")
     parser.add_argument("--policies", nargs="+", default=list(BUILT_IN.names), choices=BUILT_IN.names)
-    parser.add_argument("--peer-python", help="a Python that has ai-dynamo-runtime")
+    parser.add_argument("--peer-python", type=a_file, help="a Python that has ai-dynamo-runtime")
     arguments = parser.parse_args()
     prompts = prompts_of(400, random.Random(3))
     gc.collect()
@@ -284,9 +296,9 @@ def main() -> None:
         print_peer(arguments.peer_python, arguments.instances)
 
 
-def print_peer(python: str, sizes: list[int]) -> None:
+def print_peer(python: Path, sizes: list[int]) -> None:
     """Measure the peer in a process of its own."""
-    command = [python, str(Path(__file__).with_name("decision_peer.py")), *map(str, sizes)]
+    command = [str(python), str(Path(__file__).with_name("decision_peer.py")), *map(str, sizes)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "off"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:

@@ -13,10 +13,11 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
+from benchmarks.command_line import a_file, above_zero, count
 from benchmarks.what_if import SECONDS, recorded_rows
 
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.services.simulations.expected_figures import Recorded, Trialled, figures_of
 from fairlead_api.services.simulations.plan_changes import RATES, SEEDS
 from fairlead_client.resources.expectations import Quantity
@@ -39,14 +40,18 @@ QUANTITIES = {
 def main() -> None:
     """Expect, let happen, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=Path, help="a trace in Mooncake's format, of two hours")
-    parser.add_argument("--requests", type=int, default=12_000, help="in both hours")
-    parser.add_argument("--instances", type=int, default=8)
-    parser.add_argument("--rate", type=float, default=1.0, help="times the rate at which they come")
-    parser.add_argument("--policy", default="fairlead")
-    parser.add_argument("--early-rejection", default="Disabled")
+    parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format, of two hours")
+    parser.add_argument("--requests", type=count, default=12_000, help="in both hours")
+    parser.add_argument("--instances", type=count, default=8, help="2 or more, as one is taken away")
+    parser.add_argument("--rate", type=above_zero, default=1.0, help="times the rate at which they come")
+    parser.add_argument("--policy", choices=BUILT_IN.names, default="fairlead")
+    parser.add_argument("--early-rejection", choices=("Disabled", "Load", "Predicted"), default="Disabled")
     options = parser.parse_args()
+    if options.instances < 2:
+        parser.error("one instance cannot be taken away: give --instances 2 or more")
     rows = list(islice(read_trace(options.trace) if options.trace else KINDS["conversation"].rows(None, None, 0), options.requests))
+    if len(rows) < 100:
+        parser.error(f"{len(rows)} requests say nothing of two hours; give 100 or more")
     requests = recorded_rows(rows, 2 * SECONDS / options.rate)
     half, quarter = len(requests) // 2, len(requests) // 4
     target = SimulatedTarget(
@@ -62,7 +67,7 @@ def main() -> None:
         slo_ttft_seconds=5.0,
         slo_tpot_seconds=0.1,
     )
-    plans = changes(options.instances)
+    plans = changes(options.instances, options.policy)
     as_it_is = figures(requests[:half], target, options.policy, [(seed, 1.0, PoolChange()) for seed in SEEDS])
     really = figures(requests[quarter : half + quarter], target, options.policy, [(ANOTHER_SEED, 1.0, PoolChange())])[0]
     measured = Recorded(
@@ -87,7 +92,7 @@ def main() -> None:
             )
 
 
-def changes(instances: int) -> dict[str, PoolChange]:
+def changes(instances: int, policy: str) -> dict[str, PoolChange]:
     """A plan of each kind that is simulated for a pool whose instances do both."""
     return {
         f"scale to {instances - 1}": PoolChange(replicas=instances - 1, startup_seconds=STARTUP_SECONDS),
@@ -96,7 +101,7 @@ def changes(instances: int) -> dict[str, PoolChange]:
         "drain the middle one": PoolChange(drained=instances // 2, startup_seconds=STARTUP_SECONDS),
         "policy least-loaded": PoolChange(policy="least-loaded", parameters={}, prefills_in_flight=2),
         "policy dualmap": PoolChange(policy="dualmap", parameters={}, prefills_in_flight=2),
-        "one prefill in flight": PoolChange(policy="fairlead", parameters={}, prefills_in_flight=1),
+        "one prefill in flight": PoolChange(policy=policy, parameters={}, prefills_in_flight=1),
         "early rejection Load": PoolChange(early_rejection="Load", headroom=1.0),
         "early rejection Load, headroom 0.5": PoolChange(early_rejection="Load", headroom=0.5),
     }

@@ -2,7 +2,7 @@
 
 It covers many decisions under several policies, and the migrations they make.
 
-    PYTHONPATH=tests/support .venv/bin/python benchmarks/explanations.py [--requests 450]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.explanations [--requests 450]
         [--policies fairlead dualmap ear mooncake heimdall]
 
 A whole sandbox runs with every decision recorded (`FAIRLEAD_DECISION_SAMPLE_RATE=1`). For each policy in turn one pool
@@ -18,6 +18,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.command_line import above_zero, count, end_everything_when_ended
+
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of, running_sandbox
@@ -42,10 +45,11 @@ def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, dir
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--requests", type=int, default=450)
-    arguments.add_argument("--speed", type=float, default=14.0)
-    arguments.add_argument("--policies", nargs="+", default=["fairlead", "dualmap", "ear", "mooncake", "heimdall"])
+    arguments.add_argument("--requests", type=count, default=450)
+    arguments.add_argument("--speed", type=above_zero, default=14.0, help="times the speed at which they are stamped")
+    arguments.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["fairlead", "dualmap", "ear", "mooncake", "heimdall"])
     given = arguments.parse_args()
+    end_everything_when_ended()
     os.environ["FAIRLEAD_DECISION_SAMPLE_RATE"] = "1"
     with tempfile.TemporaryDirectory() as folder, running_sandbox(Path(folder) / "sandbox") as sandbox:
         for policy in given.policies:

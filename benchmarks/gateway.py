@@ -1,12 +1,12 @@
 """Measures the router's CPU time per request on one core, against mock engines that answer at once.
 
     python -m benchmarks.gateway [--policies fairlead,round-robin] [--instances 8] [--seconds 4]
-        [--cases short-json,short-stream,long-json,paced-stream,few-streams]
-    python -m benchmarks.gateway --against 'sglang={command with {port} and {workers}}'
+        [--cases short-json,short-stream,long-json,long-stream,paced-stream,few-streams]
+    python -m benchmarks.gateway --against 'NAME=COMMAND with {port} and {workers}'
     python -m benchmarks.gateway --against-file peers.txt
 
-The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. One that does not answer within four
-minutes is left out, and said so.
+The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. One that ends, or does not answer within
+four minutes, is left out, and said so.
 
 One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
 Figures are CPU microseconds of the router's process group per request (1e6 / that = requests per second and core),
@@ -29,41 +29,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+from benchmarks.command_line import a_file, above_zero, count, end_everything_when_ended, names_of
 from benchmarks.gateway_load import CASES, Case
 from benchmarks.mock_engines import routing_table
+
+from fairlead.routing.policies.catalogue import BUILT_IN
 
 SLOW_START_SECONDS = 240.0
 """The slowest of the other routers imports for minutes on a slow machine."""
 
 
-def session_cpu_seconds(session: int) -> float:
-    """User and system time of all processes of a session."""
-    ticks = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session:
-                ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 @contextmanager
 def process(command: list[str], core: int, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run it on a core, in a session of its own, without this shell's settings of Fairlead."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     running = subprocess.Popen(
-        ["taskset", "-c", str(core), *command], start_new_session=True, env={**os.environ, **(environment or {})}, stdout=subprocess.DEVNULL
+        ["taskset", "-c", str(core), *command], start_new_session=True, env=plain | (environment or {}), stdout=subprocess.DEVNULL
     )
     try:
         yield running
     finally:
-        os.killpg(running.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has ended already, with all that it started
+            os.killpg(running.pid, signal.SIGTERM)
         try:
             running.wait(6)
         except subprocess.TimeoutExpired:
@@ -71,13 +63,27 @@ def process(command: list[str], core: int, environment: dict[str, str] | None = 
             running.wait()
 
 
+def check_free(ports: Iterable[int]) -> None:
+    """That nobody listens there: who is left of an earlier run would be measured instead. Raises NotReady."""
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise NotReady(f"port {port} cannot be had ({error.strerror}); give another --first-port") from None
+
+
 class NotReady(SystemExit):
-    """A process did not answer in time."""
+    """A process did not answer in time, or ended."""
 
 
-def wait_until(port: int, seconds: float, path: str = "/v1/models") -> None:
+def wait_until(running: subprocess.Popen[bytes], port: int, seconds: float, path: str = "/v1/models") -> None:
+    """Until this process answers a GET at the port with 200. Raises NotReady."""
     end = time.monotonic() + seconds
     while True:
+        if running.poll() is not None:
+            raise NotReady(f"what should answer on port {port} ended with code {running.returncode}")
         try:
             with socket.create_connection(("127.0.0.1", port), 1) as connection:
                 connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\nconnection: close\r\n\r\n".encode())
@@ -93,12 +99,10 @@ def wait_until(port: int, seconds: float, path: str = "/v1/models") -> None:
 def measure(name: str, router: subprocess.Popen[bytes], port: int, cases: list[Case], seconds: float, core: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for case in cases:
-        load = ["taskset", "-c", str(core), sys.executable, "-m", "benchmarks.gateway_load", str(port), case.name]
+        load = ["taskset", "-c", str(core), sys.executable, "-m", "benchmarks.gateway_load", str(port), case.name, str(router.pid)]
         subprocess.run([*load, "1"], check=True, stdout=subprocess.DEVNULL)
-        before = session_cpu_seconds(router.pid)
-        output = subprocess.run([*load, str(seconds)], check=True, capture_output=True, text=True).stdout
-        used = session_cpu_seconds(router.pid) - before
-        result = json.loads(output)
+        result = json.loads(subprocess.run([*load, str(seconds)], check=True, stdout=subprocess.PIPE).stdout)
+        used = result.pop("cpu_seconds")
         requests = max(result["requests"], 1)
         row: dict[str, object] = {"router": name, "case": case.name, "cpu_us": used / requests * 1e6, "rps": requests / seconds, **result}
         rows.append(row)
@@ -118,17 +122,30 @@ def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Itera
     with process(
         [sys.executable, "-m", "benchmarks.mock_engines", str(api_port), str(engines[0]), str(len(engines)), table], core
     ) as mocks:
-        wait_until(engines[-1], 60)
+        wait_until(mocks, engines[-1], 60)
         yield mocks
 
 
 def others(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Names and commands of the routers to compare with."""
-    lines: list[str] = [*options.against]
-    if options.against_file is not None:
-        read = Path(options.against_file).read_text().splitlines()
-        lines += [line for line in read if line.strip() and not line.lstrip().startswith("#")]
-    return [(name.strip(), command) for name, _, command in (line.partition("=") for line in lines)]
+    if options.against_file is None:
+        return list(options.against)
+    read = options.against_file.read_text().splitlines()
+    return [*options.against, *(other(line) for line in read if line.strip() and not line.lstrip().startswith("#"))]
+
+
+def other(line: str) -> tuple[str, str]:
+    """Name and command of `NAME=COMMAND`. Raises argparse.ArgumentTypeError."""
+    name, _, command = (part.strip() for part in line.partition("="))
+    try:
+        filled = shlex.split(command.format(port=0, workers="", workers_commas=""))
+    except (KeyError, IndexError, ValueError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{line!r}: {error!r} in the command; it may have {{port}}, {{workers}}, {{workers_commas}}"
+        ) from None
+    if not name or not filled:
+        raise argparse.ArgumentTypeError(f"{line!r} is not NAME=COMMAND")
+    return name, command
 
 
 def run(options: argparse.Namespace) -> None:
@@ -136,9 +153,11 @@ def run(options: argparse.Namespace) -> None:
     load_core = (os.cpu_count() or 1) - 1
     engines = range(options.first_port, options.first_port + options.instances)
     api_port, router_port = options.first_port - 1, options.first_port - 2
-    cases = [CASES[name] for name in options.cases.split(",")]
+    cases = [CASES[name] for name in options.cases]
+    compared = others(options)
+    check_free((router_port, api_port, *engines))
     rows: list[dict[str, object]] = []
-    for policy in options.policies.split(","):
+    for policy in options.policies:
         with mock_engines(policy, engines, api_port, load_core), tempfile.TemporaryDirectory() as spool:
             environment = {
                 "FAIRLEAD_API_URL": f"http://127.0.0.1:{api_port}",
@@ -148,16 +167,16 @@ def run(options: argparse.Namespace) -> None:
             }
             command = [sys.executable, "-m", "fairlead_router.main", "--port", str(router_port), "--admin-port", "0"]
             with process([*options.wrap, *command], 0, environment) as router:
-                wait_until(router_port, 20, "/readyz")
+                wait_until(router, router_port, 20, "/readyz")
                 rows += measure(f"fairlead {policy}", router, router_port, cases, options.seconds, load_core)
     with mock_engines("round-robin", engines, api_port, load_core) as mocks:
         rows += measure("an engine directly", mocks, engines[0], [case for case in cases if case.pace], options.seconds, load_core)
-        for name, line in others(options):
+        for name, line in compared:
             workers = [f"http://127.0.0.1:{port}" for port in engines]
             line = line.format(port=router_port, workers=" ".join(workers), workers_commas=",".join(workers))
             with process(shlex.split(line), 0) as router:
                 try:
-                    wait_until(router_port, SLOW_START_SECONDS)
+                    wait_until(router, router_port, SLOW_START_SECONDS)
                 except NotReady as problem:
                     print(f"{name:<24}left out: {problem}", flush=True)
                     continue
@@ -169,18 +188,24 @@ def run(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policies", default="fairlead,round-robin", help="Fairlead is measured with each of them")
-    parser.add_argument("--instances", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--cases", default="short-json,short-stream,long-json,long-stream,paced-stream,few-streams")
-    parser.add_argument("--first-port", type=int, default=29010)
+    policies = names_of(BUILT_IN.names)
+    parser.add_argument("--policies", type=policies, default="fairlead,round-robin", help="Fairlead is measured with each of them")
+    parser.add_argument("--instances", type=count, default=8)
+    parser.add_argument("--seconds", type=above_zero, default=4.0, help="of load in each case, after a second that is not measured")
+    parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES))
+    parser.add_argument("--first-port", type=count, default=29010, help="of the engines; router and control API take the two before it")
     parser.add_argument(
-        "--against", action="append", default=[], help="NAME=COMMAND of another router; {port}, {workers}, {workers_commas}"
+        "--against", type=other, action="append", default=[], help="NAME=COMMAND of another router; {port}, {workers}, {workers_commas}"
     )
-    parser.add_argument("--against-file", help="a file with a line NAME=COMMAND for each")
+    parser.add_argument("--against-file", type=a_file, help="a file with a line NAME=COMMAND for each")
     parser.add_argument("--wrap", type=shlex.split, default=[], help="a profiler's command to put before the router's")
     parser.add_argument("--json", help="also write the figures to this file")
-    run(parser.parse_args())
+    options = parser.parse_args()
+    end_everything_when_ended()
+    try:
+        run(options)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"--against-file: {error}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Loads on a gateway: so many connections, each of which sends its next request when the last is answered.
 
-    python -m benchmarks.gateway_load PORT CASE SECONDS
+    python -m benchmarks.gateway_load PORT CASE SESSION SECONDS
 
-prints a line of JSON with counts and latencies.
+prints a line of JSON with counts, latencies, and the CPU seconds that the processes of the session had while the load
+came: who asks from outside would also count what they use while this program starts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from dataclasses import dataclass
 
 import uvloop
+from benchmarks.costs import session_cpu_seconds
 from benchmarks.mock_engines import CHUNKS
 
 
@@ -69,7 +71,9 @@ class LoadConnection(asyncio.Protocol):
         if not self.first and (not self.stream or b"data:" in data):
             self.first = time.perf_counter()
         self.buffer += data
-        head = -1 if self.stream else self.buffer.find(b"\r\n\r\n")
+        # An error instead of a stream has a length: without it, the connection would wait for an end that never comes.
+        streamed = self.stream and self.buffer.startswith(b"HTTP/1.1 200")
+        head = -1 if streamed else self.buffer.find(b"\r\n\r\n")
         found = re.search(rb"content-length: *(\d+)", self.buffer[:head], re.IGNORECASE) if head >= 0 else None
         # Some send also what is not streamed in chunks.
         if len(self.buffer) >= head + 4 + int(found[1]) if found is not None else self.buffer.endswith(b"0\r\n\r\n"):
@@ -81,6 +85,8 @@ class LoadConnection(asyncio.Protocol):
 
 
 class LoadResults:
+    """Seconds to the first byte and to the end of each 200; other answers are `bad`, closed connections `lost`."""
+
     def __init__(self) -> None:
         self.first: list[float] = []
         self.total: list[float] = []
@@ -95,7 +101,7 @@ class LoadResults:
             self.bad += 1
 
 
-async def generate_load(port: int, case: Case, seconds: float) -> dict[str, float]:
+async def generate_load(port: int, case: Case, session: int, seconds: float) -> dict[str, float]:
     prompt = ("hello world " * (case.prompt_bytes // 12 + 1))[: case.prompt_bytes]
     if case.pace:
         prompt = f"pace-{case.pace[0]}-{case.pace[1]} {prompt}"
@@ -107,13 +113,16 @@ async def generate_load(port: int, case: Case, seconds: float) -> dict[str, floa
     ).encode() + body
     results = LoadResults()
     loop = asyncio.get_running_loop()
+    before = session_cpu_seconds(session)
     for _ in range(case.connections):
         await loop.create_connection(lambda: LoadConnection(request, case.stream, results), "127.0.0.1", port)
     await asyncio.sleep(seconds)
+    used = session_cpu_seconds(session) - before
     first, total = sorted(results.first), sorted(results.total)
     if not total:
-        return {"requests": 0, "bad": results.bad, "lost": results.lost}
+        return {"requests": 0, "bad": results.bad, "lost": results.lost, "cpu_seconds": used}
     return {
+        "cpu_seconds": used,
         "requests": len(total),
         "bad": results.bad,
         "lost": results.lost,
@@ -125,4 +134,4 @@ async def generate_load(port: int, case: Case, seconds: float) -> dict[str, floa
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(generate_load(int(sys.argv[1]), CASES[sys.argv[2]], float(sys.argv[3])))))
+    print(json.dumps(uvloop.run(generate_load(int(sys.argv[1]), CASES[sys.argv[2]], int(sys.argv[3]), float(sys.argv[4])))))

@@ -1,6 +1,6 @@
 """Measures what the check of an API key adds to each request at the gateway.
 
-    .venv/bin/python benchmarks/key_check.py [--keys 10000] [--requests 200000]
+    .venv/bin/python -m benchmarks.key_check [--keys 10000] [--requests 200000]
 
 Prints microseconds of CPU time per request, the best of five rounds: with as many keys as a gateway may have, each with
 a scope and both limits, shown in a request with a dozen headers. Beside it what a refusal costs, and the SHA-256 alone.
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from time import thread_time_ns
+
+from benchmarks.command_line import count
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.tables import PoolKey
@@ -25,8 +27,8 @@ HEADERS = [(b"x-header-%d" % number, b"value of a header of a client") for numbe
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keys", type=int, default=10_000)
-    parser.add_argument("--requests", type=int, default=200_000)
+    parser.add_argument("--keys", type=count, default=10_000)
+    parser.add_argument("--requests", type=count, default=200_000)
     asked = parser.parse_args()
     secrets = [f"flk_{number:043d}" for number in range(asked.keys)]
     known = [

@@ -1,6 +1,6 @@
 """Measures what following KV events costs a router: ingest, memory, and decisions meanwhile.
 
-    .venv/bin/python benchmarks/kv_events.py [ingest] [memory] [decisions] [--batches N]
+    .venv/bin/python -m benchmarks.kv_events [ingest] [memory] [decisions] [--batches N]
 
 - `ingest`: events per second of this process's CPU (both threads, ZMQ's receiving one included), from a publisher in
   another process through the router's own subscription into the index. `decode`: an event stores one block of 16 tokens
@@ -24,12 +24,14 @@ from typing import Any
 import msgspec
 import uvloop
 import zmq
+from benchmarks.command_line import count
 
 from fairlead.instances import InstanceState
-from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.events import EventKind
+from fairlead.kv_events.sources import Source
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -39,6 +41,7 @@ from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.subscriptions import Subscription
 from fairlead_router.kv_events.wire import decode
 
+PARTS = ("ingest", "memory", "decisions")
 BLOCK_TOKENS = 16
 VOCABULARY = 150_000
 EVENTS_A_BATCH = 8
@@ -191,7 +194,7 @@ def scheduler(policy: str) -> tuple[PoolScheduler, list[tuple[int, ...]]]:
 
 
 async def decisions(policy: str, requests: int, rate: float | None) -> list[float]:
-    """CPU seconds of each `submit`, at 500 requests a second."""
+    """CPU seconds of each `submit`, at 500 requests a second at most."""
     made, prompts = scheduler(policy)
     following = None
     if rate is not None:
@@ -222,6 +225,7 @@ async def decisions(policy: str, requests: int, rate: float | None) -> list[floa
     if following is not None and rate is not None:
         assert following.subscription.events > rate * requests / 1000, "the publisher was too slow to tell anything"
         following.process.kill()
+        following.process.join()
         following.subscription.close()
         following.context.destroy(linger=0)
     return taken
@@ -234,10 +238,13 @@ def percentile(values: list[float], share: float) -> float:
 def main() -> None:
     """Print what was asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["ingest", "memory", "decisions", []], default=[])
-    parser.add_argument("--batches", type=int, default=40_000, help="Of 8 events, to ingest.")
-    parser.add_argument("--requests", type=int, default=2_000, help="To decide.")
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"all without it: {', '.join(PARTS)}")
+    parser.add_argument("--batches", type=count, default=40_000, help=f"of {EVENTS_A_BATCH} events, to ingest")
+    parser.add_argument("--requests", type=count, default=2_000, help="to decide")
     given = parser.parse_args()
+    unknown = set(given.what) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
 
     def asked(name: str) -> bool:
         return not given.what or name in given.what

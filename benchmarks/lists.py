@@ -7,7 +7,8 @@ On request an earlier revision is measured beside it, on the same rows.
 The database must be empty; give it a throw-away server. `REVISION` is a commit of this repository and `MIGRATION`
 the newest migration it knows (`6af378c:0014_audit_heads`): it is measured first, on the schema as it was; then the
 database is migrated and this tree is measured. Requests go one after the other over HTTP; a path that takes
-seconds is asked less often.
+seconds is asked less often. An answer that is no 200 is named beside its path: of a path that a revision does not know,
+or that took too long, the milliseconds are not those of an answer.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import psycopg
+from benchmarks.command_line import count, end_everything_when_ended
 from benchmarks.history_rows import MILLION, Size, fill
 
 from fairlead_api.store.upgrading import upgrade
@@ -35,6 +38,15 @@ SECRET = "a-secret-for-measuring"
 TIMES = 40
 LONGEST_SECONDS = 4.0
 """Most seconds spent on one path; after that it is not requested again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Milliseconds of a path, and the statuses other than 200 that it was answered with, in words."""
+
+    p50: float
+    p95: float
+    odd: str
 
 
 def paths(url: str) -> list[str]:
@@ -117,7 +129,7 @@ def api(tree: Path, url: str) -> Iterator[str]:
         port = probe.getsockname()[1]
     packages = ("core", "controlplane", "webui", "router", "operator", "simulator", "sandbox", "cli", "host")
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},
         "PYTHONPATH": os.pathsep.join(str(tree / name) for name in packages),
         "FAIRLEAD_DATABASE_URL": url,
         "FAIRLEAD_BOOTSTRAP_TOKENS": f"viewer:measuring:{SECRET}",
@@ -144,41 +156,48 @@ def api(tree: Path, url: str) -> Iterator[str]:
         process.wait(30)
 
 
-def measure(address: str, asked: list[str]) -> dict[str, tuple[float, float, int]]:
-    """p50 and p95 in ms and the number of requests, by path; an unexpected status ends the run."""
-    found: dict[str, tuple[float, float, int]] = {}
+def measure(address: str, asked: list[str]) -> dict[str, Measured]:
+    """By path; an unexpected status ends the run."""
+    found: dict[str, Measured] = {}
     with httpx.Client(base_url=address, headers={"authorization": f"Bearer {SECRET}"}, timeout=120) as http:
         for path in asked:
             taken: list[float] = []
+            statuses: set[int] = set()
             http.get(path)  # the first fills caches of plans and pages
             while len(taken) < TIMES and sum(taken) < LONGEST_SECONDS:
                 begun = time.perf_counter()
                 answer = http.get(path)
                 taken.append(time.perf_counter() - begun)
+                statuses.add(answer.status_code)
                 if answer.status_code not in {200, 404, 503}:
                     raise SystemExit(f"{path}: {answer.status_code} {answer.text}")
                 time.sleep(0.02)
             taken.sort()
             p95 = taken[min(len(taken) - 1, int(len(taken) * 0.95))]
-            found[path] = (taken[len(taken) // 2] * 1000, p95 * 1000, len(taken))
-            print(f"  {path[:70]:70s} {found[path][0]:9.1f} {found[path][1]:9.1f}", file=sys.stderr, flush=True)
+            one = found[path] = Measured(
+                p50=taken[len(taken) // 2] * 1000,
+                p95=p95 * 1000,
+                odd="".join(f" ({status})" for status in sorted(statuses - {200})),
+            )
+            print(f"  {path[:70]:70s} {one.p50:9.1f} {one.p95:9.1f}{one.odd}", file=sys.stderr, flush=True)
     return found
 
 
 def main() -> None:
     """Prints a Markdown table."""
     reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    reading.add_argument("--database", required=True)
-    reading.add_argument("--against")
-    reading.add_argument("--rows", type=int, default=MILLION.migrations, help="migrations and decisions, each")
+    reading.add_argument("--database", required=True, help="as SQLAlchemy reads it; empty")
+    reading.add_argument("--against", metavar="REVISION:MIGRATION", help="measured first, on the same rows")
+    reading.add_argument("--rows", type=count, default=MILLION.migrations, help="migrations and decisions, each")
     given = reading.parse_args()
+    end_everything_when_ended()
     plain = given.database.replace("postgresql+psycopg://", "postgresql://", 1)
     revision, _, migration = (given.against or "").partition(":")
     upgrade(given.database, migration or "head")
     print("filling", file=sys.stderr)
     fill(plain, Size(**{**{name: getattr(MILLION, name) for name in Size.__slots__}, "migrations": given.rows, "decisions": given.rows}))
     asked = paths(plain)
-    before: dict[str, tuple[float, float, int]] = {}
+    before: dict[str, Measured] = {}
     if revision:
         with tempfile.TemporaryDirectory() as folder:
             tree = Path(folder) / "tree"
@@ -196,8 +215,8 @@ def main() -> None:
     print("| path | p50 ms | p95 ms |" + (f" p50 at {revision} | p95 at {revision} |" if before else ""))
     print("|---|---|---|" + ("---|---|" if before else ""))
     for path in asked:
-        was = f" {before[path][0]:.0f} | {before[path][1]:.0f} |" if before else ""
-        print(f"| `{path}` | {now[path][0]:.1f} | {now[path][1]:.1f} |{was}")
+        was = f" {before[path].p50:.1f} | {before[path].p95:.1f}{before[path].odd} |" if before else ""
+        print(f"| `{path}` | {now[path].p50:.1f} | {now[path].p95:.1f}{now[path].odd} |{was}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measures what one operator needs for many pools: created at once, at rest, after a restart, steady with many pods.
 
-    PYTHONPATH=tests/support .venv/bin/python benchmarks/operator_pools.py [PART …] [--pools 300] [--instances 50]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.operator_pools [PART …] [--pools 300] [--instances 50]
 
 A real Kubernetes API (the sandbox's), a real control API on a real Postgres, the operator as a process with its own
 settings; only the kubelet is pretended: every pod becomes ready within a second or so. The parts:
@@ -31,17 +31,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
+from benchmarks.command_line import above_zero, count, end_everything_when_ended
+from benchmarks.costs import cpu_seconds
+from benchmarks.pools_seen import VIEWER, child_running, memory_mb, pools_of, ready, reconciled, states_taken
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
-from fairlead_operator.manifests import PoolIdentity, pod, state_annotations
+from fairlead_operator.manifests import pod
+from fairlead_operator.pod_patches import state_annotations
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.times import format_time
 from fairlead_testing.running.operator_process import POOLS, OperatorProcess, running_kubernetes_api
 from fairlead_testing.running.ports import free_port
@@ -49,7 +53,6 @@ from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 TOKEN = "benchmark-operator-0123456789"
-VIEWER = "benchmark-viewer-0123456789"
 LIMIT_SECONDS = 900.0
 PARTS = ("create", "restart", "rest", "delete", "steady")
 THREADS = 4
@@ -77,27 +80,32 @@ def wait(look: Callable[[], float], wanted: float, wish: str, pause: float = 1.0
 def running_control_api(folder: Path, kubeconfig: str) -> Iterator[tuple[str, int]]:
     """Postgres and the control API; yields its address and process id."""
     server = PostgresProcess(folder, settings=["listen_addresses=", "max_connections=100"])
-    server.start()
     port = free_port()
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},
         "FAIRLEAD_DATABASE_URL": server.url.replace("postgresql://", "postgresql+psycopg://"),
         "FAIRLEAD_BOOTSTRAP_TOKENS": f"system-operator:operator:{TOKEN},viewer:bench:{VIEWER}",
         "FAIRLEAD_PUBLIC_URL": f"http://127.0.0.1:{port}",
         "KUBECONFIG": kubeconfig,
     }
     command = [sys.executable, "-P", "-m", "fairlead_api.main", "--host", "127.0.0.1", "--port", str(port)]
-    with (
-        (folder / "api.log").open("wb") as log,
-        subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
-    ):
-        try:
-            wait(lambda: int(answers(f"http://127.0.0.1:{port}/readyz")), 1, f"the control API is ready ({folder / 'api.log'})")
-            yield f"http://127.0.0.1:{port}", process.pid
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
-            server.stop()
+    server.start()
+    try:
+        with (
+            (folder / "api.log").open("wb") as log,
+            subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
+        ):
+            try:
+                wait(lambda: int(answers(f"http://127.0.0.1:{port}/readyz")), 1, f"the control API is ready ({folder / 'api.log'})")
+                yield f"http://127.0.0.1:{port}", process.pid
+            finally:
+                process.terminate()
+                try:
+                    process.wait(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+    finally:
+        server.stop()
 
 
 def answers(url: str) -> bool:
@@ -118,90 +126,6 @@ def pool(number: int, replicas: int = 1) -> dict[str, Any]:
     spec = {"model": "bench/model", "replicas": replicas, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
     metadata = {"name": name_of(number), "namespace": "default"}
     return {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": metadata, "spec": spec}
-
-
-class Metadata(msgspec.Struct):
-    """Of a pool's metadata, what is looked at."""
-
-    generation: int
-
-
-class Condition(msgspec.Struct):
-    """Of a condition, what is looked at."""
-
-    type: str
-    status: str
-
-
-class Status(msgspec.Struct):
-    """Of a pool's status, what is looked at."""
-
-    observedGeneration: int = 0  # noqa: N815 - Kubernetes' name
-    conditions: list[Condition] = []
-
-
-class Pool(msgspec.Struct):
-    """Of a pool, what is looked at: decoding all of hundreds again and again would be a load of its own."""
-
-    metadata: Metadata
-    status: Status = msgspec.field(default_factory=Status)
-
-
-class Pools(msgspec.Struct):
-    """A list of pools."""
-
-    items: list[Pool]
-
-
-def pools_of(client: KubernetesClient) -> list[Pool]:
-    response = client.session.get(client.server + POOLS, timeout=30)
-    response.raise_for_status()
-    return msgspec.json.decode(response.content, type=Pools).items
-
-
-def reconciled(client: KubernetesClient) -> int:
-    """Pools whose status tells of their newest generation."""
-    return sum(pool.status.observedGeneration == pool.metadata.generation for pool in pools_of(client))
-
-
-def ready(client: KubernetesClient) -> int:
-    """Pools that are Ready."""
-    return sum(any(one.type == "Ready" and one.status == "True" for one in pool.status.conditions) for pool in pools_of(client))
-
-
-def child_running(command: str) -> int | None:
-    """Process id of this program's child whose command line has these words; None when there is none."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parent = int(stat.read_text(encoding="utf-8").rpartition(") ")[2].split()[1])
-            if parent == os.getpid() and command in stat.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode():
-                return int(stat.parent.name)
-    return None
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time that a process, its children and those of them that ended have used."""
-    ticks, family = 0, {pid}
-    for stat in sorted(Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parent.name)):
-        with suppress(OSError):
-            fields = stat.read_text(encoding="utf-8").rpartition(") ")[2].split()
-            if int(stat.parent.name) == pid or int(fields[1]) in family:
-                family.add(int(stat.parent.name))
-                ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mb(pid: int) -> float:
-    """Resident memory."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def states_taken(url: str) -> float:
-    """Requests that brought a pool's state to the control API so far."""
-    text = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {VIEWER}"}, timeout=30, trust_env=False).text
-    lines = [line for line in text.splitlines() if "_count{" in line or "_total{" in line]
-    return max((float(line.rpartition(" ")[2]) for line in lines if "/state" in line and 'method="PUT"' in line), default=0.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -375,13 +299,14 @@ def main() -> None:
     """Measure and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--pools", type=int, default=300)
-    parser.add_argument("--instances", type=int, default=50)
-    parser.add_argument("--rest-seconds", type=float, default=60.0)
+    parser.add_argument("--pools", type=count, default=300)
+    parser.add_argument("--instances", type=count, default=50, help="of each pool of the part steady")
+    parser.add_argument("--rest-seconds", type=above_zero, default=60.0)
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    end_everything_when_ended()
     with tempfile.TemporaryDirectory(prefix="fairlead-pools-") as folder:
         measure(arguments.parts or PARTS, arguments.pools, arguments.instances, arguments.rest_seconds, Path(folder))
 

@@ -1,6 +1,6 @@
 """Checks that the record keeps up with two routers under load and is complete afterwards.
 
-    PYTHONPATH=tests/support .venv/bin/python benchmarks/record_under_load.py [--rate 100] [--minutes 30]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.record_under_load [--rate 100] [--minutes 30]
         [--outage-minutes 10] [--directory DIR]
 
 A whole sandbox runs: Postgres, control API, operator, two routers, four simulated engines. A trace of sessions comes
@@ -29,6 +29,7 @@ from pathlib import Path
 
 import httpx
 import psycopg
+from benchmarks.command_line import above_zero, end_everything_when_ended, zero_or_more
 
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, write_trace
 from fairlead_testing.builders.record_facts import contradictions
@@ -147,12 +148,13 @@ def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Readi
 def main() -> int:
     """Runs, prints, and says whether all of it held."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rate", type=float, default=100.0, help="requests per second over both routers")
-    parser.add_argument("--minutes", type=float, default=30.0, help="of undisturbed load")
-    parser.add_argument("--outage-minutes", type=float, default=10.0)
+    parser.add_argument("--rate", type=above_zero, default=100.0, help="requests per second over both routers")
+    parser.add_argument("--minutes", type=above_zero, default=30.0, help="of undisturbed load")
+    parser.add_argument("--outage-minutes", type=zero_or_more, default=10.0, help="for which the control API is stopped")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--directory", type=Path, help="for the sandbox's state; a temporary one without it")
     options = parser.parse_args()
+    end_everything_when_ended()
     with tempfile.TemporaryDirectory() as scratch:
         directory = options.directory or Path(scratch) / "state"
         trace, figures = Path(scratch) / "trace.jsonl", Path(scratch) / "replay.json"

@@ -2,13 +2,13 @@
 
 Both run the same requests in one run of this script.
 
-    .venv/bin/python benchmarks/simulator.py [--trace FILE] [--instances 8 32]
+    .venv/bin/python -m benchmarks.simulator [--trace FILE] [--instances 8 32]
         [--policies round-robin dualmap] [--peer-python PYTHON]
 
 Without --trace, 12,031 generated conversation requests as long as Mooncake's. The peer is the package
 `ai-dynamo-runtime` (no dependency of ours): install it into an environment of its own and give that environment's
-Python. Both read one file with the same arrival times; counted is the CPU time of all threads, in ours from planned
-requests to finished figures, with reading the trace shown apart; in the peer's its whole call.
+Python. Both read one file with the same arrival times; counted is the CPU time of all threads. The peer's whole call
+reads the trace too, so what ours takes to read it is shown apart, and is counted in the factors.
 
 What ours leaves out of the peer's model: single decode iterations (runs of steps in which the batch stays the same are
 taken in one go), the peer's block manager at the engine's block size (ours keeps prefixes in the trace's blocks of 512
@@ -20,12 +20,24 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from itertools import islice
 from pathlib import Path
-from typing import Any
+
+from benchmarks.command_line import a_file, above_zero, count
+
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.errors import SimulatorError
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.saturation import believed_speed
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.traces.conversions import TraceChanges, convert
+from fairlead_simulator.traces.rows import read_trace, write_trace
+from fairlead_simulator.workloads.kinds import KINDS
 
 PEER = "ai-dynamo-runtime"
 PRESET = "vllm-h100-8b"
@@ -34,17 +46,21 @@ PRESET = "vllm-h100-8b"
 def main() -> None:
     """Run both, print a line per run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=Path)
-    parser.add_argument("--instances", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--policies", nargs="+", default=["round-robin", "dualmap"])
-    parser.add_argument("--rate", type=float, help="requests per second; as recorded without it")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--peer-python", help=f"a Python that has {PEER}")
-    parser.add_argument("--as-peer", nargs=2, metavar=("TRACE", "WORKERS"), help=argparse.SUPPRESS)
+    parser.add_argument("--trace", type=a_file, help="in Mooncake's format; generated without it")
+    parser.add_argument("--instances", type=count, nargs="+", default=[8, 32])
+    parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["round-robin", "dualmap"])
+    parser.add_argument("--rate", type=above_zero, help="requests per second; as recorded without it")
+    parser.add_argument("--repeats", type=count, default=3, help="of which the best counts")
+    parser.add_argument("--peer-python", type=a_file, help=f"a Python that has {PEER}")
     options = parser.parse_args()
-    if options.as_peer is not None:
-        run_peer(Path(options.as_peer[0]), int(options.as_peer[1]), options.repeats)
-        return
+    try:
+        run(options)
+    except SimulatorError as error:
+        parser.error(str(error))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Every number of instances. Raises SimulatorError for a trace or a policy that cannot be simulated."""
     with tempfile.TemporaryDirectory() as folder:
         for instances in options.instances:
             trace = Path(folder) / f"trace-{instances}.jsonl"
@@ -56,20 +72,10 @@ def main() -> None:
 
 
 def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str, float]:
-    """Simulate each policy; returns requests per CPU-second, the best of the repeats.
+    """Simulate each policy; returns requests per CPU-second, the best of the repeats, reading the trace included.
 
     Writes the trace at the rate used for the peer to read.
     """
-    from fairlead_simulator.engine_model.presets import preset
-    from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload
-    from fairlead_simulator.experiments.cells import Cell, simulate_cell
-    from fairlead_simulator.experiments.measuring import Targets
-    from fairlead_simulator.experiments.saturation import believed_speed
-    from fairlead_simulator.simulation.pools import SimulatedPool
-    from fairlead_simulator.traces.conversions import TraceChanges, convert
-    from fairlead_simulator.traces.rows import read_trace, write_trace
-    from fairlead_simulator.workloads.kinds import KINDS
-
     engine = preset(PRESET)
     rows = read_trace(options.trace) if options.trace else islice(KINDS["conversation"].rows(None, None, 0), 12_031)
     spread = convert(rows, TraceChanges(spread="even"))
@@ -80,7 +86,8 @@ def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str
         write_trace(convert(spread, TraceChanges(requests_per_second=rate)), file)
     started = time.process_time()
     workload = load_workload(read_trace(out), requests=None, max_input=None, infer_sessions=True)
-    print(f"{instances} instances, {len(spread)} requests at {rate:.2f}/s; reading the trace: {time.process_time() - started:.2f} s CPU")
+    reading = time.process_time() - started
+    print(f"{instances} instances, {len(spread)} requests at {rate:.2f}/s; reading the trace: {reading:.2f} s CPU")
     found: dict[str, float] = {}
     for policy in options.policies:
         spec = SimulatedPool(
@@ -95,20 +102,20 @@ def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str
         )
         results = [simulate_cell(workload, ideal, cell)[0] for _ in range(options.repeats)]
         cpu = min(result.cpu_seconds for result in results)
-        found[policy] = len(spread) / cpu
+        found[policy] = len(spread) / (cpu + reading)
         figures = results[0].figures
         print(
-            f"  fairlead {policy:12} {cpu:6.2f} s CPU  {found[policy]:8,.0f} requests per CPU-second"
+            f"  fairlead {policy:12} {cpu:6.2f} s CPU  {len(spread) / cpu:8,.0f} requests per CPU-second"
             f"   (served {figures.served}, hit rate {figures.hit_rate:.1%}, TTFT p50 {figures.ttft_p50 or 0:.2f} s)"
         )
     return found
 
 
-def compare_peer(python: str, trace: Path, workers: int, ours: dict[str, float], repeats: int) -> None:
-    """Run this file under the peer's Python and compare with our policies: its round robin with ours, its
-    cache-aware router with the others.
+def compare_peer(python: Path, trace: Path, workers: int, ours: dict[str, float], repeats: int) -> None:
+    """Replay under the peer's Python and compare with our policies: its round robin with ours, its cache-aware router
+    with the others.
     """
-    command = [python, __file__, "--repeats", str(repeats), "--as-peer", str(trace), str(workers)]
+    command = [str(python), str(Path(__file__).with_name("simulator_peer.py")), str(trace), str(workers), str(repeats)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "error"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
@@ -120,25 +127,6 @@ def compare_peer(python: str, trace: Path, workers: int, ours: dict[str, float],
         print(
             f"  dynamo   {mode:12} {result['cpu']:6.2f} s CPU  {result['rate']:8,.0f} requests per CPU-second   ours: {ratios or 'not run'}"
         )
-
-
-def run_peer(trace: Path, workers: int, repeats: int) -> None:
-    """In the peer's Python: replay the trace with each router mode; a JSON line with the best CPU seconds and
-    requests per CPU-second.
-    """
-    from dynamo._core import run_mocker_trace_replay  # type: ignore[import-not-found] # the peer's own environment has it
-
-    count = sum(1 for _ in trace.open())
-    found: dict[str, Any] = {}
-    for mode in ("round_robin", "kv_router"):
-        cpu = float("inf")
-        for _ in range(repeats):
-            started = time.process_time()
-            run_mocker_trace_replay([str(trace)], num_workers=workers, router_mode=mode, trace_block_size=512)
-            cpu = min(cpu, time.process_time() - started)
-        found[mode] = {"cpu": cpu, "rate": count / cpu}
-    json.dump(found, sys.stdout)
-    print()
 
 
 if __name__ == "__main__":

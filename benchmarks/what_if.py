@@ -18,6 +18,9 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.command_line import a_file, above_zero, count
+
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.services.simulations.results import runs_of
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.simulating import Simulating
@@ -38,12 +41,12 @@ TARGET_SECONDS = 30.0
 def main() -> None:
     """Simulate, and print what it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=Path, help="a trace in Mooncake's format; repeated rows are not made up")
-    parser.add_argument("--requests", type=int, default=36_000)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--policies", nargs="+", default=list(POLICIES))
-    parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
-    parser.add_argument("--tokens-per-second", type=float, default=20_000.0, help="prompt tokens that an instance computes")
+    parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format; when it has fewer requests, these come in the hour")
+    parser.add_argument("--requests", type=count, default=36_000)
+    parser.add_argument("--processes", type=count, default=os.cpu_count() or 1)
+    parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=list(POLICIES))
+    parser.add_argument("--rates", type=above_zero, nargs="+", default=list(RATES))
+    parser.add_argument("--tokens-per-second", type=above_zero, default=20_000.0, help="prompt tokens that an instance computes")
     parser.add_argument("--repeat", action="store_true", help="run a second time and compare the numbers")
     parser.add_argument("--here", action="store_true", help="each run alone in this process, to profile it")
     options = parser.parse_args()
@@ -147,8 +150,12 @@ async def simulated(claimed: Claimed, traffic: Traffic, processes: int) -> tuple
     store = OneSimulation(claimed, traffic)
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     runner = asyncio.create_task(Simulating(store, "benchmark", processes, SIMULATOR).run())
-    await store.ended.wait()
+    ended = asyncio.create_task(store.ended.wait())
+    await asyncio.wait({runner, ended}, return_when=asyncio.FIRST_COMPLETED)
     seconds = time.monotonic() - started
+    if not ended.done():
+        await runner  # it ended before the simulation, and says why
+        sys.exit("the runner ended before the simulation")
     runner.cancel()
     await asyncio.gather(runner, return_exceptions=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.api_processes import ApiProcess
+from benchmarks.command_line import above_zero, count, end_everything_when_ended, zero_or_more
+from benchmarks.crashes import __doc__ as package_doc
 from benchmarks.crashes.facts import INSTANCES, POOL, Sent, missing_or_doubled, rolled_up
 from benchmarks.crashes.planning import Planning, half_applied
 
@@ -70,7 +72,7 @@ class Reporting:
                     "--rate",
                     str(rate / ROUTERS),
                     "--reports",
-                    str(reports // ROUTERS),
+                    str(-(-reports // ROUTERS)),
                     "--tick",
                     str(tick),
                 ),
@@ -87,11 +89,15 @@ class Reporting:
 
     @property
     def oldest_seconds(self) -> float:
-        return max(float(told.get("oldest_seconds", 0.0)) for told in self.told)
+        return max((float(told.get("oldest_seconds", 0.0)) for told in self._still_telling()), default=0.0)
 
     @property
     def batches(self) -> int:
-        return sum(int(told.get("batches", 0)) for told in self.told)
+        return sum(int(told.get("batches", 0)) for told in self._still_telling())
+
+    def _still_telling(self) -> list[dict[str, Any]]:
+        """Of a router that is done, everything is acknowledged, whatever it told before."""
+        return [told for told, done in zip(self.told, self.done, strict=True) if not done]
 
     @property
     def ended(self) -> bool:
@@ -148,17 +154,17 @@ def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, b
     begun = time.monotonic()
     postgres = PostgresProcess(folder, SERVER)
     postgres.start()
-    upgrade(postgres.url)
     apis = [ApiProcess(postgres.url, folder / f"api-{number}.log", {"KUBECONFIG": kubeconfig}) for number in range(2)]
     urls = [api.url for api in apis]
-    cluster = KubernetesClient.of(kubeconfig)
-    made = cluster.call(
-        "POST", POOLS, {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": POOL.name}, "spec": SPEC}
-    )
     recoveries: dict[str, float] = {}
+    missed: list[str] = []
     waited = 0
     reporting: Reporting | None = None
     try:
+        upgrade(postgres.url)
+        made = KubernetesClient.of(kubeconfig).call(
+            "POST", POOLS, {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": POOL.name}, "spec": SPEC}
+        )
         for api in apis:
             api.start()
         for api in apis:
@@ -173,6 +179,8 @@ def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, b
         time.sleep(given.calm)
         for fault in faults(postgres, apis, given.pause):
             fault.hurt()
+            if all(reporting.done):
+                missed.append(fault.name)
             over, most = time.monotonic(), reporting.batches
             while reporting.oldest_seconds > OLD_SECONDS or time.monotonic() - over < 1.0:
                 most = max(most, reporting.batches)
@@ -187,6 +195,8 @@ def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, b
             time.sleep(given.calm)
         while not reporting.ended:
             time.sleep(0.5)
+        if not planner.is_alive():
+            raise SystemExit("the planning ended with an error; what comes of plans is not known")
         loop.call_soon_threadsafe(stop.set)
         planner.join(60)
         say(begun, f"{planning.applied} plans applied, {planning.lost_answers} sent again; refused: {dict(planning.refusals)}")
@@ -221,6 +231,7 @@ def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, b
     slowest = max(recoveries, key=lambda name: recoveries[name])
     return {
         f"every one of {total:,} reports is stored, and every fact in them once: {wrong or 'none missing, none twice'}": not wrong,
+        f"reports came while each of {len(recoveries)} faults struck{_but(missed)}": not missed,
         f"nothing left, dropped or set aside at the routers: {kept}": not any(kept.values()),
         f"the record does not contradict itself: {broken or 'no contradiction'}": not broken,
         f"no plan half applied ({planning.applied} applied): {half or 'object, plans and audit log agree'}": not half
@@ -233,6 +244,10 @@ def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, b
     }
 
 
+def _but(missed: list[str]) -> str:
+    return f", but for {', '.join(missed)}: give more --reports" if missed else ""
+
+
 async def verified(urls: list[str]) -> bool:
     async with ControlApi(urls, SECRETS["admin"], timeout_seconds=60) as api:
         return (await api.audit_verification()).intact
@@ -240,14 +255,19 @@ async def verified(urls: list[str]) -> bool:
 
 def main() -> int:
     """Runs, prints, and says whether all of it held."""
-    reading = argparse.ArgumentParser(description="Kill and pause Postgres and the control API under reports and plans.")
-    reading.add_argument("--reports", type=int, default=50_000, help="of all routers together")
-    reading.add_argument("--rate", type=float, default=500.0, help="decisions a second, of all routers together")
-    reading.add_argument("--tick", type=float, default=0.1, help="seconds between two collections of a router, which makes two reports")
-    reading.add_argument("--pause", type=float, default=20.0, help="seconds for which a process is paused")
-    reading.add_argument("--calm", type=float, default=15.0, help="seconds between two faults")
+    reading = argparse.ArgumentParser(
+        prog="python -m benchmarks.crashes", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    reading.add_argument("--reports", type=count, default=50_000, help="of all routers together, at least")
+    reading.add_argument("--rate", type=above_zero, default=500.0, help="decisions a second, of all routers together")
+    reading.add_argument(
+        "--tick", type=above_zero, default=0.1, help="seconds between two collections of a router, which makes two reports"
+    )
+    reading.add_argument("--pause", type=zero_or_more, default=20.0, help="seconds for which a process is paused")
+    reading.add_argument("--calm", type=zero_or_more, default=15.0, help="seconds between two faults")
     reading.add_argument("--directory", type=Path, help="for data and logs, a short path; a temporary one without it")
     given = reading.parse_args()
+    end_everything_when_ended()
     with tempfile.TemporaryDirectory(prefix="fl-crash-") as scratch:
         folder = given.directory or Path(scratch)
         (folder / "kubernetes").mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ _WEIGHING = Weighing(
 
 def records(router: str, tick: int, decisions: int, at: float, seconds: list[int]) -> dict[str, list[Any]]:
     """The records of one tick by field of a report; `seconds` are those that ended since the last one."""
-    home, next_home = INSTANCES[tick % 8], INSTANCES[(tick + 3) % 8]
+    home = INSTANCES[tick % 8]
     found: dict[str, list[Any]] = {
         "decisions": [_decision(f"{router}-d{tick}-{number}", f"{router}-s{tick}", home, at) for number in range(decisions)],
         "bindings": [_begins(f"{router}-c{tick}", f"{router}-s{tick}", home, at)],

@@ -36,11 +36,11 @@ at most one instance per cooldown; what a plan is told to do comes within a quar
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.command_line import a_file, above_zero, count, end_everything_when_ended, names_of
 from benchmarks.pool_operations.effects import EffectsSettings, run_effects
 from benchmarks.pool_operations.nodes import second_node
 from benchmarks.pool_operations.operating import STEPS, OperationsSettings, run_operations
@@ -55,20 +55,24 @@ MODES = ("operations", "ratio", "window", "effects")
 
 def main() -> int:
     """Run one mode, and say whether every promise was kept."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pool_operations", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.pool_operations", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("mode", nargs="?", choices=MODES, default=MODES[0])
-    parser.add_argument("--trace", type=Path, help="in Mooncake's format; generated conversations without it")
-    parser.add_argument("--instances", type=int, default=4, help="of each role")
-    parser.add_argument("--utilisation", type=float, default=0.7, help="share of what the instances can do")
-    parser.add_argument("--rate", type=float, default=3.3, help="requests per second, to each pool")
-    parser.add_argument("--window", type=float, default=150.0, help="seconds of load after each operation")
-    parser.add_argument("--warm-up", type=float, default=300.0, help="seconds of load before the first operation")
-    parser.add_argument("--steps", type=_steps, default=STEPS, help=f"of the mode operations, with commas: {', '.join(STEPS)}")
-    parser.add_argument("--cache-tokens", type=int, default=6_000_000, help="of an instance's KV cache")
-    parser.add_argument("--phase", type=float, default=600.0, help="seconds of each phase of the mode ratio")
+    parser.add_argument("--trace", type=a_file, help="in Mooncake's format; generated conversations without it")
+    parser.add_argument("--instances", type=count, default=4, help="of each role")
+    parser.add_argument("--utilisation", type=above_zero, default=0.7, help="share of what the instances can do")
+    parser.add_argument("--rate", type=above_zero, default=3.3, help="requests per second, to each pool")
+    parser.add_argument("--window", type=above_zero, default=150.0, help="seconds of load after each operation")
+    parser.add_argument("--warm-up", type=above_zero, default=300.0, help="seconds of load before the first operation")
+    parser.add_argument(
+        "--steps", type=names_of(STEPS), default=list(STEPS), help=f"of the mode operations, with commas: {', '.join(STEPS)}"
+    )
+    parser.add_argument("--cache-tokens", type=count, default=6_000_000, help="of an instance's KV cache")
+    parser.add_argument("--phase", type=above_zero, default=600.0, help="seconds of each phase of the mode ratio")
     parser.add_argument("--seed", type=int, default=0, help="of generated phases")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
+    end_everything_when_ended()
     with tempfile.TemporaryDirectory(prefix="fairlead-operations-") as scratch:
         folder = Path(scratch)
         if options.mode == "ratio":
@@ -81,7 +85,7 @@ def main() -> int:
         settings: OperationsSettings | EffectsSettings = (
             EffectsSettings(**shared)
             if options.mode == "effects"
-            else OperationsSettings(**shared, window=options.window, steps=options.steps)
+            else OperationsSettings(**shared, window=options.window, steps=tuple(options.steps))
         )
         try:
             work = settings.work()
@@ -92,15 +96,6 @@ def main() -> int:
                 return run_effects(sandbox, folder, settings, work)
             with second_node(sandbox, folder) as node:
                 return run_operations(sandbox, node, folder, settings, work)
-
-
-def _steps(text: str) -> tuple[str, ...]:
-    """Raises argparse.ArgumentTypeError for an operation that is not known."""
-    steps = tuple(text.split(","))
-    unknown = [step for step in steps if step not in STEPS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(STEPS)}")
-    return steps
 
 
 if __name__ == "__main__":

@@ -55,9 +55,13 @@ def work_for(rows: Sequence[TraceRow], *, rate: float, seconds: float, instances
 
     Prefill: the tokens that even an endless cache leaves to compute are this share of what the prefill instances
     compute in that time. Decode: the output tokens are this share of what the decode instances put out with the largest
-    batch whose step still takes `tpot_seconds`. Raises ValueError when no decode step is short enough.
+    batch whose step still takes `tpot_seconds`. Raises ValueError when no decode step is short enough, or when the rows
+    are too few, with which the last windows would have no load.
     """
-    sent = rows[: round(rate * seconds)]
+    wanted = max(2, round(rate * seconds))
+    if len(rows) < wanted:
+        raise ValueError(f"the trace has {len(rows):,} requests, and {rate:g} a second for {seconds:.0f} s are {wanted:,}; lower --rate")
+    sent = rows[:wanted]
     speed = rate * (sent[-1].timestamp_ms - sent[0].timestamp_ms) / 1e3 / len(sent)
     cache = IdealCache()
     ideal = [cache.add(row) for row in sent]

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.command_line import a_file, count
 from benchmarks.reproductions.catalogue import SECTIONS
 from benchmarks.reproductions.page import update
 from benchmarks.reproductions.sections import Context
@@ -22,9 +23,9 @@ def main() -> None:
     names = [section.name for section in SECTIONS]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproductions", description="Run reproductions; write docs/benchmarks.md.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"all without it: {', '.join(names)}")
-    parser.add_argument("--conversation", type=Path, help="Mooncake's conversation trace; generated conversations without it")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--conversation", type=a_file, help="Mooncake's conversation trace; generated conversations without it")
+    parser.add_argument("--seeds", type=count, default=3)
+    parser.add_argument("--jobs", type=count, default=1, help="processes")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the page")
     parser.add_argument("--first-seed", type=int, default=0, help="of default_policy_grid")
     parser.add_argument("--whole", action="store_true", help="all of default_policy_grid (hours), not the settings that span it")
@@ -37,8 +38,8 @@ def main() -> None:
     unknown = [name for name in options.sections if name not in names]
     if unknown:
         parser.error(f"no section {unknown[0]!r}; there are {', '.join(names)}")
-    if options.conversation is not None and not options.conversation.is_file():
-        parser.error(f"--conversation {options.conversation}: no such file")
+    if options.quick and options.rows is not None:
+        parser.error("--quick with --rows would put figures that mean nothing beside those that do")
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

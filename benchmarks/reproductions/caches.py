@@ -31,6 +31,9 @@ from benchmarks.reproductions.sections import Context, Section
 
 from fairlead_simulator.simulation.kv_events import KvEventQuality
 
+CHANCE = 0.01
+"""Differences of hit rates (0-1) that may be chance."""
+
 
 def write(context: Context) -> str:
     """Run and describe."""
@@ -73,9 +76,12 @@ def everywhere(runs: Runs) -> str:
     least = min(least, *(in_time(runs, Trial(policy=policy, setting=one)) for one in SETTINGS for policy in POLICIES))
     wrong = [off(runs, Trial(policy=policy, setting=TWO_SMALL)) for policy in POLICIES]
     known = [off(runs, Trial(policy=policy, setting=TWO_SMALL, heard=SOON)) for policy in POLICIES]
-    parts.append(f"""One router that has sent everything itself knows nearly everything: events change its hits by {_span(alone)}. What it does not know are
-evictions it cannot foresee, as running requests take the memory; with small caches events change hits by {_span(evicting)}. A second router doubles what
-each of them does not know: with two, events give {_span(shared)} more hits, and {_span(both)} with small caches, where own history is off by
+    most = max(map(abs, alone))
+    knows = "nearly everything" if most <= CHANCE else "much"
+    more = f"events give {_span(shared)} more hits" if min(shared) > CHANCE else f"events change hits by {_span(shared)}"
+    parts.append(f"""One router that has sent everything itself knows {knows}: events change its hits by {_span(alone)}. What it does not know are
+evictions it cannot foresee, as running requests take the memory; with small caches events change hits by {_span(evicting)}. Of what goes through a
+second router each of two knows nothing: with two, {more}, and {_span(both)} with small caches, where own history is off by
 {percent(min(wrong))} to {percent(max(wrong))} of all cached tokens and events by {percent(min(known))} to {percent(max(known))}. A restarted router is told
 by replays what engines hold ({_span(began)} of hits over the whole run, half of which came before the restart). At this load {percent(least)} or
 more are in time either way: what events save here is prefill work.""")

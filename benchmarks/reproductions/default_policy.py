@@ -42,11 +42,12 @@ def describe(context: Context, found: Mapping[Setting, Outcomes]) -> str:
     every = [one for of_setting in verdicts.values() for one in of_setting]
     eight, more = (requests_of(context, instances) for instances in sorted({setting.instances for setting in found}))
     heading = ["", *(f"{rate:g}×" for rate in rates), "goodput"]
+    seeds = "one seed" if context.seeds == 1 else f"{context.seeds} seeds"
     full = "\n\n".join(f"**{str(setting).capitalize()}**\n\n{_full_table(outcomes, rates)}" for setting, outcomes in found.items())
     return f"""
 Every policy with its default parameters, on Mooncake's conversation trace and on generated tool-agent workloads ({eight:,} requests for the
 smaller pool, {more:,} for the larger; 500 of them warm-up; prompts of {PRESET.max_input_tokens:,} tokens and more dropped), preset
-`{PRESET.name}`, TTFT SLO {PRESET.slo_ttft_seconds:g} s, {context.seeds} seeds, rates as multiples of the estimated saturation. Engines may fetch prefixes
+`{PRESET.name}`, TTFT SLO {PRESET.slo_ttft_seconds:g} s, {seeds}, rates as multiples of the estimated saturation. Engines may fetch prefixes
 from each other, which `fairlead`, `mooncake` and `ear` do.
 
 Per rate: what `fairlead` serves in time, in % of all that arrived, against the best of the {len(policies()) - 1} others (which is named), and
@@ -58,9 +59,7 @@ the P90 TTFT of served requests of both. Goodput is the largest tested rate with
 
 {_conclusion(found, verdicts, every, rates)}
 
-The baselines send their queues by arrival, as their papers do; `fairlead`'s lead past saturation comes from its queue discipline, and other policies gain
-most of it when given the same one ([experiments.md](experiments.md) has the figures). It is paid for with long prompts: past saturation those that would
-cost others their deadline wait, and without early rejection may wait until they are refused.
+{_past_saturation(verdicts, rates)}
 
 <details><summary>All policies</summary>
 
@@ -111,6 +110,18 @@ def _conclusion(
         if not (one.most_in_time and one.fast_enough)
     ]
     return "\n".join(lines + [f"- Not won: {line}." for line in lost])
+
+
+def _past_saturation(verdicts: Mapping[Setting, Sequence[Verdict]], rates: Sequence[float]) -> str:
+    """Where a lead past saturation comes from, as far as there is one."""
+    past = [one for of_setting in verdicts.values() for rate, one in zip(rates, of_setting, strict=True) if rate > 1]
+    led = sum(one.leads for one in past)
+    if not led:
+        return "The baselines send their queues by arrival, as their papers do. Past saturation `fairlead` leads in no cell."
+    where = "" if led == len(past) else f" (in {led} of {len(past)} cells)"
+    return f"""The baselines send their queues by arrival, as their papers do; `fairlead`'s lead past saturation{where}
+comes from its queue discipline, and other policies gain most of it when given the same one ([experiments.md](experiments.md) has the figures). It is
+paid for with long prompts: past saturation those that would cost others their deadline wait, and without early rejection may wait until they are refused."""
 
 
 def _full_table(outcomes: Outcomes, rates: Sequence[float]) -> str:

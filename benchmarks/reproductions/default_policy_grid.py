@@ -22,11 +22,13 @@ from benchmarks.reproductions.default_policy_grid_cells import (
     measure,
     settings_of,
 )
-from benchmarks.reproductions.runs import percent, table
+from benchmarks.reproductions.runs import GOODPUT_ATTAINMENT, percent, table
 from benchmarks.reproductions.sections import Context, Section
 
 TIE = 0.005
 """What another policy may be ahead."""
+FAR = 0.05
+"""What is called far ahead."""
 LONGEST_WAIT = 3.0
 """What the P99 TTFT of served requests may be, as a multiple of the SLO, up to `CALM` times saturation."""
 CALM = 0.9
@@ -123,9 +125,7 @@ P99 (of the TTFT of served requests) and refused: `fairlead` / the best other by
 
 {tables}
 
-First tokens are lost to rests. Where prefills and decodes together need more time than there is (below 1× too, if much
-decodes), no policy keeps both targets of all: `fairlead` lets some first tokens be late and holds the pace of far more
-answers. A long P99 is of prompts that cannot be in time; the estimated saturation is a bound that no policy reaches.
+{_why(found)}
 """
 
 
@@ -153,6 +153,30 @@ def _conclusion(found: Sequence[Verdict]) -> str:
         f"- Up to {CALM:g}× its P99 is at most {LONGEST_WAIT:g} × the SLO in {sum(one.nobody_starves for one in calm)} of {len(calm)}.",
     ]
     return "\n".join([*lines, *_lost(found)])
+
+
+def _why(found: Sequence[Verdict]) -> str:
+    """Why cells are lost, as far as the figures bear it out: what goodput stands against first tokens that are lost."""
+    told: list[str] = []
+    lost = [one for one in found if not one.most_in_time]
+    if lost:
+        more = _mean([one.ours.goodput - one.by_ttft.goodput for one in lost])
+        held = "far more" if more > FAR else "more" if more > TIE else "no more"
+        told.append(f"""First tokens are lost to rests. Where prefills and decodes together need more time than there is (below 1× too, if much
+decodes), no policy keeps both targets of all: `fairlead` lets some first tokens be late and holds the pace of {held}
+answers.""")
+    if not all(one.nobody_starves for one in found):
+        told.append("A long P99 is of prompts that cannot be in time.")
+    beyond = sum(one.rate > 1 and max(one.ours.goodput, one.by_goodput.goodput) >= GOODPUT_ATTAINMENT for one in found)
+    told.append(
+        "The estimated saturation is that of all prompts served whole"
+        + (
+            f"; who lets long ones wait or refuses them has {100 * GOODPUT_ATTAINMENT:.0f} % of goodput beyond it in {beyond} of {len(found)} cells."
+            if beyond
+            else ", which no policy reaches here."
+        )
+    )
+    return "\n".join(told)
 
 
 def _lost(found: Sequence[Verdict]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.reproductions.sections import Context
 
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
+from fairlead_simulator.errors import SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
 from fairlead_simulator.experiments.measuring import Targets
@@ -114,9 +115,12 @@ SPANNING = tuple(
 
 
 def settings_of(context: Context) -> list[Setting]:
-    """The settings asked for."""
+    """The settings asked for. Raises SimulatorError when there are none, so that the page keeps what it has."""
     grid = WHOLE if context.whole else SPANNING
-    return [setting for setting in grid if all(text in str(setting) for text in context.only)]
+    found = [setting for setting in grid if all(text in str(setting) for text in context.only)]
+    if not found:
+        raise SimulatorError(f"no setting of the grid has all of {', '.join(map(repr, context.only))} in its name")
+    return found
 
 
 def cells_of(context: Context, settings: Sequence[Setting]) -> list[GridCell]:
@@ -160,12 +164,16 @@ def _run(cells: Sequence[GridCell], context: Context) -> Iterator[tuple[GridCell
 
 
 def _read(path: Path) -> Rows:
+    """Raises SimulatorError for a line that is no row, as the last one of a run that was killed may be."""
     found: Rows = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row: dict[str, Any] = json.loads(line)
-        setting = Setting(**{one.name: row[one.name] for one in fields(Setting)})
-        cell = GridCell(setting=setting, rate=row["rate"], policy=row["policy"], seed=row["seed"])
-        found[cell] = GridRow(**{one.name: row[one.name] for one in fields(GridRow)})
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row: dict[str, Any] = json.loads(line)
+            setting = Setting(**{one.name: row[one.name] for one in fields(Setting)})
+            cell = GridCell(setting=setting, rate=row["rate"], policy=row["policy"], seed=row["seed"])
+            found[cell] = GridRow(**{one.name: row[one.name] for one in fields(GridRow)})
+        except (ValueError, KeyError, TypeError) as error:
+            raise SimulatorError(f"{path}, line {number}: not a row of the grid; take the line out") from error
     return found
 
 

@@ -1,9 +1,11 @@
-"""The text of the DualMap section. Every figure in it is computed, and so is every word that depends on one."""
+"""The text of the DualMap section. Every figure in it is computed, and so are the words that say what came out; those
+that say why are not.
+"""
 
 from collections.abc import Mapping, Sequence
 
 from benchmarks.reproductions import dualmap_candidates, dualmap_variants
-from benchmarks.reproductions.dualmap_claims import Measured, signed
+from benchmarks.reproductions.dualmap_claims import GOODPUT, Measured, signed
 from benchmarks.reproductions.dualmap_elasticity import FEW, LOAD, MANY, Elasticity
 from benchmarks.reproductions.dualmap_held_up import EDGE, HeldUp
 from benchmarks.reproductions.dualmap_homes import KeyMoves
@@ -17,6 +19,7 @@ def introduction(both: Sequence[Measured]) -> str:
     rates = " and ".join(f"{one.study.saturation:.2f} requests/s ({one.study.title})" for one in both)
     source = "the recorded conversation trace" if both[0].study.context.conversation is not None else "generated conversations"
     seeds = both[0].study.context.seeds
+    few = {1: "one", 2: "two"}[dualmap_variants.few(both[0].study)]
     return f"""DualMap gives each prefix two instances by two hash rings: the one that holds more of it takes the request unless its queue endangers the
 TTFT target, and queued requests move within their pair when both are overloaded. The paper claims that this serves far more requests in time than
 hashing to one instance, balancing, minimising the TTFT or Preble do, at nearly the hits of pure affinity.
@@ -29,7 +32,7 @@ Requests of one stamp are spread evenly, as the paper's client does.
 *Effective capacity* is the share of all measured requests with a first token within 5 s; *goodput* the rate at which it falls below 90 %,
 interpolated between neighbouring rates. Rates are multiples of the estimated saturation, an upper bound on what can
 be served whole (who refuses or delays long prompts may have 90 % in time beyond it): {rates}.
-Figures are means over {seeds} seeds, which change every hash (over two where queue orders are compared); policies that hash nothing do the same with
+Figures are means over {seeds} seeds, which change every hash (over {few} where queue orders are compared); policies that hash nothing do the same with
 every seed and run once."""
 
 
@@ -44,20 +47,12 @@ def same_queue(both: Sequence[Measured]) -> str:
             f"- {one.study.title}: at 0.9× `dualmap` has {percent(hit)} of the ideal hits (`cache-affinity` {percent(affinity)}) with a coefficient of "
             f"variation of {spread:.2f} instead of {hot:.2f}. Goodput: {signed(found.goodput)} against the best baseline (`{found.best_goodput}`), "
             f"{_goodputs(one, found.best_goodput)} against the others. Effective capacity: at most {signed(found.capacity)} against the best baseline, "
-            f"at {found.capacity_at:g}×. The saturation is only {signed(_room(one, found.best_goodput))} from the best baseline's goodput, which leaves "
-            f"hardly any room for the paper's gain while everybody is served in order of arrival. "
+            f"at {found.capacity_at:g}×. {_room(one, found.best_goodput)}"
             f"At {one.same.multiples('dualmap')[-1]:g}× {percent(_crowded(one))} of the ideal hits are left."
         )
     return (
         "Requests wait in the router, in order of arrival, one prefill per instance in flight, so only the placement differs; `fairlead`, the default "
-        "policy, is beside them with its own queue order.\n\n"
-        + "\n".join(lines)
-        + "\n\nThe gain stops where the pool as a whole is overloaded. With one order of "
-        "arrival, a backlog of more than five seconds makes everybody late, and a policy that balances well reaches it on all instances at the same "
-        "moment; policies that balance badly (`cache-affinity`, `preble`) still have instances with short queues then, and more requests in time. "
-        "What to do past that point is a question of the queue's order, not of placement, as `fairlead` shows. "
-        "Hits fall there because overloaded pairs send requests to whichever member is less loaded: the only range where they come near the low "
-        "share that the paper reports for Conversation."
+        "policy, is beside them with its own queue order.\n\n" + "\n".join(lines) + f"\n\n{_overloaded(both)}"
     )
 
 
@@ -82,29 +77,49 @@ def as_published(both: Sequence[Measured]) -> str:
         "without any bound on waiting, one prefill in flight, half the SLO as threshold and hotness constants of its own (`dualmap-code`). Its "
         "baselines have no such queue; their requests go to an engine on arrival and wait there in order. Nothing is refused for waiting.\n\n"
         + "\n".join(lines)
-        + "\n\n`preble` is the baseline that differs most from the paper's "
-        f"({preble} in time at 0.95×, one queue → at once). The code's copy of Preble picks a position in the list of holders instead of "
-        "the holder itself, which loses what it looked for; Fairlead's does not. That may be why it is so strong a baseline here and not in the "
-        "paper: a guess, not tested."
+        + f"\n\n`preble` has {preble} in time at 0.95×, one queue → at once. The code's copy of Preble picks a position in the list of holders instead of "
+        "the holder itself, which loses what it looked for; Fairlead's does not."
+        + (
+            " That may be why it is so strong a baseline here and not in the paper: a guess, not tested."
+            if all(gain(one.published).best_goodput == "preble" for one in both)
+            else ""
+        )
     )
 
 
 def queues(both: Sequence[tuple[Study, Results]]) -> str:
     """Which of the code's differences matters."""
-    fifo, ordered, alone = dualmap_variants.QUEUES[1].label, dualmap_variants.QUEUES[3].label, dualmap_variants.QUEUES[5].label
+    fifo, ordered, young, alone = (dualmap_variants.QUEUES[place].label for place in (1, 3, 4, 5))
     lines = []
+    gains: dict[str, list[float]] = {label: [] for label in (ordered, young, alone)}
     for study, results in both:
         last = results.multiples(fifo)[-1]
         shares = [percent(results.mean(label, last, "attainment")) for label in (fifo, ordered, alone)]
+        for label, found in gains.items():
+            found.append(results.mean(label, last, "attainment") - results.mean(fifo, last, "attainment"))
         lines.append(
             f"{study.title} at {last:g}×: {shares[0]} with arrival order, {shares[1]} with longest hit first, {shares[2]} with `min-ttft` under it"
         )
+    decides = min(gains[ordered]) > 0
+    bounded = decides and all(some < gained / 4 for some, gained in zip(gains[young], gains[ordered], strict=True))
+    too = decides and all(some > gained / 2 for some, gained in zip(gains[alone], gains[ordered], strict=True))
+    inference = (
+        " The gains of this size that the paper reports beyond saturation are therefore most likely its queue's (an inference: the paper's own runs "
+        f"were not available); `min-ttft` has {'most' if too else 'less than half'} of them too with `queue_discipline: longest_hit` and a large "
+        "`queue_age_bound_seconds`."
+        if decides
+        else ""
+    )
     return (
-        "Beyond saturation the order of the queue decides, not the pair: "
+        (
+            "Beyond saturation the order of the queue decides, not the pair: "
+            if decides
+            else "Beyond saturation the order of the queue alone does not decide: "
+        )
         + "; ".join(lines)
-        + ". Longest hit first serves short remainders and lets the rest wait without end; an age bound of 2 s takes the effect away. The gains of "
-        "this size that the paper reports beyond saturation are therefore most likely its queue's (an inference: the paper's own runs were not "
-        "available); `min-ttft` has most of them too with `queue_discipline: longest_hit` and a large `queue_age_bound_seconds`."
+        + ". Longest hit first serves short remainders and lets the rest wait without end; "
+        + f"an age bound of 2 s {'takes the effect away' if bounded else 'leaves some of it'}."
+        + inference
     )
 
 
@@ -124,20 +139,24 @@ def ablation(both: Sequence[tuple[Study, Results]], held: Sequence[HeldUp]) -> s
         for one in (dualmap_variants.NO_REBALANCING, dualmap_variants.AT_ARRIVAL, dualmap_variants.CORRECTED, dualmap_variants.PAPER)
     )
     lines = []
+    lifted, looked, asked = [], [], []
     for study, results in both:
         last = results.multiples(none)[-1]
         shares = {label: results.mean(label, last, "attainment") for label in (none, once, corrected, paper, "dualmap")}
         moves = {label: results.mean(label, last, "moves") for label in (corrected, "dualmap")}
         points = {label: f"{100 * (share - shares[none]):+.1f}" for label, share in shares.items()}
+        lifted.append(shares[none] - max(results.mean(name, last, "attainment") for name in ("cache-affinity", "least-loaded")))
+        looked.append(shares["dualmap"] - shares[corrected])
+        asked.append(shares[once] - shares[paper])
         lines.append(
             f"- {study.title}, {last:g}×: against no rebalancing {points[once]} points where only a request that finds both overloaded starts it, "
             f"{points['dualmap']} with a look at all queues four times a second; with the decode correction {points[corrected]}, with "
             f"{moves[corrected]:.0f} moves instead of {moves['dualmap']:.0f}; as the paper has it {points[paper]}."
         )
     return (
-        "Choosing by hit under the SLO rule is what lifts the pair above each of its halves. What rebalancing adds depends on who starts it and on "
-        "the decode correction. Where all queues are looked at the correction costs most; where only an arriving request looks, as in the paper, it "
-        "costs little. So `dualmap` looks at all queues and does not correct:\n\n"
+        f"Choosing by hit under the SLO rule {'is what lifts' if min(lifted) > 0 else 'alone does not lift'} the pair above each of its halves. What "
+        f"rebalancing adds depends on who starts it and on the decode correction. {_correction(looked, asked)}`dualmap` looks at all queues and does not "
+        "correct:\n\n"
         + "\n".join(lines)
         + "\n\nThe decode correction takes an instance with a queue and no first token for 3 s as held up and moves its queue. In a run of each with it at "
         f"{EDGE:g}× that was so in "
@@ -145,7 +164,7 @@ def ablation(both: Sequence[tuple[Study, Results]], held: Sequence[HeldUp]) -> s
         + " of the instants at which an instance had a queue, with "
         + " and ".join(percent(one.memory) for one in held)
         + " of its KV memory in use in the mean. Such an instance works again as soon as a decode ends, while what was moved has less of its prefix "
-        "where it went: the moves cost the hits that are missing above. Moves count sessions that change their recorded home as well as requests."
+        "where it went. Moves count sessions that change their recorded home as well as requests."
     )
 
 
@@ -160,12 +179,13 @@ def elastic_load() -> str:
 def elasticity(found: Elasticity, moves: Mapping[str, KeyMoves]) -> str:
     """Homes against the least that could change."""
     ours, papers = moves["distinct"], moves["paper"]
+    always = "always" if ours.needless == 0 else f"but for {percent(ours.needless)} of all places"
     dualmap = next(one for one in found.runs if one.label == "dualmap")
     affinity = next(one for one in found.runs if one.label == "cache-affinity")
     strayed = [one.down.strayed / one.down.staying if one.down.staying else 0.0 for one in (dualmap, affinity)]
     return (
         f"On the rings, going from {FEW} to {MANY} instances gives {percent(ours.owners)} of the keys of one ring another owner and {percent(ours.places)} "
-        f"of the places in pairs another instance, always a new one: a half is the least that evens out the load. {percent(ours.kept)} of the keys keep "
+        f"of the places in pairs another instance, {always} a new one: a half is the least that evens out the load. {percent(ours.kept)} of the keys keep "
         f"one of their two candidates, and with it their cache. With the paper's rule for equal candidates (next by index) {percent(papers.places)} of the "
         f"places change, {percent(papers.needless)} from one old instance to another for nothing. Going back restores every pair. In the run, sessions "
         "also move for load. Of those whose instance stayed when the pool shrank, "
@@ -194,7 +214,7 @@ def anchors(shares: Mapping[int, float]) -> str:
     """What a single anchor does."""
     return (
         f"One anchor per instance, as the paper has it, gives the largest owner up to {shares[1]:.1f} times an even share of a ring; 160, the default and "
-        f"what the published code uses, {shares[160]:.2f} times. A pair softens that but cannot mend it."
+        f"what the published code uses, {shares[160]:.2f} times."
     )
 
 
@@ -212,10 +232,46 @@ def _goodputs(one: Measured, winner: str) -> str:
     return ", ".join(gains)
 
 
-def _room(one: Measured, baseline: str) -> float:
-    """How far the saturation is above the baseline's goodput, as a part of it; 0 when it has none."""
+def _room(one: Measured, baseline: str) -> str:
+    """How far the saturation is above the baseline's goodput, as a sentence; nothing when that has none."""
     reached = one.same.goodput(baseline)
-    return 1 / reached - 1 if reached else 0.0
+    if not reached:
+        return ""
+    room = 1 / reached - 1
+    small = ", which leaves hardly any room for the paper's gain while everybody is served in order of arrival" if room < GOODPUT[1] else ""
+    return f"The saturation is {'only ' if small else ''}{signed(room)} from the best baseline's goodput{small}. "
+
+
+def _overloaded(both: Sequence[Measured]) -> str:
+    """What happens at the first rate past saturation: said only as far as it came out so for both workloads."""
+
+    def share(one: Measured, name: str, figure: str = "attainment") -> float:
+        rates = one.same.multiples("dualmap")
+        return one.same.mean(name, next((rate for rate in rates if rate > 1), rates[-1]), figure)
+
+    others = [name for name in ("cache-affinity", "preble") if all(share(one, name) > share(one, "dualmap") for one in both)]
+    said: list[str] = []
+    if others:
+        named = ", ".join(f"`{name}`" for name in others)
+        said.append(
+            "With one order of arrival, a backlog of more than five seconds makes everybody late, and a policy that balances well reaches it on all "
+            f"instances at the same moment; policies that balance badly ({named}) still have instances with short queues where the pool as a whole is "
+            "overloaded, and more requests in time."
+        )
+    if all(share(one, "fairlead") > max(share(one, name) for name in ("dualmap", *NAMES)) for one in both):
+        said.append("What to do past that point is a question of the queue's order, not of placement, as `fairlead` shows.")
+    if all(share(one, "dualmap", "hit_rate") < one.same.mean("dualmap", 0.9, "hit_rate") for one in both):
+        said.append("Hits fall there because overloaded pairs send requests to whichever member is less loaded.")
+    return " ".join(said) or "Past saturation the policies come out otherwise from one workload to the other."
+
+
+def _correction(looked: Sequence[float], asked: Sequence[float]) -> str:
+    """What the decode correction costs (0-1 of attainment, by workload) where all queues are looked at, and where only
+    an arriving request looks.
+    """
+    if min(looked) > 0 and all(some < most / 2 for some, most in zip(asked, looked, strict=True)):
+        return "Where all queues are looked at the correction costs most; where only an arriving request looks, as in the paper, it costs little. So "
+    return ""
 
 
 def _crowded(one: Measured) -> float:

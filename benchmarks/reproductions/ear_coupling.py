@@ -52,7 +52,7 @@ not seen, by the fixed point with W along its tangent. The measured derivative i
 
 ![Turns in flight against the rate of sessions, and measured against predicted]({IMAGES}/ear-coupling.png)
 
-{_coupling_verdict(found, curves, steps)}"""
+{coupling_verdict(found, curves, steps)}"""
 
 
 def _step_table(steps: dict[str, list[Step]]) -> str:
@@ -76,20 +76,24 @@ def _step_table(steps: dict[str, list[Step]]) -> str:
     return table(heading, rows)
 
 
-def _coupling_verdict(found: Sequence[Equilibrium], curves: dict[str, list[Equilibrium]], steps: dict[str, list[Step]]) -> str:
+def coupling_verdict(found: Sequence[Equilibrium], curves: dict[str, list[Equilibrium]], steps: dict[str, list[Step]]) -> str:
+    """How far the law's predictions are off, and what that makes of it."""
     every = [step for same in steps.values() for step in same]
     off = [abs(step.off) for step in every if isfinite(step.predicted)]
     error, blind = fsum(off) / max(1, len(off)), fsum(abs(step.uncoupled_off) for step in every) / len(every)
-    verdict = "holds" if error < min(0.05, blind) and len(off) == len(every) else "holds only roughly"
+    without = len(every) - len(off)
+    verdict = "does not hold" if error >= blind else "holds only roughly" if error >= 0.05 or without else "holds"
+    endless = f" ({without} of {len(every)}, which foresee no equilibrium, not counted)" if without else ""
     strongest = {label: max(step.law.coupling for step in same) for label, same in steps.items()}
     missing = {label: missing_turns(curve) for label, curve in curves.items()}
     little = max(abs(one.beyond_littles_law) for one in found)
-    return f"""The law {verdict}: predictions are {percent(error)} off in the mean and {percent(max(off, default=0.0))} at most; with W taken as
+    late = ", so that what was measured lies below what would be reached" if min(missing.values()) > 0 else ""
+    return f"""The law {verdict}: predictions are {percent(error)} off in the mean and {percent(max(off, default=0.0))} at most{endless}; with W taken as
 constant (L in proportion to the rate) they would be {percent(blind)} off in the mean. A tangent knows of no bend ahead of it.
 Coupling reaches Λ·N·W' = {strongest["ear"]:.2f} with `ear` and {strongest["least-loaded"]:.2f} with `least-loaded`, which
 computes most contexts again. The law is of equilibria, and the nearer coupling is to 1, the longer one takes to form: at the highest rate
 {percent(missing["least-loaded"])} of the turns that Λ·N promises had not come yet with `least-loaded` ({percent(missing["ear"])} with `ear`), as
-their sessions were still waiting, so that what was measured lies below what would be reached. Little's law, L against Λ·N·W counted apart in the same
+their sessions were still waiting{late}. Little's law, L against Λ·N·W counted apart in the same
 window, is met within {percent(little)} in every run."""
 
 

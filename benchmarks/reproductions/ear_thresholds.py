@@ -34,6 +34,8 @@ def write_thresholds(context: Context) -> str:
     own = min(cells, key=lambda key: (abs(key[0] - 1.0), abs(key[1] - 30.0), not key[2]))
     slower = mean_figure(cells[own], lambda one: one.figures.ttft_p90) / mean_figure(cells[fetched], lambda one: one.figures.ttft_p90)
     advice = " Sessions like these want a lower `hot_slo_fraction`." if fetched[0] < 1 and slower > 1.1 else ""
+    moves = mean_figure(cells[own], lambda one: one.moves_mean)
+    kept = "keep migrations rare" if moves < 0.1 else f"make {moves:.2f} migrations a session"
     return f"""Closed loop with sessions for {SWEEP_RATE:g} requests per second, `ear` with its own target rule. Each cell: P90 of TTFT, hit rate,
 migrations per session.
 
@@ -41,7 +43,7 @@ migrations per session.
 
 The lowest P90 is at T_hot {_hot_name(fetched[0])} and T_cool {fetched[1]:g} s where contexts are fetched, and at T_hot {_hot_name(computed[0])} where they
 are computed again. T_hot changes P90 by a factor of up to {spread(0):.1f}, T_cool by {spread(1):.2f}. The draft leaves both open; Fairlead's
-defaults, 1 × SLO and 30 s, keep migrations rare at {slower:.1f} times the lowest P90.{advice}"""
+defaults, 1 × SLO and 30 s, {kept} at {slower:.1f} times the lowest P90.{advice}"""
 
 
 def _with_thresholds(fraction: float, cooldown_seconds: float, fetching: bool) -> Variant:

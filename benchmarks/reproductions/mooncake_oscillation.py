@@ -17,6 +17,8 @@ SHOWN = {"Load": ("#d55e00", "o"), "Predicted": ("#0072b2", "s")}
 LONGEST_LAG = 60
 DAMPED = 0.9
 """A swing is called damped below this share of the other."""
+SWINGS = 0.3
+"""P95 - P5 of the prefill load (1 is its limit) above which a pool is said to swing."""
 SMOOTHED_OVER = 10
 """Samples (seconds) averaged before comparing, as the bursts of the trace come every few seconds."""
 
@@ -38,7 +40,18 @@ def describe(context: Context, outcomes: Sequence[Outcome]) -> str:
         "decode": decode_swing["Predicted"] < DAMPED * decode_swing["Load"],
     }
     said = "; ".join(f"of {side} load {'reproduced' if found else 'not reproduced'}" for side, found in damped.items())
-    at_once = "negatively" if together < -0.05 else "hardly"
+    at_once = "negatively" if together < -0.05 else "positively" if together > 0.05 else "hardly"
+    stepped = (
+        "because decodes follow their prefills: the swings are out of step by part of a period rather than exactly opposed"
+        if min(behind, -ahead) > abs(together)
+        else "no more than at the same instant: no step between the swings is seen here"
+    )
+    swings = (
+        """Under `Load` the pool swings: while decodes are few a long queue of prefills is let in, which later overfills the decode instances, whereupon all
+are refused until prefill instances run dry."""
+        if swing["Load"] > SWINGS
+        else f"Under `Load` the prefill load hardly swings here (P95 − P5 {swing['Load']:.2f})."
+    )
     heading = (
         "early rejection",
         "prefill load, mean",
@@ -62,9 +75,8 @@ load by 20 s. Means over seeds; the plot is of the real bursts.
 
 ![Prefill and decode load over time](images/benchmarks/mooncake-oscillation.png)
 
-Under `Load` the pool swings: while decodes are few a long queue of prefills is let in, which later overfills the decode instances, whereupon all are refused
-until prefill instances run dry. At the same instant the two loads are {at_once} correlated ({together:+.2f}); shifted against each other they are correlated at
-{behind:+.2f} and {ahead:+.2f}, because decodes follow their prefills: the swings are out of step by part of a period rather than exactly opposed.
+{swings} At the same instant the two loads are {at_once} correlated ({together:+.2f}); shifted against each other they are correlated at
+{behind:+.2f} and {ahead:+.2f}, {stepped}.
 
 The forecast changes the swing of prefill load by {_change(swing)} (P95 − P5) and that of decode load by {_change(decode_swing)}: **damping {said}**."""
 

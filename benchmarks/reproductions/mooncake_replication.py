@@ -57,6 +57,14 @@ def describe(context: Context, outcomes: Sequence[Outcome]) -> str:
     requests = outcomes[0].figures.requests
     link, speed = ENGINE.transfer.bytes_per_second / ENGINE.transfer.bytes_per_token, 1 / ENGINE.prefill.per_token
     matters = "hardly matters" if apart < 0.1 else "matters"
+    faster = "fetching is always the faster" if link > speed else "fetching is not always the faster"
+    guess = (
+        """
+And presumably (this was not measured) an instance has either next to nothing of a conversation or nearly all of it, so that any threshold from 1.25 to
+4 decides alike."""
+        if apart < 0.1
+        else ""
+    )
     heading = ("policy", "requests/s", "TTFT mean", "TTFT P90", "hit rate", "of ideal", "fetched, M tokens", "lost in queue")
     return f"""### Replicating hot prefixes
 
@@ -75,9 +83,7 @@ In the order random, load balancing, cache-aware, θ = 2, mean TTFT was:
 {chr(10).join(verdicts)}
 
 θ {matters} here: at {rates[-1]:g}/s the largest mean TTFT of the finite ones is {apart:.1%} above the smallest. The link moves
-{link:,.0f} tokens a second, a prefill computes about {speed:,.0f}: fetching is always the faster.
-And presumably (this was not measured) an instance has either next to nothing of a conversation or nearly all of it, so that any threshold from 1.25 to
-4 decides alike."""
+{link:,.0f} tokens a second, a prefill computes about {speed:,.0f}: {faster}.{guess}"""
 
 
 def ttft(outcomes: Sequence[Outcome]) -> float:

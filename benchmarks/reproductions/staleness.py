@@ -4,7 +4,7 @@ them.
 
 from dataclasses import replace
 
-from benchmarks.reproductions.runs import mean, percent, table
+from benchmarks.reproductions.runs import GOODPUT_ATTAINMENT, mean, percent, table
 from benchmarks.reproductions.sections import IMAGES, Context, Section
 from benchmarks.reproductions.staleness_figures import hits, in_time, lost, plot, points, seed_range, ttft
 from benchmarks.reproductions.staleness_knobs import beliefs, bursts, noise, sources
@@ -16,6 +16,7 @@ from benchmarks.reproductions.staleness_runs import (
     LATE,
     LATE_SERVED,
     LOADS,
+    NOISES,
     POLICIES,
     PRESET,
     QUEUED,
@@ -28,6 +29,8 @@ from benchmarks.reproductions.staleness_runs import (
 )
 
 PLOT = "staleness-delay.png"
+NOTHING = 0.01
+"""A loss of attainment (0-1) that is none."""
 
 
 def write(context: Context) -> str:
@@ -89,19 +92,28 @@ def late_news(runs: Runs, saturation: float) -> str:
     counters = [mean(runs[replace(ours, delay=delay)], lambda one: one.load_cv) for delay in (0.0, LATE)]
     wandering = max(seed_range(runs, Trial(policy=policy, load=LOADS[1])) for policy in CHOOSERS)
     moved = max(abs(hits(runs, Trial(policy=policy)) - hits(runs, Trial(policy=policy, delay=LATE))) for policy in CHOOSERS)
+    requests, tokens = (lost(runs, Trial(policy=policy)) for policy in ("least-request", "least-loaded"))
+    counting = (
+        """What
+is lost is the distinction between idle and just finished; that hurts most where load is a plain count of requests, decodes among them, as in
+`prefix-cache-load`: of the two policies that look at nothing else,"""
+        if worst == "prefix-cache-load" and requests > tokens
+        else "Of the two policies that look at nothing but load,"
+    )
+    alike = sum(in_time(runs, Trial(policy=policy, load=LOADS[1])) >= GOODPUT_ATTAINMENT for policy in POLICIES)
+    past = "under every policy" if not alike else f"under all but {alike} policies"
     parts.append(f"![In time lost by delay]({IMAGES}/{PLOT})")
     parts.append(f"""At {LOADS[0]:g}× a delay of {LATE:g} s costs `{worst}` {points(losses[worst])} and no other policy more than
 {points(max(loss for policy, loss in losses.items() if policy != worst))}; the control {points(lost(runs, Trial(policy="round-robin")))}. What is late
 is only that requests have *ended*. That one was sent, and how much work it is, the router counts at once, and that is what keeps a burst from
 herding. Ended ones still counted are about {saturation * LOADS[0] * LATE / INSTANCES:.1f} an instance at {LATE:g} s, and nearly the same everywhere:
-the counters grow, their order changes little (the coefficient of variation of `fairlead`'s falls from {counters[0]:.2f} to {counters[1]:.2f}). What
-is lost is the distinction between idle and just finished; that hurts most where load is a plain count of requests, decodes among them, as in
-`prefix-cache-load`: of the two policies that look at nothing else, `least-request` (requests) loses
-{points(lost(runs, Trial(policy="least-request")))} and `least-loaded` (tokens to compute) {points(lost(runs, Trial(policy="least-loaded")))}. Hits
+the counters grow, their order changes little (the coefficient of variation of `fairlead`'s goes from {counters[0]:.2f} to {counters[1]:.2f}).
+{counting} `least-request` (requests) loses
+{points(requests)} and `least-loaded` (tokens to compute) {points(tokens)}. Hits
 change by {points(moved)} at most. `mooncake` without fetching is `min-ttft` but for ties, which it gives to the first instance by id and `min-ttft`
 to the one with the fewest decodes: {percent(in_time(runs, Trial(policy="mooncake")))} and {percent(in_time(runs, Trial(policy="min-ttft")))} without
 delay, {percent(in_time(runs, Trial(policy="mooncake", delay=LATE)))} and {percent(in_time(runs, Trial(policy="min-ttft", delay=LATE)))} at {LATE:g}
-s, where counters are seldom equal. At {LOADS[1]:g}× a pool without queues in the router is past its capacity under every policy; figures there are of
+s, where counters are seldom equal. At {LOADS[1]:g}× a pool without queues in the router is past its capacity {past}; figures there are of
 the backlog, and seeds differ by up to {points(wandering)}.""")
     return "\n\n".join(parts)
 
@@ -122,6 +134,21 @@ def turns(runs: Runs) -> str:
     half = DELAYS[2]
     least, control = (Trial(policy=policy, in_flight=1) for policy in ("min-ttft", "round-robin"))
     served = replace(four, weights=LATE_SERVED)
+    also = "and so do the others" if min(lost(runs, least), lost(runs, control)) > NOTHING else "others"
+    busy = (
+        "Four in flight keep the engine busy meanwhile"
+        if lost(runs, replace(least, in_flight=4)) < lost(runs, least) / 2
+        else "With four in flight"
+    )
+    rest, kept = lost(runs, four), lost(runs, served)
+    costs = "Here lateness costs capacity." if lost(runs, one, half) > NOTHING else "Here lateness costs little."
+    cause = (
+        f"""What `fairlead` still loses then ({points(rest)}) has another cause. Its
+queue learns the pace of an instance from when first tokens are heard, takes late news for a slow engine, and holds back requests it believes late;
+those count as lost, and that makes it hold back more."""
+        if rest - kept > NOTHING
+        else f"`fairlead` loses {points(rest)} then."
+    )
     return f"""### Late news: the turns
 
 With queues in the router an instance gets its next prompt when a first token is *heard*. The table has the share in time by how many prefills may be
@@ -129,14 +156,12 @@ in flight.
 
 {table(["", "in flight", *names], rows)}
 
-Here lateness costs capacity. With one in flight, an instance waits for the news after every prefill: at {LOADS[0]:g}× and {half:g} s `fairlead` loses
-{points(lost(runs, one, half))} and at {LATE:g} s {points(lost(runs, one))} ({percent(refused)} refused after their time in the queue), and so do the
-others ({points(lost(runs, least, half))} and {points(lost(runs, least))} `min-ttft`, {points(lost(runs, control, half))} and
-{points(lost(runs, control))} even the control). Four in flight keep the engine busy meanwhile: `min-ttft` loses
-{points(lost(runs, replace(least, in_flight=4)))} at {LATE:g} s. What `fairlead` still loses then ({points(lost(runs, four))}) has another cause. Its
-queue learns the pace of an instance from when first tokens are heard, takes late news for a slow engine, and holds back requests it believes late;
-those count as lost, and that makes it hold back more. Sending them whenever nothing better waits (*late served*, `late_load` 100) leaves
-{points(lost(runs, served))}, and costs {points(in_time(runs, replace(four, load=LOADS[1])) - in_time(runs, replace(served, load=LOADS[1])))} at
+{costs} With one in flight, an instance waits for the news after every prefill: at {LOADS[0]:g}× and {half:g} s `fairlead` loses
+{points(lost(runs, one, half))} and at {LATE:g} s {points(lost(runs, one))} ({percent(refused)} refused after their time in the queue),
+{also} ({points(lost(runs, least, half))} and {points(lost(runs, least))} `min-ttft`, {points(lost(runs, control, half))} and
+{points(lost(runs, control))} even the control). {busy}: `min-ttft` loses
+{points(lost(runs, replace(least, in_flight=4)))} at {LATE:g} s. {cause} Sending them whenever nothing better waits (*late served*, `late_load` 100) leaves
+{points(kept)}, and costs {points(in_time(runs, replace(four, load=LOADS[1])) - in_time(runs, replace(served, load=LOADS[1])))} at
 {LOADS[1]:g}× without delay. Four in flight instead of one cost
 {points(in_time(runs, replace(one, load=LOADS[1])) - in_time(runs, replace(four, load=LOADS[1])))} there, where order matters. A delay of
 {DELAYS[1]:g} s costs {points(lost(runs, one, DELAYS[1]))} with one in flight, as the engine has decodes to run meanwhile. A router hears first tokens
@@ -146,17 +171,25 @@ in the response itself, so its own delay is milliseconds; who puts a buffering p
 def lessons(runs: Runs) -> str:
     """What decides robustness."""
     own = max(lost(runs, Trial(policy=policy)) for policy in CHOOSERS)
+    alone = lost(runs, KV_ALONE)
+    small = " Differences between\n  policies are small beside that." if own < alone / 2 else ""
+    lengths = max(in_time(runs, Trial(policy=policy)) - in_time(runs, Trial(policy=policy, noise=NOISES[-1])) for policy in CHOOSERS)
+    least = f"\n- Exact lengths matter least: wrong ones cost the choice at most {points(lengths)}." if lengths < own else ""
+    rest = lost(runs, QUEUED[2])
+    slow = (
+        """
+- **Not taking late news for slow engines.** `fairlead`'s queue holds back what it believes late, and with
+  late news it believes that of requests that are not. This is open."""
+        if rest - lost(runs, replace(QUEUED[2], weights=LATE_SERVED)) > NOTHING
+        else ""
+    )
     return f"""### What decides robustness
 
 - **Counting what one sends oneself.** Own counters are exact about what was sent and late only about what ended; choosing by them loses at most
-  {points(own)} at {LATE:g} s. Choosing by the engines' last KV use loses {points(lost(runs, KV_ALONE))}, from a lower start. Differences between
-  policies are small beside that.
+  {points(own)} at {LATE:g} s. Choosing by the engines' last KV use loses {points(alone)}, from a lower start.{small}
 - **Not waiting for news to give out work.** One prefill in flight turns {DELAYS[2]:g} s of delay into {points(lost(runs, QUEUED[0], DELAYS[2]))};
-  four into {points(lost(runs, QUEUED[2], DELAYS[2]))}.
-- **Not taking late news for slow engines.** `fairlead`'s queue holds back what it believes late, and with
-  late news it believes that of requests that are not. This is open.
-- **Placing one request at a time.** Bursts then see each other.
-- Exact lengths and cache sizes matter least."""
+  four into {points(lost(runs, QUEUED[2], DELAYS[2]))}.{slow}
+- **Placing one request at a time.** Bursts then see each other.{least}"""
 
 
 SECTION = Section(name="staleness", title="What stale and wrong observations cost", write=write)

@@ -1,36 +1,38 @@
-"""See the package. `--hours` is of load samples; `--dump` also dumps and restores the database and times both."""
+"""See the package."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import subprocess
+import math
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import psycopg
 from benchmarks.api_processes import ApiProcess
+from benchmarks.command_line import above_zero, end_everything_when_ended
+from benchmarks.costs import cpu_seconds
 from benchmarks.history_rows import MILLION, continue_loads, fill, fill_loads
-from benchmarks.store_at_scale.costs import cpu_seconds
+from benchmarks.store_at_scale import __doc__ as package_doc
+from benchmarks.store_at_scale.dumping import dumped
 from benchmarks.store_at_scale.explaining import sequential_scans
 from benchmarks.store_at_scale.ingesting import KINDS, ingest
 from benchmarks.store_at_scale.questions import POOL, Question, questions
+from benchmarks.store_at_scale.targets import Line, say
 
 from fairlead.tables import PoolKey
 from fairlead_api.store.database import READS, Database
 from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.upgrading import upgrade
-from fairlead_client import internal_paths
-from fairlead_client.lines import BindingsLine, SyncedLine, decode_line
 from fairlead_testing.running.api import SECRETS
-from fairlead_testing.running.postgres import PostgresProcess, binaries, plain, with_database
+from fairlead_testing.running.postgres import PostgresProcess, plain, with_database
 
 PAGE_MS = 50.0
 HEATMAP_MS = 150.0
@@ -38,6 +40,8 @@ BINDING_MS = 3.0
 INGEST_ROWS = 50_000
 TIMES = 30
 MOST_FIRST = 4
+WITHOUT_KUBERNETES = "/rollout"
+"""Ends the path that is a 503 here, once it has read from Postgres: there is no Kubernetes."""
 LONGEST_SECONDS = 4.0
 """Most seconds spent on one question; after that it is not asked again."""
 
@@ -54,19 +58,6 @@ SERVER = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A figure beside its target."""
-
-    what: str
-    figure: str
-    target: str
-    kept: bool
-
-    def __str__(self) -> str:
-        return f"| {self.what} | {self.figure} | {self.target} | {'yes' if self.kept else '**no**'} |"
-
-
 @contextmanager
 def server(folder: Path) -> Iterator[PostgresProcess]:
     process = PostgresProcess(folder, SERVER)
@@ -75,10 +66,6 @@ def server(folder: Path) -> Iterator[PostgresProcess]:
         yield process
     finally:
         process.stop()
-
-
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
 
 
 def filled(url: str, hours: float) -> None:
@@ -130,8 +117,9 @@ def asked(address: str, wanted: list[Question], spent: Callable[[], float]) -> I
             before = spent()
             while len(taken) < TIMES and sum(taken) < LONGEST_SECONDS:
                 begun = time.perf_counter()
-                http.get(question.path)
-                taken.append(time.perf_counter() - begun)
+                answer = http.get(question.path)
+                refused = answer.status_code >= 500 and not question.group.endswith(WITHOUT_KUBERNETES)
+                taken.append(math.inf if refused else time.perf_counter() - begun)
                 time.sleep(0.005)
             cost = (spent() - before) / len(taken)
             taken.sort()
@@ -207,79 +195,6 @@ def ingested(process: PostgresProcess, apis: list[ApiProcess]) -> Iterator[Line]
         )
 
 
-def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
-    """Postgres' own tools, on everything but the load samples' seconds and with them."""
-    with psycopg.connect(plain(process.url), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE restored TEMPLATE template0")
-    target = plain(with_database(url, "restored"))
-    steps: dict[str, list[str]] = {
-        "dump of all": [
-            str(binaries() / "pg_dump"),
-            "--format=directory",
-            "--jobs=2",
-            "--compress=1",
-            f"--file={folder / 'dump'}",
-            plain(url),
-        ],
-        "restore of it": [
-            str(binaries() / "pg_restore"),
-            "--exit-on-error",
-            "--no-owner",
-            "--jobs=2",
-            f"--dbname={target}",
-            str(folder / "dump"),
-        ],
-    }
-    for what, command in steps.items():
-        begun = time.monotonic()
-        subprocess.run(command, check=True)
-        yield Line(what=what, figure=f"{time.monotonic() - begun:.0f} s", target="–", kept=True)
-    counts = "SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM decisions), (SELECT count(*) FROM bindings), (SELECT count(*) FROM load_samples)"
-    found = []
-    for place in (plain(url), target):
-        with psycopg.connect(place) as connection:
-            found.append(connection.execute(counts).fetchone())
-    yield Line(what="rows in the restored database", figure=str(found[1]), target=str(found[0]), kept=found[0] == found[1])
-    yield from continued(with_database(url, "restored"), folder)
-
-
-def continued(url: str, folder: Path) -> Iterator[Line]:
-    """An API on the restored database, as its routers meet it: they send what they have, and are told all bindings."""
-    api = ApiProcess(url, folder / "api-restored.log", {"FAIRLEAD_KEEP_DECISIONS_DAYS": "30"})
-    begun = time.monotonic()
-    try:
-        api.start()
-        api.until_ready()
-        ready = time.monotonic() - begun
-        found = ingest("bindings", [api.url], SECRETS["system-router"], routers=4, count=1)
-        streamed = synced(api.url)
-    finally:
-        api.kill()
-    yield Line(
-        what="an API on the restored database",
-        figure=f"ready after {ready:.1f} s; {found.rows:,} bindings of 4 routers taken; a router synced with {streamed:,} bindings",
-        target="–",
-        kept=streamed >= found.rows,
-    )
-
-
-def synced(address: str) -> int:
-    """Bindings that the stream tells a router before it says that this was all."""
-    headers = {"authorization": f"Bearer {SECRETS['system-router']}"}
-    bindings = 0
-    with (
-        httpx.Client(base_url=address, headers=headers, timeout=120, trust_env=False) as http,
-        http.stream("GET", internal_paths.STREAM, params={"router": "router-0"}) as lines,
-    ):
-        for line in lines.iter_lines():
-            told = decode_line(line.encode())
-            if isinstance(told, BindingsLine):
-                bindings += len(told.bindings)
-            if isinstance(told, SyncedLine):
-                return bindings
-    raise SystemExit("the stream ended before it was synced")
-
-
 def measured(process: PostgresProcess, folder: Path, hours: float, dump: bool, only: str) -> list[Line]:
     """All sections, or the one of this name."""
     url = with_database(process.url, "scale")
@@ -326,12 +241,15 @@ def measured(process: PostgresProcess, folder: Path, hours: float, dump: bool, o
 
 def main() -> int:
     """Prints a Markdown table; 1 when a target was missed."""
-    reading = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    reading.add_argument("--hours", type=float, default=24.0, help="of load samples")
+    reading = argparse.ArgumentParser(
+        prog="python -m benchmarks.store_at_scale", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    reading.add_argument("--hours", type=above_zero, default=24.0, help="of load samples")
     reading.add_argument("--dump", action="store_true", help="also dump and restore everything")
     reading.add_argument("--directory", type=Path, help="keeps the database there, to measure again without filling (a short path)")
-    reading.add_argument("--only", default="", choices=["", "bindings", "explain", "pages", "ingest", "dump"])
+    reading.add_argument("--only", default="", choices=["bindings", "explain", "pages", "ingest", "dump"])
     given = reading.parse_args()
+    end_everything_when_ended()
     with tempfile.TemporaryDirectory(prefix="fl-scale-") as scratch:
         folder = given.directory or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)

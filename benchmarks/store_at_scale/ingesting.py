@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -128,8 +127,9 @@ KINDS: dict[str, Callable[[int, float], list[Any]]] = {"loads": loads, "decision
 def posts(kind: str, router: str, count: int) -> list[list[bytes]]:
     """Encoded posts of 2,000 new records each."""
     made: list[list[bytes]] = []
+    at = time.time()  # once, as a later one could make a second's load samples again, which are stored but once
     for number in range(count):
-        records = KINDS[kind](number, time.time())
+        records = KINDS[kind](number, at)
         batches = []
         for start in range(0, POST, BATCH):
             rows: dict[str, Any] = {kind: tuple(records[start : start + BATCH])}
@@ -176,7 +176,7 @@ async def _post_all(made: list[list[bytes]], urls: list[str], secret: str) -> tu
         return begun, time.time()
 
 
-async def _lane(api: SystemApi, waiting: itertools.chain[list[bytes]] | Any) -> None:
+async def _lane(api: SystemApi, waiting: Iterator[list[bytes]]) -> None:
     for batches in waiting:
         while True:
             outcome = await api.post_reports(batches, RouterState(sent_at=time.time()), seconds=60)

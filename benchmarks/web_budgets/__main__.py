@@ -1,4 +1,4 @@
-"""See the package. `--only` names sections: ttfb, weight, heatmap, live, events."""
+"""See the package."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
+from benchmarks.command_line import above_zero, count, end_everything_when_ended
+from benchmarks.web_budgets import __doc__ as package_doc
 from benchmarks.web_budgets.answering import answered, lines, pages, sessions
 from benchmarks.web_budgets.browsing import chromium, first_visits, heatmaps, live
 from benchmarks.web_budgets.budgets import HEADING, Line, say
 from benchmarks.web_budgets.fleet import INSTANCES, served
 from benchmarks.web_budgets.happening import events
-from benchmarks.web_budgets.reporting import traffic
+from benchmarks.web_budgets.reporting import CANDIDATES, traffic
 from benchmarks.web_budgets.viewers import Watched, watching
 
 SECTIONS = ("ttfb", "weight", "heatmap", "live", "events")
@@ -58,13 +60,18 @@ def measured(only: set[str], times: int, minutes: float, viewers: int, instances
 
 def main() -> int:
     """Prints a Markdown table; 1 when a target was missed."""
-    reading = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    reading = argparse.ArgumentParser(
+        prog="python -m benchmarks.web_budgets", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     reading.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    reading.add_argument("--times", type=int, default=6, help="each page is asked so often")
-    reading.add_argument("--minutes", type=float, default=0.75, help="for which pages stay open; a heap needs ten to be told")
-    reading.add_argument("--viewers", type=int, default=50)
-    reading.add_argument("--instances", type=int, default=INSTANCES)
+    reading.add_argument("--times", type=count, default=6, help="each page is asked so often")
+    reading.add_argument("--minutes", type=above_zero, default=0.75, help="for which pages stay open; a heap needs ten to be told")
+    reading.add_argument("--viewers", type=count, default=50, help="who watch")
+    reading.add_argument("--instances", type=count, default=INSTANCES, help="of the pool")
     given = reading.parse_args()
+    if given.instances < CANDIDATES:
+        reading.error(f"--instances {given.instances}: decisions weigh {CANDIDATES}, so there must be as many")
+    end_everything_when_ended()
     begun, load = time.monotonic(), os.getloadavg()[0]
     found = measured(set(given.only), given.times, given.minutes, given.viewers, given.instances)
     print(

@@ -21,6 +21,8 @@ HEAP_MB = 5.0
 PAINTS = 5
 SETTLE_SECONDS = 8.0
 HEAP_SECONDS = 10.0
+LEAST_HEAPS = 3
+"""A slope with its range needs as many."""
 SETTLED_SECONDS = 300.0
 """The heap of a page that is younger grows until its caches are full, so it tells nothing of hours."""
 LIVE_PAGES = {"overview": "/", "pool": f"/pools/{POOL}", "the largest heatmap": HEATMAP}
@@ -138,7 +140,7 @@ def live(browser: Browser, url: str, session: str, minutes: float) -> Iterator[L
             one.measure()
         gone = time.monotonic() - begun
         say(f"  {gone:4.0f} s: " + ", ".join(f"{name} {one.heap[-1][1]:.2f} MB" for name, one in watched.items()))
-        if gone >= minutes * 60:
+        if gone >= minutes * 60 and all(len(one.heap) >= LEAST_HEAPS for one in watched.values()):
             break
         open_pages["overview"].wait_for_timeout(min(HEAP_SECONDS, max(1.0, minutes * 6)) * 1000)
     for name, one in watched.items():

@@ -71,7 +71,7 @@ class Traffic:
 def traffic(url: str, instances: int) -> Iterator[Traffic]:
     context = get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_run, args=(url, instances, there))
+    process = context.Process(target=_run, args=(url, instances, there), daemon=True)
     process.start()
     there.close()  # so that its end is noticed here
     try:

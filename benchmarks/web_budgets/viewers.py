@@ -55,8 +55,10 @@ class Watched:
 
     def lines(self) -> Iterator[Line]:
         first = [one for page in self.pages.values() for one in page.first_bytes]
-        yield Line(what="TTFB as the viewers had it", figure=percentile(first, 0.95), unit="ms", told=f"p95 of {len(first)}")
-        for path, page in sorted(self.pages.items(), key=lambda item: -(item[1].streamed / item[1].seconds)):
+        if first:
+            yield Line(what="TTFB as the viewers had it", figure=percentile(first, 0.95), unit="ms", told=f"p95 of {len(first)}")
+        opened = {path: page for path, page in self.pages.items() if page.seconds}
+        for path, page in sorted(opened.items(), key=lambda item: -(item[1].streamed / item[1].seconds)):
             told = f"and {page.asked / page.seconds / 1000:.1f} KB/s for charts and pictures"
             yield Line(
                 what=f"stream of {path}, a viewer",
@@ -75,7 +77,7 @@ def watching(url: str, sessions: list[str], seen: Watched) -> Iterator[None]:
     """They watch until the block ends; then `seen` has what they had."""
     context = get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_run, args=(url, sessions, there))
+    process = context.Process(target=_run, args=(url, sessions, there), daemon=True)
     process.start()
     there.close()  # so that its end is noticed here
     here.recv()  # each has its stream
@@ -134,6 +136,7 @@ class _Viewer:
                 answer.raise_for_status()
         except httpx.HTTPError as error:
             self._seen.failures.append(f"{path}: {type(error).__name__}")
+            await asyncio.sleep(1)  # and then to the next page: a server that is down is not to be flooded
             return
         began = time.monotonic()
         try:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from benchmarks.reproductions.default_policy_grid import SECTION, describe, verdicts
 from benchmarks.reproductions.default_policy_grid_cells import (
     OURS,
@@ -18,6 +19,8 @@ from benchmarks.reproductions.default_policy_grid_cells import (
     settings_of,
 )
 from benchmarks.reproductions.sections import Context
+
+from fairlead_simulator.errors import SimulatorError
 
 SETTING = Setting(preset="vllm-h100-8b", kind="conversation", mix="impossible", slo=2.0, instances=8, mode="Disabled")
 FINE = GridRow(in_time=0.9, goodput=0.8, ttft_p99=5.0, refused=0.0)
@@ -96,3 +99,30 @@ def test_rows_that_are_there_are_not_run_again(tmp_path: Path) -> None:
 def test_the_section_is_written_from_every_spanning_setting(tmp_path: Path) -> None:
     text = SECTION.write(Context(docs=tmp_path, seeds=1, quick=True, say=lambda _: None))
     assert text.count("| 0.75× |") == len(SPANNING)
+
+
+def test_words_that_name_no_setting_are_an_error_and_no_empty_section() -> None:
+    with pytest.raises(SimulatorError, match="no setting of the grid has all of 'nonsense' in its name"):
+        settings_of(Context(docs=Path(), only=("nonsense",)))
+
+
+def test_a_line_that_a_killed_run_left_half_written_is_named(tmp_path: Path) -> None:
+    kept = tmp_path / "rows.jsonl"
+    kept.write_text('{"preset": "vllm-h100-8b", "ki')
+    with pytest.raises(SimulatorError, match=r"rows.jsonl, line 1: not a row of the grid"):
+        measure(Context(docs=tmp_path, rows=kept), [])
+
+
+def test_the_text_says_why_cells_are_lost_only_where_some_are() -> None:
+    won = describe(Context(docs=Path()), [SETTING], verdicts(rows(FINE, replace(FINE, in_time=0.5, goodput=0.5))))
+    assert "First tokens are lost" not in won
+    assert "which no policy reaches here" in won
+    far = describe(Context(docs=Path()), [SETTING], verdicts(rows(FINE, replace(FINE, in_time=0.95, goodput=0.3))))
+    assert "holds the pace of far more\nanswers" in far
+    none = describe(Context(docs=Path()), [SETTING], verdicts(rows(FINE, replace(FINE, in_time=0.95, goodput=0.8))))
+    assert "holds the pace of no more\nanswers" in none
+
+
+def test_goodput_beyond_the_saturation_is_told() -> None:
+    beyond = describe(Context(docs=Path()), [SETTING], verdicts(rows(replace(FINE, goodput=0.95), FINE, rate=1.25)))
+    assert "has 90 % of goodput beyond it in 1 of 1 cells" in beyond

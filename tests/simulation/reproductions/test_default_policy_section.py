@@ -42,6 +42,14 @@ def test_a_cell_that_is_not_won_is_told() -> None:
     assert "0.6 times" in text
 
 
+def test_a_lead_past_saturation_is_told_only_where_there_is_one() -> None:
+    both = [Setting(workload="conversation", instances=n, mode="Disabled") for n in (8, 32)]
+    behind, ahead = outcomes(outcome(0.5), outcome(0.8)), outcomes(outcome(0.9), outcome(0.8))
+    assert "Past saturation `fairlead` leads in no cell." in describe(Context(docs=Path()), dict.fromkeys(both, behind))
+    assert "`fairlead`'s lead past saturation\n" in describe(Context(docs=Path()), dict.fromkeys(both, ahead))
+    assert "lead past saturation (in 1 of 2 cells)\n" in describe(Context(docs=Path()), dict(zip(both, (behind, ahead), strict=True)))
+
+
 def test_the_section_is_written_with_its_tables_and_its_plot(tmp_path: Path) -> None:
     text = SECTION.write(Context(docs=tmp_path, seeds=1, quick=True, say=lambda _: None))
     assert text.count("| fairlead |") == 8

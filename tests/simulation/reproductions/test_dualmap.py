@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 from benchmarks.reproductions import dualmap
+from benchmarks.reproductions import dualmap_prose as prose
 from benchmarks.reproductions.dualmap_candidates import knee
-from benchmarks.reproductions.dualmap_claims import signed, verdict
+from benchmarks.reproductions.dualmap_claims import Measured, signed, verdict
 from benchmarks.reproductions.dualmap_elasticity import Run, measured_rate, pools, with_rates
 from benchmarks.reproductions.dualmap_homes import Step, key_moves, session_moves, total
 from benchmarks.reproductions.dualmap_rates import NAMES, gain, relative
-from benchmarks.reproductions.dualmap_setup import DUALMAP, Results, crossing, studies
+from benchmarks.reproductions.dualmap_setup import DUALMAP, Results, Study, crossing, studies
 from benchmarks.reproductions.runs import workload
 from benchmarks.reproductions.sections import Context
 
@@ -83,6 +84,29 @@ def test_relative_gains_and_their_verdicts() -> None:
     assert verdict(0.1, 0.5, 0.4) == "only with the code's queue"
     assert verdict(0.5, 0.1, 0.4) == "only with one queue for all"
     assert verdict(0.1, 0.1, 0.4) == "does not reproduce"
+
+
+def crowded(shares: dict[str, float], hits: float) -> Measured:
+    """All policies at 0.9× with everything in time, and at 1.5× with these shares; `dualmap` has so many hits there."""
+    cells = {
+        (label, multiple): [
+            cast(CellResult, SimpleNamespace(figures=SimpleNamespace(attainment=share, hit_rate=hit, load_cv=1.0))),
+        ]
+        for label, last in shares.items()
+        for multiple, share, hit in ((0.9, 1.0, 0.5), (1.5, last, hits))
+    }
+    study = cast(Study, SimpleNamespace(title="T", ideal_hit_rate=1.0))
+    return Measured(study=study, same=Results(cells), published=Results(cells))
+
+
+def test_the_text_on_an_overload_claims_only_what_came_out_of_both_workloads() -> None:
+    bad = dict.fromkeys(NAMES, 0.1) | {"dualmap": 0.2, "cache-affinity": 0.3, "preble": 0.1, "fairlead": 0.9}
+    told = prose.same_queue((crowded(bad, 0.3), crowded(bad, 0.3)))
+    assert "policies that balance badly (`cache-affinity`) still have instances with short queues" in told
+    assert "as `fairlead` shows" in told
+    assert "Hits fall there" in told
+    mixed = prose.same_queue((crowded(bad, 0.3), crowded(dict.fromkeys(bad, 0.2), 0.5)))
+    assert mixed.endswith("Past saturation the policies come out otherwise from one workload to the other.")
 
 
 def test_a_knee_needs_most_of_the_gain_at_the_second_candidate() -> None:

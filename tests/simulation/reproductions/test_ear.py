@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.reproductions.ear import SECTION
+from benchmarks.reproductions.ear_coupling import coupling_verdict
 from benchmarks.reproductions.ear_equilibria import Equilibrium, Law, in_window, mean_curve, missing_turns, steps_of
 from benchmarks.reproductions.ear_law import concurrency, sensitivity, slope_at_last
 from benchmarks.reproductions.ear_policies import AFFINITY, EAR
@@ -80,6 +81,24 @@ def test_steps_of_a_curve_compare_what_is_predicted_and_measured_at_the_next_rat
     assert step.off == pytest.approx(0.0)
     assert step.uncoupled_off == pytest.approx(11 / 12.2222 - 1, rel=1e-4)
     assert step.measured_per_load == pytest.approx((12.2222 - 8.1818) / 0.2, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (1.0, "The law holds: "),
+        (0.9, "The law holds only roughly: "),
+        (0.4, "The law does not hold: "),
+    ],
+)
+def test_the_verdict_on_the_law_follows_what_it_is_off_by(last: float, said: str) -> None:
+    """A pool whose W grows linearly, but for the last rate, at which `last` of what the law foresees is in flight."""
+    in_flight = {factor: concurrency(factor, 1.0, 0.6) for factor in (0.8, 0.9, 1.0, 1.1, 1.2)}
+    in_flight[1.2] *= last
+    curve = [equilibrium(factor, turns, factor) for factor, turns in in_flight.items()]
+    curves = dict.fromkeys(("ear", "least-loaded"), curve)
+    steps = {label: steps_of(curve, 3) for label, curve in curves.items()}
+    assert coupling_verdict(curve, curves, steps).startswith(said)
 
 
 def test_turns_are_missing_where_throughput_grows_less_than_the_rate_of_sessions() -> None:

@@ -62,6 +62,7 @@ def test_only_what_replicates_fetches_prefixes(tmp_path: Path) -> None:
         ((30.0, 20.0, 40.0), "**not reproduced**, 30 → 20 → 40: fewer than the baseline with early."),
         ((30.0, 40.0, 50.0), "**not reproduced**, 30 → 40 → 50: fewer than the baseline with neither."),
         ((100.0, 101.0, 101.0), "no difference, 100 → 101 → 101."),
+        ((101.0, 100.0, 99.0), "no difference, 101 → 100 → 99."),
         ((0.0, 0.0, 0.0), "no difference, 0 → 0 → 0."),
         ((5.0, 0.0, 0.0), "**not reproduced**, 5 → 0 → 0: fewer than the baseline with early and predicted."),
     ],

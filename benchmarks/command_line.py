@@ -1,0 +1,73 @@
+"""What the command lines of benchmarks share: numbers that must be above 0, files that must be there, names that must
+be known, and an end that ends everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+
+def count(text: str) -> int:
+    """A whole number of 1 or more. Raises argparse.ArgumentTypeError."""
+    try:
+        found = int(text)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return found
+
+
+def above_zero(text: str) -> float:
+    """A number above 0, in whatever unit the argument has. Raises argparse.ArgumentTypeError."""
+    found = _number(text)
+    if not found > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return found
+
+
+def zero_or_more(text: str) -> float:
+    """The same, or 0. Raises argparse.ArgumentTypeError."""
+    found = _number(text)
+    if not found >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    return found
+
+
+def a_file(text: str) -> Path:
+    """A file that is there. Raises argparse.ArgumentTypeError."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"{text}: no such file")
+    return path
+
+
+def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Names with commas between them, all known. Its result raises argparse.ArgumentTypeError."""
+
+    def names(text: str) -> list[str]:
+        found = text.split(",")
+        unknown = [name for name in found if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return found
+
+    return names
+
+
+def end_everything_when_ended() -> None:
+    """Lets SIGTERM unwind this program as Ctrl-C does, so that the processes it started end with it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        return math.nan
+    return found if math.isfinite(found) else math.nan

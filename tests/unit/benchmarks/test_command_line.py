@@ -1,0 +1,109 @@
+"""Command lines of benchmarks: a wrong argument is one line of error before anything starts, and help is there."""
+
+import argparse
+import importlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from benchmarks.command_line import a_file, above_zero, count, names_of, zero_or_more
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = {
+    "asking": ["--requests", "0"],
+    "crashes.__main__": ["--reports", "-4"],
+    "decisions": ["--requests", "3"],
+    "endpoint_picker": ["--servers", "nonsense"],
+    "expected_effects": ["--instances", "1"],
+    "explanations": ["--policies", "nonsense"],
+    "gateway": ["--cases", "nonsense"],
+    "key_check": ["--keys", "0"],
+    "kv_events": ["nonsense"],
+    "lists": ["--database", "postgresql://nowhere", "--rows", "0"],
+    "operator_pools": ["--pools", "0"],
+    "pool_operations.__main__": ["--steps", "nonsense"],
+    "record_under_load": ["--minutes", "0"],
+    "reproductions.__main__": ["--seeds", "0"],
+    "simulator": ["--trace", "/nowhere.jsonl"],
+    "store_at_scale.__main__": ["--hours", "-1"],
+    "web_budgets.__main__": ["--instances", "2"],
+    "what_if": ["--trace", "/nowhere.jsonl"],
+}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str]) -> int | str | None:
+    """The code with which the program ends."""
+    monkeypatch.setattr("sys.argv", [module, *arguments])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"benchmarks.{module}").main()
+    return ended.value.code
+
+
+def test_every_benchmark_with_arguments_is_among_these() -> None:
+    found = {
+        ".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts)
+        for path in (ROOT / "benchmarks").rglob("*.py")
+        if "argparse.ArgumentParser(" in path.read_text()
+    }
+    assert found - set(COMMANDS) == {"crashes.reporting_router", "expected_blocks"}, "one is started by another, one has no arguments"
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_a_wrong_argument_is_one_line_of_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str) -> None:
+    assert run(monkeypatch, module, COMMANDS[module]) == 2
+    assert len([line for line in capsys.readouterr().err.splitlines() if ": error: " in line]) == 1
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_help_says_what_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str) -> None:
+    assert run(monkeypatch, module, ["--help"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 8
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (count, "0"),
+        (count, "-3"),
+        (count, "2.5"),
+        (count, "many"),
+        (above_zero, "0"),
+        (above_zero, "-1"),
+        (above_zero, "nan"),
+        (above_zero, "inf"),
+        (above_zero, "much"),
+        (zero_or_more, "-0.1"),
+        (zero_or_more, "nan"),
+        (a_file, "/nowhere.jsonl"),
+        (names_of(("a", "b")), "c"),
+        (names_of(("a", "b")), ""),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(read: Callable[[str], object], text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=text or "''"):
+        read(text)
+
+
+def test_what_can_be_is_read() -> None:
+    assert (count("3"), above_zero("0.5"), zero_or_more("0"), names_of(("a", "b"))("b,a")) == (3, 0.5, 0.0, ["b", "a"])
+    assert a_file(__file__) == Path(__file__)
+
+
+def test_a_program_that_is_ended_ends_what_it_started() -> None:
+    """As `timeout` and service managers end programs; without this the processes stay, pinned to a core."""
+    words = (
+        "import sys, time; from benchmarks.command_line import end_everything_when_ended; from benchmarks.gateway import process\n"
+        "end_everything_when_ended()\n"
+        "with process([sys.executable, '-c', 'import time; time.sleep(600)'], 0) as running:\n"
+        "    print(running.pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", words], cwd=ROOT, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        started = Path("/proc") / program.stdout.readline().strip()
+        assert started.exists()
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(30) == 143
+    assert not started.exists()
