@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 up: .venv/ready ## set everything up and run Fairlead on this machine (Ctrl-C stops it)
 	@$(BIN)/fairlead up $(ARGS)

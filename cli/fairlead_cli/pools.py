@@ -17,7 +17,7 @@ COLUMNS = (
     "serving",
     "desired",
     "policy",
-    "in time",
+    "TTFT in time",
     "TTFT p95",
     "hit rate",
     "requests/s",

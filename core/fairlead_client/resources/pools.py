@@ -24,7 +24,8 @@ class PoolSummary:
     `attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`,
     `reroutes_per_hour` and `lost_moves_per_hour` cover the last 5 minutes (None: no traffic). A lost move is one a
     router made of a session that another writer had moved first: the request was served where the router sent it, but
-    the session's home and history are the first writer's. `attainment` holds for `slo_percentile` (0-100);
+    the session's home and history are the first writer's. `attainment` is the share of first tokens in time, for which
+    `slo_percentile` (0-100) is the goal; shares of TTFT and TPOT together are told by `…/slo/attainment`.
     `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
     changes with the generation, the routing table, the conditions, the numbers wanted and the instances' states, and
     with nothing else.

@@ -139,6 +139,7 @@ def test_a_pool_is_shown_with_its_conditions_and_spec(run: Command) -> None:
     code, out, _ = run("pools show chat")
     assert code == 0
     assert "default/chat" in out
+    assert "TTFT in time" in out
     assert '"model"' in out
 
 

@@ -22,21 +22,22 @@ class HelpPage(Context):
 
 
 GLOSSARY = (
-    ("Instance", "One engine process that computes requests; in Kubernetes, one pod owned by the pool."),
+    ("Instance", "One engine that computes requests; in Kubernetes, one pod that the pool made or adopted."),
     ("Binding", "Which instance holds a session's KV cache, and therefore gets the session's next request."),
-    ("Migration", "A binding, or one queued request, moved to another instance: because the old one was hot, draining or lost."),
+    ("Migration", "A session's binding moved to another instance: because the old one was hot, draining or lost."),
+    ("Re-route", "One queued or unbound request sent to another instance than it was first placed on. No session moves."),
     ("Decision", "The routing of one request: candidates, their scores, the chosen one and why. A sample of all decisions is kept."),
     ("Pending prefill", "Prompt tokens placed on an instance that it has not computed yet: the best single measure of how hot it is."),
     ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),
     ("TTFT", "Time to first token, as the client sees it. TPOT: time per output token after that."),
-    ("Attainment", "Share of requests whose TTFT was within the SLO, over the last 5 minutes."),
+    ("TTFT in time", "Share of first tokens within the SLO, over the last 5 minutes. In time, or attainment: TTFT and TPOT both."),
     (
         "Early rejection",
-        "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; by the Load of now; or Predicted, also by the "
-        "load there will be when the request decodes.",
+        "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; by the Load of now; Predicted, also by the "
+        "load there will be when the request decodes; or AfterPrefill, once more when its prompt is computed.",
     ),
     ("Anchor", "A point of an instance on the hash ring; more anchors, a larger share of new sessions."),
-    ("Draining", "Takes no new requests; its sessions are moved and its running requests finish before the pod is deleted."),
+    ("Draining", "Takes no new requests: its sessions leave with their next one. What runs finishes before the pod is deleted or let go."),
     ("Plan", "A change previewed by the Kubernetes API without being made: what would differ, who would be affected."),
 )
 PATTERNS = (

@@ -1,0 +1,42 @@
+"""ARCHITECTURE.md has a reason for each library that Fairlead names as its own, and for no other."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+TOOLS = ROOT / "tests" / "tools"
+WHOLE_LOCKS = ("guidellm.txt", "vllm.txt")
+"""Made from the `.in` beside them, with all that these libraries need themselves."""
+
+
+def names(requirements: Iterable[str]) -> set[str]:
+    return {found[0].lower() for line in requirements if (found := re.match(r"[A-Za-z][\w.-]*", line))}
+
+
+def of_python() -> set[str]:
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = document["project"]
+    lists = [document["build-system"]["requires"], project["dependencies"], *project["optional-dependencies"].values()]
+    return {name for one in [*lists, *document["dependency-groups"].values()] for name in names(one)} - {"fairlead"}
+
+
+def of_the_tools() -> set[str]:
+    lists = [path for path in (*TOOLS.glob("*.in"), *TOOLS.glob("*.txt")) if path.name not in WHOLE_LOCKS]
+    manifests = [json.loads((folder / "package.json").read_text()) for folder in (ROOT / "webui", TOOLS / "identity_provider")]
+    from_npm = {name for one in manifests for key in ("dependencies", "devDependencies") for name in one.get(key, ())}
+    return {name for path in lists for name in names(path.read_text().splitlines())} | from_npm | {"uv"}
+
+
+def vendored() -> set[str]:
+    folders = (ROOT / "webui" / "fairlead_web" / "static" / "vendor", ROOT / "tests" / "e2e" / "web" / "vendor")
+    return {path.stem.removeprefix("LICENSE-") for folder in folders for path in folder.glob("LICENSE-*.txt")}
+
+
+def test_each_library_has_its_reason_once_and_no_other_has_one() -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text().split("## Dependencies, one line each")[1]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    told = [name.strip() for row in rows for name in row.split(",") if name.strip() not in {"Library", "---"}]
+    assert sorted(told) == sorted(of_python() | of_the_tools() | vendored())
