@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.command_line import a_file, count
 from benchmarks.reproductions.catalogue import SECTIONS
 from benchmarks.reproductions.page import update
-from benchmarks.reproductions.sections import Context
+from benchmarks.reproductions.sections import SEEDS, Context
 
 from fairlead_simulator.errors import SimulatorError
 
@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproductions", description="Run reproductions; write docs/benchmarks.md.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"all without it: {', '.join(names)}")
     parser.add_argument("--conversation", type=a_file, help="Mooncake's conversation trace; generated conversations without it")
-    parser.add_argument("--seeds", type=count, default=3)
+    parser.add_argument("--seeds", type=count, default=SEEDS)
     parser.add_argument("--jobs", type=count, default=1, help="processes")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the page")
     parser.add_argument("--first-seed", type=int, default=0, help="of default_policy_grid")
@@ -63,7 +63,7 @@ def main() -> None:
                 text = section.write(context)
             except SimulatorError as error:
                 parser.error(str(error))
-            update(options.docs / "benchmarks.md", SECTIONS, {section.name: text})
+            update(options.docs / "benchmarks.md", SECTIONS, {section.name: text}, options.seeds)
             say(f"{section.name}: written to {options.docs / 'benchmarks.md'} after {time.monotonic() - started:.0f} s")
 
 

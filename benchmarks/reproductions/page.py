@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.reproductions.sections import Section
+from benchmarks.reproductions.sections import SEEDS, Section
 
 HEAD = """# Benchmarks
 
@@ -23,16 +23,16 @@ the figures differ. Naming sections runs only these and leaves the rest of the p
 """
 
 
-def render(page: str, sections: Sequence[Section], written: dict[str, str]) -> str:
+def render(page: str, sections: Sequence[Section], written: dict[str, str], seeds: int = SEEDS) -> str:
     """The page in the sections' order.
 
-    Parts in `written` are new, others are kept from the old `page`; sections in neither are left out.
+    Parts in `written` are new, with so many `seeds`; others are kept from the old `page`; sections in neither are left out.
     """
     kept = dict(re.findall(r"<!-- section (\S+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
     parts = [HEAD]
     for section in sections:
         if section.name in written:
-            text = f"## {section.title}\n\n{written[section.name].strip()}\n\n{command(section)}\n"
+            text = f"## {section.title}\n\n{written[section.name].strip()}\n\n{command(section, seeds)}\n"
         elif section.name in kept:
             text = kept[section.name]
         else:
@@ -41,16 +41,17 @@ def render(page: str, sections: Sequence[Section], written: dict[str, str]) -> s
     return "\n".join(parts)
 
 
-def command(section: Section) -> str:
+def command(section: Section, seeds: int) -> str:
     """How to run a section again."""
+    given = "" if seeds == SEEDS else f"--seeds {seeds} "
     return (
-        f"Again: `.venv/bin/python -m benchmarks.reproductions --conversation conversation_trace.jsonl --jobs 2 {section.name}` "
+        f"Again: `.venv/bin/python -m benchmarks.reproductions --conversation conversation_trace.jsonl --jobs 2 {given}{section.name}` "
         f"(`benchmarks/reproductions/{section.name}.py`)."
     )
 
 
-def update(path: Path, sections: Sequence[Section], written: dict[str, str]) -> None:
+def update(path: Path, sections: Sequence[Section], written: dict[str, str], seeds: int = SEEDS) -> None:
     """Write the page anew with these parts replaced."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(before, sections, written), encoding="utf-8")
+    path.write_text(render(before, sections, written, seeds), encoding="utf-8")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 IMAGES = "images/benchmarks"
 """Where plots stand, seen from docs/."""
+SEEDS = 3
+"""Of a section, unless others are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,7 @@ class Context:
 
     docs: Path
     conversation: Path | None = None
-    seeds: int = 3
+    seeds: int = SEEDS
     jobs: int = 1
     quick: bool = False
     say: Callable[[str], None] = print

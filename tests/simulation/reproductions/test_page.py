@@ -90,6 +90,7 @@ def test_a_section_no_longer_in_the_catalogue_disappears() -> None:
 def test_each_section_says_how_to_run_it_again() -> None:
     text = render("", SECTIONS, {"second": "B"})
     assert "--jobs 2 second` (`benchmarks/reproductions/second.py`)." in text
+    assert "--jobs 2 --seeds 1 second` (" in render("", SECTIONS, {"second": "B"}, seeds=1)
 
 
 def test_an_unknown_section_is_one_line_of_error(
