@@ -7,6 +7,9 @@ from fairlead_sandbox.kubelet.container_states import ContainerState, PodState, 
 from fairlead_sandbox.kubelet.pod_specs import PodSpec
 
 HOST_IP = "127.0.0.1"
+_ENDS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
+_CREATING, _INITIALIZING = "ContainerCreating", "PodInitializing"
+"""Why a container waits that was not started yet: in a pod with init containers, for those before it."""
 
 
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,22 +20,20 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
     phase = _phase(pod, state)
     serving = [state.container(spec.name) for spec in pod.containers]
     ready_containers = phase == "Running" and all(container.ready for container in serving)
-    unready = ", ".join(container.name for container in serving if not container.ready)
+    unready = " ".join(container.name for container in serving if not container.ready)
     first = [state.container(spec.name) for spec in pod.init_containers]
-    unfinished = ", ".join(container.name for container in first if not container.succeeded)
+    unfinished = " ".join(container.name for container in first if not container.succeeded)
     gates = {condition["type"]: condition.get("status") for condition in live.get("conditions") or ()}
-    closed = [gate for gate in pod.readiness_gates if gates.get(gate) != "True"]
+    closed = ", ".join(_closed_gate(gate, gates.get(gate)) for gate in pod.readiness_gates if gates.get(gate) != "True")
     not_ready = ("ContainersNotReady", f"containers with unready status: [{unready}]")
-    if phase == "Succeeded":
-        not_ready = ("PodCompleted", "")
+    if phase in _ENDS:
+        not_ready = (_ENDS[phase], "")
     conditions = [
         _condition("PodScheduled", True),
         _condition("PodReadyToStartContainers", True),
         _condition("Initialized", not unfinished, "ContainersNotInitialized", f"containers with incomplete status: [{unfinished}]"),
         _condition("ContainersReady", ready_containers, *not_ready),
-        _condition(
-            "Ready", ready_containers and not closed, *(("ReadinessGatesNotReady", ", ".join(closed)) if ready_containers else not_ready)
-        ),
+        _condition("Ready", ready_containers and not closed, *(("ReadinessGatesNotReady", closed) if ready_containers else not_ready)),
     ]
     return {
         "phase": phase,
@@ -44,11 +45,14 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
         "startTime": state.start_time,
         "qosClass": live.get("qosClass", "BestEffort"),
         **(
-            {"initContainerStatuses": [_container_status(spec.image, state.container(spec.name)) for spec in pod.init_containers]}
+            {"initContainerStatuses": [_first_status(spec.image, state.container(spec.name)) for spec in pod.init_containers]}
             if first
             else {}
         ),
-        "containerStatuses": [_container_status(spec.image, state.container(spec.name)) for spec in pod.containers],
+        "containerStatuses": [
+            _container_status(spec.image, state.container(spec.name), creating=_INITIALIZING if first else _CREATING)
+            for spec in pod.containers
+        ],
     }
 
 
@@ -108,13 +112,25 @@ def _phase(pod: PodSpec, state: PodState) -> str:
     return "Running"
 
 
-def _container_status(image: str, container: ContainerState) -> dict[str, Any]:
+def _closed_gate(gate: str, status: str | None) -> str:
+    if status is None:
+        return f'corresponding condition of pod readiness gate "{gate}" does not exist.'
+    return f'the status of pod readiness gate "{gate}" is not "True", but {status}'
+
+
+def _first_status(image: str, container: ContainerState) -> dict[str, Any]:
+    """The status of an init container, which is ready once it is through."""
+    return {**_container_status(image, container, creating=_INITIALIZING), "ready": container.succeeded}
+
+
+def _container_status(image: str, container: ContainerState, *, creating: str) -> dict[str, Any]:
     if container.process is not None:
         current: dict[str, Any] = {"running": {"startedAt": container.started_at}}
     elif container.ended and container.last is not None:
         current = {"terminated": _terminated(container.last)}
     else:
-        current = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
+        reason = creating if container.waiting_reason == _CREATING else container.waiting_reason
+        current = {"waiting": {"reason": reason, "message": container.waiting_message}}
     status: dict[str, Any] = {
         "name": container.name,
         "image": image,

@@ -4,7 +4,8 @@ It stores objects in one SQLite file and serves discovery, OpenAPI, watches and 
 defaulting, pruning, validation and CEL rules. Objects whose owner is gone are collected.
 
 A node that stops reporting is lost, with what follows for its pods. Deployments, StatefulSets and Jobs get their pods,
-DaemonSets do not, and there are no admission webhooks. Its own accounts are allowed everything, so the server must
+DaemonSets do not. Every namespace has its service account `default`, without which no pod is made; there are no
+ResourceQuotas, LimitRanges or admission webhooks. Its own accounts are allowed everything, so the server must
 never listen on an address that others can reach, and it must never be offered for production.
 
 As a process: `python -m fairlead_sandbox.kubernetes_api.main --state-dir DIR --host 127.0.0.1 --port 0`.

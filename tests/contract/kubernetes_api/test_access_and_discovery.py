@@ -62,6 +62,24 @@ def test_reviews_answer_who_and_whether(api: httpx.Client, server: RunningServer
     assert api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json={"spec": {}}).status_code == 422
 
 
+def test_who_acts_as_another_may_do_what_the_other_may(api: httpx.Client, core: str, namespace: str) -> None:
+    robot = {"Impersonate-User": f"system:serviceaccount:{namespace}:robot"}
+    refused = api.get(f"{core}/pods", headers=robot)
+    assert refused.status_code == 403
+    assert f'User "system:serviceaccount:{namespace}:robot" cannot list resource "pods"' in refused.json()["message"]
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    api.post(f"{rbac}/roles", json={"metadata": {"name": "r"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]})
+    everyone = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "team"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+    api.post(f"{rbac}/rolebindings", json={"metadata": {"name": "b"}, "roleRef": reference, "subjects": [everyone]})
+    assert api.get(f"{core}/pods", headers={**robot, "Impersonate-Group": "team"}).status_code == 200
+    assert api.get(f"{core}/pods", headers={"Impersonate-Group": "team"}).status_code == 400
+    api.post(f"{core}/serviceaccounts", json={"metadata": {"name": "robot"}})
+    token = api.post(f"{core}/serviceaccounts/robot/token", json={"spec": {}}).json()["status"]["token"]
+    climbing = {"Authorization": f"Bearer {token}", "Impersonate-User": "jane", "Impersonate-Group": "system:masters"}
+    assert 'cannot impersonate resource "users"' in api.get(f"{core}/pods", headers=climbing).json()["message"]
+
+
 def test_a_token_is_good_for_those_it_was_made_for(api: httpx.Client, core: str, server: RunningServer) -> None:
     def token(**spec: Any) -> str:
         answer = api.post(f"{core}/serviceaccounts/robot/token", json={"spec": spec}).json()

@@ -12,6 +12,7 @@ import pytest
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def make(api: httpx.Client, core: str, name: str, *owners: dict[str, Any], finalizers: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -67,7 +68,11 @@ def test_finalizers_hold_an_object_until_the_last_is_gone(api: httpx.Client, cor
 
 def test_preconditions_protect_a_namesake(api: httpx.Client, core: str) -> None:
     made = make(api, core, "a")
-    assert delete(api, f"{core}/configmaps/a", preconditions={"uid": "other"}).status_code == 409
+    refused = delete(api, f"{core}/configmaps/a", preconditions={"uid": "other"})
+    assert refused.status_code == 409
+    assert refused.json()["message"].startswith(
+        'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does not match the UID in record'
+    )
     assert delete(api, f"{core}/configmaps/a", preconditions={"resourceVersion": "1"}).status_code == 409
     assert delete(api, f"{core}/configmaps/a", preconditions={"uid": made["metadata"]["uid"]}).status_code == 200
 
@@ -104,6 +109,49 @@ def test_a_dependent_stays_while_one_owner_lives(api: httpx.Client, core: str) -
 def test_an_object_whose_owner_never_was_is_collected(api: httpx.Client, core: str) -> None:
     make(api, core, "child", {"metadata": {"name": "ghost", "uid": "00000000-0000-4000-8000-000000000000"}})
     assert gone(api, f"{core}/configmaps/child")
+
+
+def test_a_namespaces_first_service_account_is_made_again(api: httpx.Client, core: str) -> None:
+    first = api.get(f"{core}/serviceaccounts/default").json()["metadata"]["uid"]
+    assert delete(api, f"{core}/serviceaccounts/default").status_code == 200
+    assert api.get(f"{core}/serviceaccounts/default").json()["metadata"]["uid"] != first
+
+
+def test_an_object_whose_owners_kind_nobody_serves_waits_until_somebody_does(api: httpx.Client, core: str) -> None:
+    owner = {"apiVersion": "late.dev/v1", "kind": "Late", "name": "ghost", "uid": "00000000-0000-4000-8000-000000000001"}
+    answer = api.post(f"{core}/configmaps", json={"metadata": {"name": "child", "ownerReferences": [owner]}})
+    assert answer.status_code == 201
+    make(api, core, "sibling", {"metadata": {"name": "ghost", "uid": "00000000-0000-4000-8000-000000000000"}})
+    assert gone(api, f"{core}/configmaps/sibling")  # made later, so by now the child has been looked at
+    assert api.get(f"{core}/configmaps/child").status_code == 200
+    definition = {
+        "metadata": {"name": "lates.late.dev"},
+        "spec": {
+            "group": "late.dev",
+            "scope": "Namespaced",
+            "names": {"plural": "lates", "kind": "Late"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    }
+    try:
+        assert api.post(DEFINITIONS, json=definition).status_code == 201
+        assert gone(api, f"{core}/configmaps/child")
+        late = core.replace("/api/v1/", "/apis/late.dev/v1/") + "/lates"
+        made = api.post(late, json={"metadata": {"name": "one"}}).json()["metadata"]
+        owned = {"metadata": {"name": "owned", "ownerReferences": [{**owner, "name": "one", "uid": made["uid"]}]}}
+        assert api.post(f"{core}/configmaps", json=owned).status_code == 201
+    finally:
+        api.delete(f"{DEFINITIONS}/lates.late.dev")
+    assert gone(api, f"{core}/configmaps/owned")  # its owner is known to be gone, though nobody serves its kind any more
+
+
+def test_a_dependent_that_is_to_leave_its_own_behind_does_so(api: httpx.Client, core: str) -> None:
+    parent = make(api, core, "parent")
+    child = make(api, core, "child", parent, finalizers=("orphan",))
+    make(api, core, "grandchild", child)
+    delete(api, f"{core}/configmaps/parent")
+    assert gone(api, f"{core}/configmaps/child")
+    assert "ownerReferences" not in api.get(f"{core}/configmaps/grandchild").json()["metadata"]
 
 
 def test_orphans_outlive_their_owner(api: httpx.Client, core: str) -> None:

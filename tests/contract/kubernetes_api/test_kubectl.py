@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
+from fairlead_sandbox.kubernetes_api.objects.objects import decode
 from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
+from fairlead_sandbox.kubernetes_api.serving.yaml_bodies import read_yaml
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 KUBECTL = shutil.which("kubectl")
@@ -49,6 +53,21 @@ def kubectl(server: RunningServer, namespace: str, tmp_path_factory: pytest.Temp
 def output(ended: subprocess.CompletedProcess[str]) -> str:
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.strip()
+
+
+SCALARS = (
+    "y n Y N yes No ON off TRUE False yEs ~ null NULL 0 -0 00 7 +7 -7 017 -017 0o17 0O17 08 09 0x1f 0X1F -0x1F 0b101 0B1 -0b1 0x 0o8 0x_1 "
+    "1_000 1__0 _1 1_ 1e3 1E3 1.5e3 -1e3 1e-7 1e21 1e400 1. .5 +.5 -.5 .5_0 .5_ .5e1 . .. -.nan 1.2.3 1:30 2026-01-01 "
+    "2026-01-01T00:00:00Z 9223372036854775808 0xffffffffffffffff 0x11111111111111111 = 1Gi 100m"
+)
+
+
+def test_plain_scalars_of_yaml_are_what_kubectl_takes_them_for(kubectl: Kubectl) -> None:
+    scalars = SCALARS.split()
+    listed = "".join(f"- {scalar}\n" for scalar in scalars)
+    text = f"apiVersion: acme.dev/v1\nkind: Widget\nmetadata: {{name: a}}\nspec:\n{listed}"
+    theirs = decode(output(kubectl("patch", "--local", "-f", "-", "--type=merge", "-p", "{}", "-o", "json", text=text)).encode())
+    assert dict(zip(scalars, read_yaml(text.encode())["spec"], strict=True)) == dict(zip(scalars, theirs["spec"], strict=True))
 
 
 def test_apply_creates_then_changes_nothing_then_configures(kubectl: Kubectl) -> None:
@@ -124,6 +143,47 @@ def test_logs_describe_label_and_drain_by_eviction(kubectl: Kubectl, namespace: 
     assert output(kubectl("get", "pods")).splitlines()[1].split()[:3] == ["web", "0/1", "Pending"]
 
 
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: "i:1"}]}
+"""
+
+
+def start_pods(kubectl: Kubectl, namespace: str, api: httpx.Client, count: int) -> None:
+    """Say what a kubelet would, of each pod of the Deployment once there are so many."""
+    kubectl("wait", "--for=create", "pod", "-l", "app=web", f"--timeout={PATIENCE_SECONDS:g}s")
+    end = time.monotonic() + PATIENCE_SECONDS
+    while len(pods := api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"]) < count:
+        assert time.monotonic() < end, pods
+    ready = json.dumps({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+    for pod in pods:
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
+        assert api.patch(path, content=ready, headers={"Content-Type": "application/merge-patch+json"}).status_code == 200
+
+
+def test_a_rollout_is_waited_for_restarted_and_undone(kubectl: Kubectl, namespace: str, api: httpx.Client) -> None:
+    patience = f"--timeout={PATIENCE_SECONDS:g}s"
+    output(kubectl("apply", "-f", "-", text=DEPLOYMENT))
+    start_pods(kubectl, namespace, api, 1)
+    assert output(kubectl("rollout", "status", "deployment/web", patience)).endswith('deployment "web" successfully rolled out')
+    assert output(kubectl("wait", "--for=condition=Available", "deployment/web", patience)).endswith("condition met")
+    assert output(kubectl("rollout", "restart", "deployment/web")) == "deployment.apps/web restarted"
+    waiting = kubectl("rollout", "status", "deployment/web", "--timeout=1s")
+    assert (waiting.returncode, "1 old replicas are pending termination" in waiting.stdout) == (1, True)
+    start_pods(kubectl, namespace, api, 2)
+    assert output(kubectl("rollout", "status", "deployment/web", patience)).endswith('deployment "web" successfully rolled out')
+    history = output(kubectl("rollout", "history", "deployment/web")).splitlines()
+    assert [line.split()[0] for line in history[2:]] == ["1", "2"]
+    assert output(kubectl("rollout", "undo", "deployment/web")) == "deployment.apps/web rolled back"
+
+
 def test_commands_that_speak_protobuf_are_understood(kubectl: Kubectl, namespace: str, api: httpx.Client) -> None:
     assert output(kubectl("create", "configmap", "c", "--from-literal=k=v")) == "configmap/c created"
     assert output(kubectl("create", "secret", "generic", "s", "--from-literal=k=v")) == "secret/s created"
@@ -145,6 +205,13 @@ def test_commands_that_speak_protobuf_are_understood(kubectl: Kubectl, namespace
     assert output(kubectl("create", "clusterrole", namespace, "--verb=get", "--non-resource-url=/metrics")).endswith("created")
     assert output(kubectl("create", "clusterrolebinding", namespace, f"--clusterrole={namespace}", subject)).endswith("created")
     robot = f"--as=system:serviceaccount:{namespace}:robot"
+    whole, rule = f"{namespace}-whole", f"--aggregation-rule=in={namespace}"
+    assert output(kubectl("create", "clusterrole", whole, rule)).endswith("created")
+    assert output(kubectl("create", "clusterrolebinding", whole, f"--clusterrole={whole}", subject)).endswith("created")
+    assert output(kubectl("create", "clusterrole", f"{whole}-1", "--verb=get", "--resource=nodes")).endswith("created")
+    assert kubectl("auth", "can-i", "get", "nodes", robot).stdout.strip() == "no"
+    output(kubectl("label", "clusterrole", f"{whole}-1", f"in={namespace}"))
+    assert output(kubectl("auth", "can-i", "get", "nodes", robot)) == "yes"
     assert output(kubectl("auth", "can-i", "list", "deployments.apps", robot)) == "yes"
     assert output(kubectl("auth", "can-i", "get", "/metrics", robot)) == "yes"
     assert output(kubectl("create", "token", "robot", "--duration=1h", "--audience=mine")).count(".") == 2

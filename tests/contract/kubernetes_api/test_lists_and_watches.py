@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -81,12 +82,30 @@ def test_pages_cover_everything_once_at_one_resource_version(api: httpx.Client, 
         versions.add(page["metadata"]["resourceVersion"])
         token = page["metadata"].get("continue", "")
         make(api, core, f"zz{len(found)}")  # later than the first page, so a watch from its version reports it
+        if len(found) == 2:
+            label(api, core, "c4", changed="yes")
+            api.delete(f"{core}/configmaps/c3")
         if not token or len(found) > 20:
             break
-    assert found[:5] == [f"c{number}" for number in range(5)]
-    assert len(set(found)) == len(found)
-    assert len(versions) == 1
+    assert found == [f"c{number}" for number in range(5)]  # as they were when the first page was made
+    (version,) = versions
+    exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+    then = api.get(f"{core}/configmaps", params=exact).json()
+    assert [(one["metadata"]["name"], one["metadata"]["labels"]) for one in then["items"]] == [(name, {}) for name in found]
+    assert then["metadata"]["resourceVersion"] == version
     assert api.get(f"{core}/configmaps", params={"continue": "nonsense"}).status_code == 400
+
+
+def test_an_expired_page_offers_to_go_on_with_what_is_there_now(api: httpx.Client, core: str, namespace: str) -> None:
+    old = base64.urlsafe_b64encode(json.dumps([1, namespace, "b"]).encode()).decode()
+    for name in ("a", "b", "c", "d"):
+        make(api, core, name)
+    answer = api.get(f"{core}/configmaps", params={"continue": old})
+    assert (answer.status_code, answer.json()["reason"]) == (410, "Expired")
+    rest = api.get(f"{core}/configmaps", params={"continue": answer.json()["metadata"]["continue"]}).json()
+    assert [one["metadata"]["name"] for one in rest["items"]] == ["c", "d"]
+    exact = {"resourceVersion": "1", "resourceVersionMatch": "Exact"}
+    assert api.get(f"{core}/configmaps", params=exact).json()["message"] == "The resourceVersion for the provided list is too old."
 
 
 def test_a_list_says_what_it_is(api: httpx.Client, widgets: str) -> None:
@@ -209,11 +228,29 @@ def test_initial_events_end_with_a_bookmark(api: httpx.Client, core: str) -> Non
     events = watch(api, f"{core}/configmaps", **query)
     assert [event["type"] for event in events][:2] == ["ADDED", "BOOKMARK"]
     assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    answer = api.get(f"{core}/configmaps", params={"watch": "true", "sendInitialEvents": "true"})
-    assert answer.status_code == 400
 
 
-@pytest.mark.parametrize("version", ["1", "999999999", "nonsense"])
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ({"watch": "true", "sendInitialEvents": "true"}, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        ({"watch": "true", "resourceVersionMatch": "NotOlderThan"}, "forbidden for watch unless sendInitialEvents is provided"),
+        ({"watch": "true", "resourceVersion": "nonsense"}, 'resourceVersion: Invalid value: "nonsense"'),
+        ({"resourceVersionMatch": "Exact"}, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
+        ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, '"exact" is forbidden for resourceVersion "0"'),
+        ({"resourceVersionMatch": "Later", "resourceVersion": "1"}, 'Unsupported value: "Later"'),
+        ({"sendInitialEvents": "true"}, "sendInitialEvents is forbidden for list"),
+    ],
+)
+def test_options_of_lists_and_watches_that_do_not_go_together_are_refused(
+    api: httpx.Client, core: str, query: dict[str, str], fault: str
+) -> None:
+    answer = api.get(f"{core}/configmaps", params=query)
+    assert answer.status_code == 422
+    assert fault in answer.json()["message"]
+
+
+@pytest.mark.parametrize("version", ["1", "999999999"])
 def test_a_version_that_cannot_be_resumed_is_gone(api: httpx.Client, core: str, version: str) -> None:
     events = watch(api, f"{core}/configmaps", resourceVersion=version)
     assert [(event["type"], event["object"]["code"], event["object"]["reason"]) for event in events] == [("ERROR", 410, "Expired")]

@@ -189,6 +189,35 @@ def test_ports_of_one_number_and_two_protocols_stay_apart(api: httpx.Client, cor
         assert [(one["name"], one["protocol"]) for one in answer.json()["spec"]["ports"]] == [("tcp", "TCP"), ("udp", "UDP")]
 
 
+def test_what_counts_as_one_value_is_owned_and_replaced_as_one(api: httpx.Client, core: str) -> None:
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}}
+
+    def applied(manager: str, selector: dict[str, str]) -> httpx.Response:
+        text = yaml.safe_dump({**body, "spec": {**body["spec"], "selector": selector}})
+        return api.patch(f"{core}/services/s", content=text, headers=APPLY, params={"fieldManager": manager})
+
+    assert applied("one", {"app": "a"}).status_code == 201
+    refused = applied("two", {"app": "a", "tier": "b"})
+    assert (refused.status_code, refused.json()["details"]["causes"][0]["field"]) == (409, ".spec.selector")
+    assert applied("one", {"tier": "b"}).json()["spec"]["selector"] == {"tier": "b"}
+    owned = api.get(f"{core}/services/s").json()["metadata"]["managedFields"][0]["fieldsV1"]
+    assert owned["f:spec"]["f:selector"] == {}
+
+
+def test_a_reference_to_an_owner_is_taken_over_as_a_whole(api: httpx.Client, core: str) -> None:
+    uid = api.post(f"{core}/configmaps", json={"metadata": {"name": "owner"}}).json()["metadata"]["uid"]
+
+    def applied(manager: str, *, blocks: bool) -> httpx.Response:
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "blockOwnerDeletion": blocks}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "ownerReferences": [reference]}}
+        return api.patch(f"{core}/configmaps/c", content=yaml.safe_dump(body), headers=APPLY, params={"fieldManager": manager})
+
+    assert applied("one", blocks=True).status_code == 201
+    assert applied("two", blocks=True).status_code == 200
+    refused = applied("two", blocks=False)
+    assert (refused.status_code, refused.json()["details"]["causes"][0]["field"]) == (409, f'.metadata.ownerReferences[uid="{uid}"]')
+
+
 def test_writes_without_a_manager_are_the_accounts_own(api: httpx.Client, core: str) -> None:
     body = {"metadata": {"name": "a"}, "data": {"x": "y"}}
     answer = api.post(f"{core}/configmaps", json=body)

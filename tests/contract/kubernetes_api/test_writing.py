@@ -214,6 +214,18 @@ def test_services_get_addresses_of_their_own(api: httpx.Client, core: str) -> No
     assert patch(api, f"{core}/services/a", {"spec": {"clusterIP": "10.96.9.9"}}).status_code == 422
 
 
+def test_a_service_is_completed_by_its_type(api: httpx.Client, core: str) -> None:
+    def made(name: str, **spec: Any) -> dict[str, Any]:
+        body = {"metadata": {"name": name}, "spec": {"ports": [{"port": 1}], **spec}}
+        found: dict[str, Any] = api.post(f"{core}/services", json=body).json()["spec"]
+        return found
+
+    assert "internalTrafficPolicy" not in made("a", type="ExternalName", externalName="x.dev")
+    assert made("b", type="LoadBalancer")["allocateLoadBalancerNodePorts"] is True
+    sticky = made("c", sessionAffinity="ClientIP")
+    assert (sticky["internalTrafficPolicy"], sticky["sessionAffinityConfig"]) == ("Cluster", {"clientIP": {"timeoutSeconds": 10800}})
+
+
 def test_secrets_take_plain_text_and_keep_base64(api: httpx.Client, core: str) -> None:
     answer = api.post(f"{core}/secrets", json={"metadata": {"name": "a"}, "stringData": {"k": "v"}}).json()
     assert (answer["data"], answer["type"], "stringData" in answer) == ({"k": "dg=="}, "Opaque", False)
@@ -230,6 +242,28 @@ def test_both_event_groups_show_one_event(api: httpx.Client, core: str, namespac
     assert [one["metadata"]["name"] for one in chosen] == ["e"]
 
 
+def test_an_event_belongs_to_the_namespace_of_what_it_is_about(api: httpx.Client, core: str, namespace: str) -> None:
+    target = {"kind": "Pod", "name": "p", "namespace": namespace}
+    for wrong in ({**target, "namespace": "default"}, {"kind": "Node", "name": "n"}):
+        refused = api.post(f"{core}/events", json={"metadata": {"name": "e"}, "involvedObject": wrong})
+        assert refused.status_code == 422
+        assert "involvedObject.namespace: Invalid value" in refused.json()["message"]
+    of_node = {"metadata": {"generateName": "e-"}, "involvedObject": {"kind": "Node", "name": "n"}}
+    assert api.post("/api/v1/namespaces/default/events", json=of_node).status_code == 201
+
+
+def test_the_newer_group_of_events_is_stricter(api: httpx.Client, core: str, namespace: str) -> None:
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    body = {"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p", "namespace": namespace}, "note": "n" * 1025}
+    refused = api.post(path, json={**body, "eventTime": "2026-01-01T00:00:00.000000Z", "deprecatedCount": 1})
+    fields = {cause["field"] for cause in refused.json()["details"]["causes"]}
+    assert fields == {"reportingController", "reportingInstance", "action", "reason", "message", "type", "count"}
+    good = {"eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "a.dev/b", "reportingInstance": "i", "action": "a"}
+    made = api.post(path, json={**body, **good, "reason": "R", "type": "Normal", "note": "n"}).json()
+    changed = api.put(f"{path}/e", json={**made, "note": "m", "series": {"count": 1, "lastObservedTime": good["eventTime"]}})
+    assert [cause["field"] for cause in changed.json()["details"]["causes"]] == ["series.count", "message"]
+
+
 def test_a_lease_is_taken_by_one_of_two(api: httpx.Client, namespace: str) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     lease = api.post(path, json={"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 5}}).json()
@@ -238,9 +272,11 @@ def test_a_lease_is_taken_by_one_of_two(api: httpx.Client, namespace: str) -> No
 
 
 def test_yaml_bodies_are_read(api: httpx.Client, core: str) -> None:
-    text = "metadata: {name: y}\ndata: {k: v}\n"
+    text = "metadata: {name: a}\ndata: {k: v}\n"
     answer = api.post(f"{core}/configmaps", content=text, headers={"Content-Type": "application/yaml"})
     assert answer.json()["data"] == {"k": "v"}
+    of_yaml = {"Content-Type": "application/yaml"}
+    assert api.post(f"{core}/configmaps", content="metadata: {name: y}\n", headers=of_yaml).status_code == 400  # y is true
 
 
 def test_unread_formats_are_refused(api: httpx.Client, core: str, widgets: str) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from fairlead_sandbox.kubernetes_api.kinds.custom_resources import CLEANUP_FINALIZER
 from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.errors import BadRequest, Conflict, Forbidden
-from fairlead_sandbox.kubernetes_api.objects.objects import Object, copy_of, timestamp
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, copy_of, parse_timestamp, timestamp
 from fairlead_sandbox.kubernetes_api.storing.representations import to_external
 from fairlead_sandbox.kubernetes_api.storing.store import Stored
 from fairlead_sandbox.kubernetes_api.writing.pods import grace_seconds
@@ -61,13 +61,13 @@ def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, 
     Raises NotFound, Conflict for a failed precondition, Forbidden for an object that must stay.
     """
     stored = resources.require(kind, namespace, name)
-    _check_preconditions(stored, options)
+    check_preconditions(kind, stored, options)
     if kind.kind == "Namespace" and name in _PROTECTED_NAMESPACES:
         raise Forbidden(f'namespaces "{name}" is forbidden: this namespace may not be deleted')
     item: Object = copy_of(stored.object)
     metadata = item["metadata"]
-    _propagate(resources, kind, metadata, options)
-    _mark(resources, kind, item, options)
+    if _mark(resources, kind, item, options):
+        _propagate(resources, kind, metadata, options)
     grace = metadata.get("deletionGracePeriodSeconds", 0)
     waits = bool(metadata.get("finalizers")) or grace > 0 or kind.kind == "Namespace"
     if not waits and options.dry_run:
@@ -75,7 +75,10 @@ def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, 
     if not waits:
         if kind.kind == "Pod" and item != stored.object:  # only a kind with grace is marked even where that is over
             resources.store.put(kind.storage, namespace, name, item)
-        return Written(object=to_external(kind, resources.store.remove(kind.storage, namespace, name).object), removed=True)
+        removed = resources.store.remove(kind.storage, namespace, name)
+        if kind.kind == "ServiceAccount":
+            resources.create_default_account(namespace)
+        return Written(object=to_external(kind, removed.object), removed=True)
     if kind.kind == "Namespace":
         item["status"] = {**item.get("status", {}), "phase": "Terminating"}
     if item != stored.object and not options.dry_run:
@@ -83,15 +86,21 @@ def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, 
     return Written(object=to_external(kind, item))
 
 
-def _check_preconditions(stored: Stored, options: DeleteOptions) -> None:
+def check_preconditions(kind: ResourceKind, stored: Stored, options: DeleteOptions) -> None:
+    """Raise Conflict unless the object is the one, and as new, as the options say."""
     metadata = stored.object["metadata"]
+    failed = ""
     if options.uid and options.uid != metadata["uid"]:
-        raise Conflict(f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}")
-    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
-        raise Conflict(
-            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
-            f"ResourceVersion in object meta: {metadata['resourceVersion']}"
-        )
+        failed = f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+        failed += "The object might have been deleted and then recreated"
+    elif options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        failed = f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+        failed += f"in record ({metadata['resourceVersion']}). The object might have been modified"
+    if failed:  # the real server names the kind here, where other conflicts have the resource
+        qualified, details = kind.kind, {"name": stored.name, "kind": kind.kind}
+        if kind.group:
+            qualified, details = f"{kind.kind}.{kind.group}", {**details, "group": kind.group}
+        raise Conflict(f'Operation cannot be fulfilled on {qualified} "{stored.name}": {failed}', details=details)
 
 
 def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, options: DeleteOptions) -> None:
@@ -110,14 +119,26 @@ def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, optio
         metadata["finalizers"] = finalizers
 
 
-def _mark(resources: Resources, kind: ResourceKind, item: Object, options: DeleteOptions) -> None:
-    """Set the deletion time; a second deletion can only shorten the grace period of the first."""
-    metadata = item["metadata"]
-    grace = grace_seconds(item, options.grace_seconds) if kind.kind == "Pod" else 0
-    already = metadata.get("deletionGracePeriodSeconds", 0) if metadata.get("deletionTimestamp") else None
-    if already is not None and (kind.kind != "Pod" or options.grace_seconds is None or grace >= already):
-        return
-    metadata["deletionGracePeriodSeconds"] = grace
-    metadata["deletionTimestamp"] = timestamp(resources.clock() + timedelta(seconds=grace))
-    if "generation" in metadata and already is None:
-        metadata["generation"] += 1
+def _mark(resources: Resources, kind: ResourceKind, item: Object, options: DeleteOptions) -> bool:
+    """Set the deletion time; return False where a deletion is under way that this one changes nothing about.
+
+    A second deletion can only shorten the grace period of the first.
+    """
+    metadata, now = item["metadata"], resources.clock()
+    if metadata.get("deletionTimestamp") is None:
+        metadata["deletionGracePeriodSeconds"] = grace_seconds(item, options.grace_seconds) if kind.kind == "Pod" else 0
+        metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=metadata["deletionGracePeriodSeconds"]))
+        if "generation" in metadata:
+            metadata["generation"] += 1
+        return True
+    already = metadata.get("deletionGracePeriodSeconds", 0)
+    if already == 0:
+        return True
+    if options.grace_seconds is None or options.grace_seconds >= already:
+        return False
+    grace = options.grace_seconds if options.grace_seconds >= 0 else 1
+    ends = parse_timestamp(metadata["deletionTimestamp"]) + timedelta(seconds=grace - already)
+    if ends < now:
+        ends, grace = now, min(grace, 1)
+    metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"] = grace, timestamp(ends)
+    return True

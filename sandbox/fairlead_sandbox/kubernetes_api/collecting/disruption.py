@@ -18,11 +18,10 @@ from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
 BUDGETS = "poddisruptionbudgets.policy"
 _SETTLE_SECONDS = 0.05
-_RETRY_SECONDS = 10
 
 
 class TooManyBudgets(ApiError):
-    code, reason = 500, "InternalError"
+    code, reason = 500, ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +123,11 @@ def refuse_violation(resources: Resources, pod: Stored) -> None:
             continue
         if budget.allowed < 1:
             message = f"The disruption budget {stored.name} needs {budget.desired} healthy pods and has {budget.healthy} currently"
+            if budget.healthy > budget.desired:
+                message = f"The disruption budget {stored.name} does not allow evicting pods currently"
             raise TooManyRequests(
                 "Cannot evict pod as it would violate the pod's disruption budget.",
                 details={"causes": [{"reason": "DisruptionBudget", "message": message}]},
-                headers={"Retry-After": str(_RETRY_SECONDS)},
             )
 
 

@@ -1,12 +1,14 @@
-"""Deletes pods that must not stay on their node: it has a NoExecute taint, or its Node object is gone."""
+"""Deletes pods that must leave their node, as it has a NoExecute taint or is gone, or as a client evicts them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fairlead_sandbox.kubernetes_api.collecting.conditions import record_event, set_condition
-from fairlead_sandbox.kubernetes_api.collecting.deleting import DeleteOptions, delete
+from fairlead_sandbox.kubernetes_api.collecting.deleting import DeleteOptions, check_preconditions, delete
 from fairlead_sandbox.kubernetes_api.collecting.grace_periods import QUARANTINE_SECONDS
+from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of, timestamp
 from fairlead_sandbox.kubernetes_api.storing.store import Stored
 from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED
@@ -61,28 +63,39 @@ class Evictions:
             message=f"Marking for deletion Pod {pod.namespace}/{pod.name}",
             component="taint-eviction-controller",
         )
-        item = self._disrupted(pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        item = _disrupted(self._resources, pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
         self._resources.store.put("pods", pod.namespace, pod.name, item)
         self._delete(pod, DeleteOptions())
 
     def _remove(self, pod: Stored) -> None:
         """Delete a pod without waiting for a kubelet, as it has none."""
         if at_path(pod.object, "status", "phase") not in FINISHED:
-            item = self._disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists")
+            item = _disrupted(self._resources, pod, "DeletionByPodGC", "PodGC: node no longer exists")
             item["status"]["phase"] = "Failed"
             self._resources.store.put("pods", pod.namespace, pod.name, item)
         self._delete(pod, DeleteOptions(grace_seconds=0))
-
-    def _disrupted(self, pod: Stored, reason: str, message: str) -> Object:
-        item: Object = copy_of(pod.object)
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
-        set_condition(item, condition, timestamp(self._resources.clock()))
-        return item
 
     def _delete(self, pod: Stored, options: DeleteOptions) -> None:
         kind = self._resources.registry.by_storage("pods")
         assert kind is not None
         delete(self._resources, kind, pod.namespace, pod.name, options)
+
+
+def evict(resources: Resources, kind: ResourceKind, pod: Stored, options: DeleteOptions) -> None:
+    """Delete a pod as the Eviction API does: it says in the pod's conditions why. No budget is asked here."""
+    if not options.dry_run:
+        check_preconditions(kind, pod, options)
+        item = _disrupted(resources, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
+        resources.store.put(kind.storage, pod.namespace, pod.name, item)
+        options = replace(options, resource_version="")  # it was of the pod before that
+    delete(resources, kind, pod.namespace, pod.name, options)
+
+
+def _disrupted(resources: Resources, pod: Stored, reason: str, message: str) -> Object:
+    item: Object = copy_of(pod.object)
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    set_condition(item, condition, timestamp(resources.clock()))
+    return item
 
 
 def tolerated_seconds(tolerations: Iterable[Object], taints: Iterable[Object]) -> float | None:

@@ -17,6 +17,9 @@ from fairlead_sandbox.kubernetes_api.storing.store import EventType, Stored, Sto
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
 _BACKGROUND, _FOREGROUND = DeleteOptions(propagation="Background"), DeleteOptions(propagation="Foreground")
+_ORPHANING = DeleteOptions(propagation="Orphan")
+_REMEMBERED = 500
+"""How many owners that are known to be gone the collector remembers, as in kube-controller-manager."""
 _NAMESPACES, _DEFINITIONS = "namespaces", "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -31,6 +34,10 @@ class GarbageCollector:
         self._store = resources.store
         self._registry: Registry = resources.registry
         self._dependents: dict[str, set[str]] = {}
+        self._gone: dict[tuple[str, ...], None] = {}
+        """What references called the owners that were removed last."""
+        self._undecided: dict[str, Stored] = {}
+        """By uid, the dependents of owners whose kind nobody serves."""
         self._waiting: deque[Stored] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -82,7 +89,11 @@ class GarbageCollector:
             self._examine_living(current)
 
     def _after_removal(self, gone: Stored) -> None:
-        for uid in self._dependents.pop(gone.uid, set()):
+        if dependents := self._dependents.pop(gone.uid, set()):
+            self._gone[_called({**gone.object, **gone.object["metadata"]})] = None
+            if len(self._gone) > _REMEMBERED:
+                del self._gone[next(iter(self._gone))]
+        for uid in dependents:
             if dependent := self._store.by_uid(uid):
                 self._release_from_missing_owners(dependent)
         for reference in _references(gone.object):
@@ -109,6 +120,9 @@ class GarbageCollector:
                 self._delete_dependents_first(stored)
         elif metadata.get("ownerReferences"):
             self._release_from_missing_owners(stored)
+        if stored.resource == _DEFINITIONS:
+            self._waiting.extend(self._undecided.values())
+            self._undecided.clear()
 
     def _release_from_missing_owners(self, stored: Stored) -> None:
         """Delete an object if none of its owners exists; otherwise drop its references to missing owners."""
@@ -116,10 +130,15 @@ class GarbageCollector:
         if not stored.namespace and any(self._is_namespaced(owner) for owner in owners):
             return  # no owner of a cluster-scoped object can be in a namespace: which one, nobody said
         existing = [owner for owner in owners if self._owner(stored, owner) is not None]
-        if owners and not existing:
-            self._delete(stored)
-        elif len(existing) < len(owners):
+        if len(existing) == len(owners):
+            return
+        if any(_called(one) not in self._gone and self._registry.by_kind(one["apiVersion"], one["kind"]) is None for one in owners):
+            self._undecided[stored.uid] = stored  # nobody can say whether the owner exists: its kind may be served later
+        elif existing:
             self._put_owners(stored, existing)
+        else:
+            finalizers = stored.object["metadata"].get("finalizers", ())
+            self._delete(stored, _ORPHANING if ORPHAN in finalizers else _FOREGROUND if FOREGROUND in finalizers else _BACKGROUND)
 
     def _owner(self, dependent: Stored, reference: Object) -> Stored | None:
         """The owner that a reference means: not whatever has its uid, but what is of its kind and name beside it."""
@@ -216,6 +235,10 @@ def _references(item: Object) -> list[Object]:
     return references
 
 
+def _called(reference: Object) -> tuple[str, ...]:
+    return tuple(str(reference.get(name)) for name in ("apiVersion", "kind", "name", "uid"))
+
+
 def _owner_uids(item: Object) -> list[str]:
     return [owner["uid"] for owner in _references(item)]
 
@@ -232,7 +255,7 @@ def _waits(item: Object) -> bool:
 
 def _is_interesting(item: Object) -> bool:
     metadata = item["metadata"]
-    return bool(metadata.get("deletionTimestamp") or metadata.get("ownerReferences"))
+    return bool(metadata.get("deletionTimestamp") or metadata.get("ownerReferences") or item["kind"] == "CustomResourceDefinition")
 
 
 def _blocks(dependent: Object, owner_uid: str) -> bool:

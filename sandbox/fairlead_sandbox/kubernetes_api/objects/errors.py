@@ -92,8 +92,9 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details:
             status["details"] = self.details
         status["code"] = self.code
@@ -133,7 +134,16 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
+    """A version that is no longer kept; a list may go on with `continue_token` all the same, as things are now."""
+
     code, reason = 410, "Expired"
+
+    def __init__(self, message: str, *, continue_token: str = "") -> None:
+        super().__init__(message)
+        self._continue_token = continue_token
+
+    def status(self) -> Object:
+        return {**super().status(), "metadata": {"continue": self._continue_token} if self._continue_token else {}}
 
 
 class TooLarge(ApiError):

@@ -2,7 +2,8 @@
 
 Run `python -m fairlead_sandbox.kubernetes_api.schemas.generator` after upgrading the `kubernetes` package; a test
 fails when the file and the installed package disagree. The models do not say which lists are merged by which keys; the
-table `LIST_KEYS` below does.
+table `LIST_KEYS` below does, by the markers `listMapKey` in the types of Kubernetes 1.36. Where only a strategic merge
+patch knows a key (`hostIPs`), the table has it too.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ LIST_KEYS: dict[tuple[str, str], list[str]] = {
     ("V1PodStatus", "conditions"): ["type"],
     ("V1PodStatus", "podIPs"): ["ip"],
     ("V1PodStatus", "hostIPs"): ["ip"],
+    ("V1PodStatus", "resourceClaimStatuses"): ["name"],
+    ("V1ContainerStatus", "allocatedResourcesStatus"): ["name"],
+    ("V1ContainerStatus", "volumeMounts"): ["mountPath"],
     ("V1ServiceSpec", "ports"): ["port", "protocol"],
     ("V1ServiceStatus", "conditions"): ["type"],
     ("V1PersistentVolumeClaimStatus", "conditions"): ["type"],
@@ -98,7 +102,31 @@ SETS = {("V1ObjectMeta", "finalizers"), ("V1NodeSpec", "podCIDRs")}
 REPLACED = {("V1PodDisruptionBudgetSpec", "selector")}
 """Fields that a strategic merge patch replaces as a whole although they are maps."""
 
-ATOMIC_MAPS = {"V1LabelSelector", "V1ObjectReference", "V1NodeSelector", "V1NodeSelectorTerm"}
+ATOMIC_MAPS = {
+    "CoreV1EndpointPort",
+    "DiscoveryV1EndpointPort",
+    "RbacV1Subject",
+    "V1ConfigMapKeySelector",
+    "V1EndpointAddress",
+    "V1FileKeySelector",
+    "V1LabelSelector",
+    "V1LocalObjectReference",
+    "V1NodeSelector",
+    "V1NodeSelectorTerm",
+    "V1ObjectFieldSelector",
+    "V1ObjectReference",
+    "V1OwnerReference",
+    "V1ResourceFieldSelector",
+    "V1RoleRef",
+    "V1SecretKeySelector",
+    "V1ServiceBackendPort",
+    "V1TypedLocalObjectReference",
+}
+"""What server-side apply takes as one value, by the markers `structType=atomic` in the types of Kubernetes 1.36."""
+
+ATOMIC_FIELDS = {("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")}
+"""The same of maps, by `mapType=atomic`."""
+
 QUANTITIES = {"limits", "requests", "capacity", "allocatable", "overhead", "sizeLimit", "allocatedResources", "divisor"}
 NUMBERS_OR_NAMES = {"port", "targetPort", "minAvailable", "maxUnavailable", "maxSurge"}
 """Fields that the models call `object` and the API calls IntOrString."""
@@ -156,6 +184,8 @@ def _schema_of(name: str, model: Any, waiting: list[str]) -> dict[str, Any]:
             schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
         elif (name, wire_name) in SETS:
             schema["x-kubernetes-list-type"] = "set"
+        if (name, wire_name) in ATOMIC_FIELDS:
+            schema["x-kubernetes-map-type"] = "atomic"
         if (name, wire_name) in REPLACED:
             schema["x-kubernetes-patch-strategy"] = "replace"
         properties[wire_name] = schema

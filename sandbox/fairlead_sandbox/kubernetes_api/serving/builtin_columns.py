@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, parse_timestamp
+from fairlead_sandbox.kubernetes_api.serving.ages import age_since
+from fairlead_sandbox.kubernetes_api.serving.pod_cells import pod_ready, pod_restarts, pod_status, readiness_gates
 from fairlead_sandbox.kubernetes_api.storing.representations import selector_text
 
 
@@ -19,38 +21,6 @@ class Column:
     cell: Callable[[Object, datetime], Any]
     type: str = "string"
     priority: int = 0
-
-
-def duration_text(seconds: float) -> str:
-    """A short text for people: 42s, 3m5s, 8m, 2h13m, 5h, 3d4h, 12d."""
-    total = int(seconds)
-    if total < 0:
-        return "<invalid>" if total < -1 else "0s"
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    if total < 120:
-        return f"{total}s"
-    if minutes < 10:
-        return f"{minutes}m{total % 60}s" if total % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    if days < 730:
-        return f"{days}d"
-    return f"{days // 365}y"
-
-
-def age_since(time: str | None, now: datetime) -> str:
-    if not time:
-        return "<unknown>"
-    try:
-        return duration_text((now - parse_timestamp(time)).total_seconds())
-    except ValueError:
-        return "<invalid>"
 
 
 def _at(*path: str, default: Any = "<none>") -> Callable[[Object, datetime], Any]:
@@ -80,68 +50,12 @@ def _containers(field: str) -> Callable[[Object, datetime], str]:
     return cell
 
 
-def _pod_ready(pod: Object, _now: datetime) -> str:
-    total = len(at_path(pod, "spec", "containers", default=[]))
-    ready = sum(bool(one.get("ready")) for one in at_path(pod, "status", "containerStatuses", default=[]))
-    return f"{ready}/{total}"
-
-
-def _initializing(pod: Object) -> str:
-    """The status of a pod whose init containers are not through; empty if they are."""
-    declared = {one["name"]: one for one in at_path(pod, "spec", "initContainers", default=[])}
-    conditions = {one.get("type"): one.get("status") for one in at_path(pod, "status", "conditions", default=[])}
-    if conditions.get("Initialized") == "True":
-        return ""
-    for done, container in enumerate(at_path(pod, "status", "initContainerStatuses", default=[])):
-        state = container.get("state", {})
-        ended, waiting = state.get("terminated"), at_path(state, "waiting", "reason", default="")
-        sidecar = declared.get(container["name"], {}).get("restartPolicy") == "Always"
-        if (ended is not None and not ended.get("exitCode")) or (sidecar and container.get("started")):
-            continue
-        if ended is not None:
-            return f"Init:{ended.get('reason') or 'ExitCode:{}'.format(ended['exitCode'])}"
-        return f"Init:{waiting}" if waiting not in {"", "PodInitializing"} else f"Init:{done}/{len(declared)}"
-    return ""
-
-
-def _pod_status(pod: Object, _now: datetime) -> str:
-    status = pod.get("status", {})
-    text = status.get("reason") or status.get("phase", "Unknown")
-    initializing = _initializing(pod)
-    for container in () if initializing else reversed(status.get("containerStatuses", [])):
-        state = container.get("state", {})
-        waiting, ended = state.get("waiting", {}), state.get("terminated")
-        if waiting.get("reason"):
-            text = waiting["reason"]
-        elif ended is not None:
-            text = ended.get("reason") or f"ExitCode:{ended.get('exitCode', 0)}"
-    text = initializing or text
-    if pod["metadata"].get("deletionTimestamp"):
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return str(text)
-
-
-def _pod_restarts(pod: Object, now: datetime) -> str:
-    statuses = at_path(pod, "status", "containerStatuses", default=[])
-    count = sum(one.get("restartCount", 0) for one in statuses)
-    ended = [at_path(one, "lastState", "terminated", "finishedAt") for one in statuses]
-    latest = max((time for time in ended if time), default=None)
-    return f"{count} ({age_since(latest, now)} ago)" if count and latest else str(count)
-
-
-def _readiness_gates(pod: Object, _now: datetime) -> str:
-    gates = at_path(pod, "spec", "readinessGates", default=[])
-    conditions = {one.get("type"): one.get("status") for one in at_path(pod, "status", "conditions", default=[])}
-    passed = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
-    return f"{passed}/{len(gates)}" if gates else "<none>"
-
-
 def _job_status(job: Object, _now: datetime) -> str:
     true = {one.get("type") for one in at_path(job, "status", "conditions", default=[]) if one.get("status") == "True"}
     ended = next((name for name in ("Complete", "Failed") if name in true), "")
     if not ended and job["metadata"].get("deletionTimestamp"):
         return "Terminating"
-    return ended or next((name for name in ("Suspended", "FailureTarget") if name in true), "Running")
+    return ended or next((name for name in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if name in true), "Running")
 
 
 def _job_completions(job: Object, _now: datetime) -> str:
@@ -230,6 +144,17 @@ def _node_address(kind: str) -> Callable[[Object, datetime], str]:
     return cell
 
 
+def _kernel(node: Object, _now: datetime) -> str:
+    info = at_path(node, "status", "nodeInfo", default={})
+    architecture = f" ({info['architecture']})" if info.get("architecture") else ""
+    return (info.get("kernelVersion") or "<unknown>") + architecture
+
+
+def _node_selector(item: Object, _now: datetime) -> str:
+    wanted = at_path(item, "spec", "template", "spec", "nodeSelector", default={})
+    return ",".join(f"{name}={value}" for name, value in sorted(wanted.items())) or "<none>"
+
+
 def _event_seen(event: Object, now: datetime) -> str:
     times = (event.get("lastTimestamp"), event.get("deprecatedLastTimestamp"), at_path(event, "series", "lastObservedTime"))
     fallback = event.get("eventTime") or event["metadata"].get("creationTimestamp")
@@ -269,14 +194,14 @@ def _count(*path: str) -> Callable[[Object, datetime], Any]:
 BUILTIN_COLUMNS: dict[str, tuple[Column, ...]] = {
     "Namespace": (Column("Status", _at("status", "phase")), _AGE),
     "Pod": (
-        Column("Ready", _pod_ready),
-        Column("Status", _pod_status),
-        Column("Restarts", _pod_restarts),
+        Column("Ready", pod_ready),
+        Column("Status", pod_status),
+        Column("Restarts", pod_restarts),
         _AGE,
         Column("IP", _at("status", "podIP"), priority=1),
         Column("Node", _at("spec", "nodeName"), priority=1),
         Column("Nominated Node", _at("status", "nominatedNodeName"), priority=1),
-        Column("Readiness Gates", _readiness_gates, priority=1),
+        Column("Readiness Gates", readiness_gates, priority=1),
     ),
     "Service": (
         Column("Type", _at("spec", "type")),
@@ -311,6 +236,8 @@ BUILTIN_COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Internal-IP", _node_address("InternalIP"), priority=1),
         Column("External-IP", _node_address("ExternalIP"), priority=1),
         Column("OS-Image", _at("status", "nodeInfo", "osImage", default="<unknown>"), priority=1),
+        Column("Kernel-Version", _kernel, priority=1),
+        Column("Container-Runtime", _at("status", "nodeInfo", "containerRuntimeVersion", default="<unknown>"), priority=1),
     ),
     "Deployment": (
         Column("Ready", _ready_replicas),
@@ -331,6 +258,9 @@ BUILTIN_COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Desired", _count("status", "desiredNumberScheduled"), "integer"),
         Column("Current", _count("status", "currentNumberScheduled"), "integer"),
         Column("Ready", _count("status", "numberReady"), "integer"),
+        Column("Up-to-date", _count("status", "updatedNumberScheduled"), "integer"),
+        Column("Available", _count("status", "numberAvailable"), "integer"),
+        Column("Node Selector", _node_selector),
         _AGE,
         *_TEMPLATE,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -13,9 +13,14 @@ from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.errors import (
     ApiError,
     BadRequest,
+    Cause,
     Expired,
+    Invalid,
     MethodNotAllowed,
     UnsupportedMediaType,
+    forbidden_value,
+    invalid_value,
+    not_supported,
 )
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode
 from fairlead_sandbox.kubernetes_api.objects.selectors import LabelSelector, Selects, parse_field_selector, parse_label_selector, selects
@@ -34,7 +39,7 @@ from fairlead_sandbox.kubernetes_api.serving.exchanges import (
 from fairlead_sandbox.kubernetes_api.serving.request_paths import Target
 from fairlead_sandbox.kubernetes_api.serving.tables import table
 from fairlead_sandbox.kubernetes_api.storing.representations import is_stored_form, to_external
-from fairlead_sandbox.kubernetes_api.storing.store import Stored
+from fairlead_sandbox.kubernetes_api.storing.store import Key, Stored
 from fairlead_sandbox.kubernetes_api.storing.watches import DEFAULT_TIMEOUT_SECONDS, Watch, WatchRequest
 from fairlead_sandbox.kubernetes_api.writing.patches import in_order, json_patch, merge_patch, strategic_merge_patch
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources, Written
@@ -118,11 +123,14 @@ class Endpoints:
 
     def _list(self, request: web.Request, target: Target) -> web.Response:
         kind, output = target.kind, wanted_output(request)
-        found = self._store.list(kind.storage, target.namespace, _labels(request).label())
+        version, after = self._list_version(request, kind)
+        if version == self._store.version:
+            found = self._store.list(kind.storage, target.namespace, _labels(request).label())
+        else:
+            found = self._store.list_at(kind.storage, version, target.namespace)
         if (chosen := self._selects(request, target)) is not None:
             found = [stored for stored in found if chosen(to_external(kind, stored.object))]
-        version = self._list_version(request)
-        found, metadata = self._page(request, found, version)
+        found, metadata = _page(request, found, version, after)
         if chosen is not None:
             metadata.pop("remainingItemCount", None)  # with a selector, the real server does not know it
         if output.form == "Table":
@@ -138,12 +146,23 @@ class Endpoints:
         head_bytes = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
         return raw_answer(head_bytes[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
 
-    def _list_version(self, request: web.Request) -> int:
-        """The resource version of the answer to a list request. Raises Expired for one that cannot be served."""
-        current = self._store.version
-        text = request.query.get("resourceVersion", "")
-        if text in {"", "0"} or "continue" in request.query:
-            return current
+    def _list_version(self, request: web.Request, kind: ResourceKind) -> tuple[int, Key | None]:
+        """The resource version of the answer to a list request, and the object after which it begins.
+
+        Raises Expired for a version that cannot be served any more.
+        """
+        current, oldest = self._store.version, self._store.oldest_resumable(kind.storage)
+        text, token = request.query.get("resourceVersion", ""), request.query.get("continue", "")
+        check_list_options(request.query, watch=False)
+        if token:
+            if text not in {"", "0"}:
+                raise BadRequest("specifying resource version is not allowed when using continue")
+            version, after = _read_token(token)
+            if 0 < version < oldest:
+                raise Expired(_INCONSISTENT, continue_token=_token(-1, after))
+            return (version if version > 0 else current), after
+        if text in {"", "0"}:
+            return current, None
         if not text.isdigit():
             raise BadRequest(f'resourceVersion: Invalid value: "{text}": it is not a number')
         if int(text) > current:
@@ -154,34 +173,12 @@ class Endpoints:
                     "retryAfterSeconds": 1,
                 },
             )
-        if request.query.get("resourceVersionMatch") == "Exact" and int(text) != current:
-            raise Expired(f"The provided resource version {text} is too old to be listed exactly; current is {current}")
-        return current
-
-    def _page(self, request: web.Request, found: list[Stored], version: int) -> tuple[list[Stored], Object]:
-        """One page of a list.
-
-        Later pages have the resource version of the first, so that a watch from it misses nothing.
-        """
-        text = request.query.get("limit", "0") or "0"
-        if not text.isdigit():
-            raise BadRequest(f'limit: Invalid value: "{text}": it is not a number of objects')
-        limit = int(text)
-        if token := request.query.get("continue"):
-            try:
-                version, namespace, name = decode(base64.urlsafe_b64decode(token))
-            except ValueError as error:
-                raise BadRequest("continue key is not valid; list again without it") from error
-            if found and version < self._store.oldest_resumable(found[0].resource):
-                raise Expired("The provided continue parameter is too old to display a consistent list result")
-            found = [stored for stored in found if stored.key > (namespace, name)]
-        metadata: Object = {"resourceVersion": str(version)}
-        if limit and len(found) > limit:
-            last = found[limit - 1]
-            metadata["continue"] = base64.urlsafe_b64encode(encode([version, *last.key])).decode()
-            metadata["remainingItemCount"] = len(found) - limit
-            found = found[:limit]
-        return found, metadata
+        match = request.query.get("resourceVersionMatch", "") or ("Exact" if request.query.get("limit", "0") not in {"", "0"} else "")
+        if match != "Exact":
+            return current, None
+        if int(text) < oldest:
+            raise Expired("The resourceVersion for the provided list is too old.")
+        return int(text), None
 
     async def _delete_collection(self, request: web.Request, target: Target) -> web.Response:
         kind = target.kind
@@ -217,8 +214,10 @@ class Endpoints:
         except ValueError as error:
             raise BadRequest(f"timeoutSeconds: {query['timeoutSeconds']!r} is not a number of seconds") from error
         initial = None if "sendInitialEvents" not in query else is_true(query["sendInitialEvents"])
-        if initial is not None and query.get("resourceVersionMatch") != "NotOlderThan":
-            raise BadRequest("sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        check_list_options(query, watch=True)
+        if not (version := query.get("resourceVersion", "") or "0").isdigit():
+            cause = invalid_value("resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax')
+            raise Invalid(kind=target.kind.plural, group=target.kind.group, name="", causes=[cause])
         return WatchRequest(
             kind=target.kind,
             namespace=target.namespace,
@@ -242,6 +241,67 @@ class Endpoints:
 
 class TooLargeVersion(ApiError):
     code, reason = 504, "Timeout"
+
+
+_INCONSISTENT = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with "
+    "the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+
+
+def _page(request: web.Request, found: list[Stored], version: int, after: Key | None) -> tuple[list[Stored], Object]:
+    """One page of a list, and the list's metadata. Later pages show what was there when the first was made."""
+    text = request.query.get("limit", "0") or "0"
+    if not text.isdigit():
+        raise BadRequest(f'limit: Invalid value: "{text}": it is not a number of objects')
+    limit = int(text)
+    if after is not None:
+        found = [stored for stored in found if stored.key > after]
+    metadata: Object = {"resourceVersion": str(version)}
+    if limit and len(found) > limit:
+        metadata["continue"] = _token(version, found[limit - 1].key)
+        metadata["remainingItemCount"] = len(found) - limit
+        found = found[:limit]
+    return found, metadata
+
+
+def _token(version: int, last: Key) -> str:
+    """Where a list goes on: -1 for the version means as things are then."""
+    return base64.urlsafe_b64encode(encode([version, *last])).decode()
+
+
+def _read_token(text: str) -> tuple[int, Key]:
+    try:
+        version, namespace, name = decode(base64.urlsafe_b64decode(text))
+        return int(version), (str(namespace), str(name))
+    except (ValueError, TypeError) as error:
+        raise BadRequest("invalid continue token: continue key is not valid") from error
+
+
+def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
+    """Raise Invalid for options of a list or watch that do not go together."""
+    match, version, token = (query.get(name, "") for name in ("resourceVersionMatch", "resourceVersion", "continue"))
+    initial, name = "sendInitialEvents" in query, "resourceVersionMatch"
+    known = ("NotOlderThan",) if watch else ("Exact", "NotOlderThan", "")
+    faults: list[Cause] = []
+    if watch and initial and match != "NotOlderThan":
+        faults.append(forbidden_value(name, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if match and watch and not initial:
+        faults.append(forbidden_value(name, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+    if match and not watch and not version:
+        faults.append(forbidden_value(name, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if match and match not in known:
+        faults.append(not_supported(name, match, known))
+    if match and token:
+        faults.append(forbidden_value(name, "resourceVersionMatch is forbidden when continue is provided"))
+    if match == "Exact" and version == "0" and not watch:
+        faults.append(forbidden_value(name, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if initial and not watch:
+        faults.append(forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if faults:
+        raise Invalid(kind="ListOptions", group="meta.k8s.io", name="", causes=faults)
 
 
 def _list_items(kind: ResourceKind, found: list[Stored]) -> list[bytes]:

@@ -59,7 +59,14 @@ _MESSAGES: dict[str, dict[int, Field]] = {
     },
     "BoundObjectReference": {1: ("kind", "string"), 2: ("apiVersion", "string"), 3: ("name", "string"), 4: ("uid", "string")},
     "rbac.authorization.k8s.io/v1/Role": {1: ("metadata", "ObjectMeta"), 2: ("rules", "PolicyRule*")},
-    "rbac.authorization.k8s.io/v1/ClusterRole": {1: ("metadata", "ObjectMeta"), 2: ("rules", "PolicyRule*")},
+    "rbac.authorization.k8s.io/v1/ClusterRole": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("rules", "PolicyRule*"),
+        3: ("aggregationRule", "AggregationRule"),
+    },
+    "AggregationRule": {1: ("clusterRoleSelectors", "LabelSelector*")},
+    "LabelSelector": {1: ("matchLabels", "map"), 2: ("matchExpressions", "LabelSelectorRequirement*")},
+    "LabelSelectorRequirement": {1: ("key", "string"), 2: ("operator", "string"), 3: ("values", "string*")},
     "PolicyRule": {
         1: ("verbs", "string*"),
         2: ("apiGroups", "string*"),

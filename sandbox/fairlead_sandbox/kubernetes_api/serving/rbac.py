@@ -1,7 +1,8 @@
 """RBAC: what Roles and ClusterRoles, bound to an account, allow it.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/ is the source. Not here: that nobody may grant what he
-has not (`escalate`, `bind`), and aggregated ClusterRoles.
+has not (`escalate`, `bind`). The rules of an aggregated ClusterRole are gathered at each question, where a controller
+of a cluster writes them into it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from fairlead_sandbox.kubernetes_api.objects.errors import Forbidden
 from fairlead_sandbox.kubernetes_api.objects.objects import Object
+from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
 from fairlead_sandbox.kubernetes_api.serving.accounts import Account
 from fairlead_sandbox.kubernetes_api.storing.store import Store
 
@@ -58,8 +60,7 @@ class Rbac:
 
     def require_description(self, account: Account, path: str, method: str) -> None:
         """Whether a path that is no resource may be read. Raises Forbidden."""
-        described = any(path == one or path.startswith(f"{one}/") for one in _DESCRIPTIONS)
-        if account.obeys_rbac and not (described and method in {"GET", "HEAD"}):
+        if not self.allows_path(account, path, method.lower()):
             raise Forbidden(f'forbidden: User "{account.username}" cannot {method.lower()} path "{path}"', details={})
 
     def allows(self, account: Account, wish: Wish) -> bool:
@@ -67,6 +68,15 @@ class Rbac:
         if not account.obeys_rbac or (wish.verb == "create" and (wish.group, wish.resource) in _OWN_REVIEWS):
             return True
         return any(_covers(rule, wish) for rule in self.rules(account, wish.namespace))
+
+    def allows_path(self, account: Account, path: str, verb: str) -> bool:
+        """Whether the account may do this with a path that is no resource."""
+        if not account.obeys_rbac:
+            return True
+        described = any(path == one or path.startswith(f"{one}/") for one in _DESCRIPTIONS)
+        if described and verb in {"get", "head"}:
+            return True
+        return any(_has(rule, "verbs", verb) and _covers_path(rule, path) for rule in self.rules(account, ""))
 
     def rules(self, account: Account, namespace: str) -> Iterator[Object]:
         """All rules that hold for the account in a namespace; empty for the whole cluster."""
@@ -85,7 +95,18 @@ class Rbac:
         reference = binding["roleRef"]
         resource, within = ("roles", namespace) if reference["kind"] == "Role" else ("clusterroles", "")
         stored = self._store.get(f"{resource}.{_GROUP}", within, reference["name"])
-        return [] if stored is None else stored.object.get("rules") or []
+        return [] if stored is None else self._rules_in(stored.object, frozenset())
+
+    def _rules_in(self, role: Object, within: frozenset[str]) -> list[Object]:
+        """The rules of a role; `within` are the aggregated ones that led to it."""
+        aggregation = role.get("aggregationRule")
+        if aggregation is None:
+            return role.get("rules") or []
+        around = within | {role["metadata"]["name"]}
+        selectors = [selector_of_object(one) for one in aggregation.get("clusterRoleSelectors") or ()]
+        others = [stored.object for stored in self._store.list(f"clusterroles.{_GROUP}") if stored.name not in around]
+        chosen = [one for one in others if any(selector.matches(one["metadata"].get("labels")) for selector in selectors)]
+        return [rule for one in chosen for rule in self._rules_in(one, around)]
 
 
 def _is_subject(binding: Object, account: Account) -> bool:
@@ -111,6 +132,12 @@ def _covers(rule: Object, wish: Wish) -> bool:
         and (_has(rule, "resources", wish.resource) or _covers_subresource(rule, wish.resource))
         and (not rule.get("resourceNames") or wish.name in rule["resourceNames"])
     )
+
+
+def _covers_path(rule: Object, path: str) -> bool:
+    """Whether a rule is about this path: a `*` stands for the end of one."""
+    listed = rule.get("nonResourceURLs") or []
+    return any(path == one or (one.endswith("*") and path.startswith(one.rstrip("*"))) for one in listed)
 
 
 def _has(rule: Object, member: str, wanted: str) -> bool:

@@ -13,6 +13,7 @@ from fairlead_sandbox.kubernetes_api.serving.service_accounts import API_AUDIENC
 
 Authenticate = Callable[[str, Collection[str]], Authenticated | None]
 
+_EVERY_PATH: Object = {"verbs": ["*"], "nonResourceURLs": ["*"]}
 REASON = "every account of the sandbox's own is allowed everything"
 
 
@@ -32,8 +33,8 @@ def answer_review(
         case "SelfSubjectRulesReview":
             everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
             rules = list(rbac.rules(caller, spec.get("namespace", ""))) if caller.obeys_rbac else [everything]
-            beyond = [] if caller.obeys_rbac else [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-            status = {"resourceRules": rules, "nonResourceRules": beyond, "incomplete": False}
+            beyond = [rule for rule in rules if rule.get("nonResourceURLs")] if caller.obeys_rbac else [_EVERY_PATH]
+            status = {"resourceRules": [rule for rule in rules if rule.get("resources")], "nonResourceRules": beyond, "incomplete": False}
         case "SelfSubjectReview":
             status = {"userInfo": caller.as_user()}
         case _:
@@ -55,7 +56,8 @@ def _verdict(rbac: Rbac, account: Account, spec: Object) -> Object:
         return {"allowed": True, "reason": REASON}
     asked = spec.get("resourceAttributes")
     if asked is None:
-        return {"allowed": False}
+        asked = spec["nonResourceAttributes"]
+        return {"allowed": rbac.allows_path(account, asked.get("path", ""), asked.get("verb", ""))}
     resource = "/".join(filter(None, (asked.get("resource", ""), asked.get("subresource", ""))))
     wish = Wish(
         verb=asked.get("verb", ""),

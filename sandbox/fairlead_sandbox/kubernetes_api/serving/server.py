@@ -29,6 +29,7 @@ from fairlead_sandbox.kubernetes_api.serving.accounts import ADMIN, Account, Acc
 from fairlead_sandbox.kubernetes_api.serving.certificates import ensure_certificates
 from fairlead_sandbox.kubernetes_api.serving.endpoints import Endpoints, not_allowed
 from fairlead_sandbox.kubernetes_api.serving.exchanges import answer, error_answer, raw_answer, read_body, write_options
+from fairlead_sandbox.kubernetes_api.serving.impersonation import acting_account
 from fairlead_sandbox.kubernetes_api.serving.logs import LogSource, file_log_source
 from fairlead_sandbox.kubernetes_api.serving.openapi import OpenApi
 from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
@@ -133,6 +134,8 @@ class KubernetesApi:
             if self.store.get("namespaces", "", name) is None:
                 body = {"metadata": {"name": name}}
                 self.resources.create(kind, "", body, WriteOptions(field_manager="fairlead-sandbox"))
+        for stored in self.store.list("namespaces"):
+            self.resources.create_default_account(stored.name)
 
     def _follow_definitions(self, change: StoredChange) -> None:
         if change.now.resource != DEFINITIONS:
@@ -184,7 +187,7 @@ def _guard(api: KubernetesApi) -> Middleware:
             account = found[0] if found is not None else None
             if account is None:
                 raise Unauthorized("Unauthorized")
-            request[_ACCOUNT] = account
+            request[_ACCOUNT] = acting_account(request, account, api.accounts, api.rbac)
             return await handler(request)
         except ApiError as error:
             return error_answer(error)

@@ -6,8 +6,9 @@ import math
 
 from aiohttp import web
 
-from fairlead_sandbox.kubernetes_api.collecting.deleting import delete, parse_delete_options
+from fairlead_sandbox.kubernetes_api.collecting.deleting import parse_delete_options
 from fairlead_sandbox.kubernetes_api.collecting.disruption import refuse_violation
+from fairlead_sandbox.kubernetes_api.collecting.evictions import evict
 from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, BadRequest, Invalid, NotFound, NotImplementedHere, invalid_value
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of, timestamp
 from fairlead_sandbox.kubernetes_api.serving.accounts import Account
@@ -94,11 +95,13 @@ class Subresources:
     async def _evict(self, request: web.Request, target: Target) -> web.Response:
         if request.method != "POST":
             raise not_allowed(request)
-        body = await read_body(request)
+        body = await read_body(request) or {}
+        if at_path(body, "metadata", "name") != target.name:
+            raise BadRequest("name in URL does not match name in Eviction object")
         stored = self._resources.require(target.kind, target.namespace, target.name)
-        options = parse_delete_options((body or {}).get("deleteOptions"), dict(request.query))
+        options = parse_delete_options(body.get("deleteOptions"), dict(request.query))
         refuse_violation(self._resources, stored)
-        delete(self._resources, target.kind, target.namespace, target.name, options)
+        evict(self._resources, target.kind, stored, options)
         return answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201)
 
     async def _bind(self, request: web.Request, target: Target) -> web.Response:

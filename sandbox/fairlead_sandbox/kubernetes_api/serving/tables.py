@@ -9,7 +9,8 @@ from typing import Any
 from fairlead_sandbox.kubernetes_api.kinds.kinds import PrinterColumn, ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.objects import Object
 from fairlead_sandbox.kubernetes_api.serving import json_paths
-from fairlead_sandbox.kubernetes_api.serving.builtin_columns import BUILTIN_COLUMNS, age_since
+from fairlead_sandbox.kubernetes_api.serving.ages import age_since
+from fairlead_sandbox.kubernetes_api.serving.builtin_columns import BUILTIN_COLUMNS
 
 _NAME = {
     "name": "Name",

@@ -122,6 +122,15 @@ class Store:
     def by_uid(self, uid: str) -> Stored | None:
         return self._by_uid.get(uid)
 
+    def list_at(self, resource: str, version: int, namespace: str = "") -> list[Stored]:
+        """What `list` gave at a version from which a watch of this resource can resume."""
+        found = dict(self._objects.get(resource, {}))
+        for change in reversed(tuple(self.changes_since(resource, version))):
+            found.pop(change.now.key, None)
+            if change.before is not None:
+                found[change.before.key] = change.before
+        return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
+
     def list(self, resource: str, namespace: str = "", label: Label | None = None) -> list[Stored]:
         """All objects of a resource, or those of one namespace or with a label if these are given, sorted by key."""
         found = self._objects.get(resource, {})

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, not_supported, required_value
 from fairlead_sandbox.kubernetes_api.objects.naming import label_selector_faults
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
+from fairlead_sandbox.kubernetes_api.writing.events import event_faults
 from fairlead_sandbox.kubernetes_api.writing.pods import default_pod, initial_status, pod_faults
 from fairlead_sandbox.kubernetes_api.writing.services import default_service, service_faults
 from fairlead_sandbox.kubernetes_api.writing.workloads import default_job, default_workload, job_faults, share_faults, workload_faults
@@ -209,6 +210,7 @@ _CHECKS: Mapping[str, Callable[[Object, Object | None], list[Cause]]] = {
     "PodDisruptionBudget": _budget_faults,
     "NetworkPolicy": _network_policy_faults,
     "Lease": _lease_faults,
+    "Event": event_faults,
     "RoleBinding": _binding_faults,
     "ClusterRoleBinding": _binding_faults,
     "PriorityClass": _priority_faults,

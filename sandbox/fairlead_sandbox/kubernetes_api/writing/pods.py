@@ -16,6 +16,8 @@ from fairlead_sandbox.kubernetes_api.objects.errors import (
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
 
 DEFAULT_GRACE_SECONDS = 30
+DEFAULT_ACCOUNT = "default"
+"""The service account that every namespace has, and that a pod has which names none."""
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 DEFAULT_TOLERATION_SECONDS = 300
@@ -35,12 +37,32 @@ def default_pod_spec(spec: Object) -> None:
     spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the older name of the field stays beside the newer
     for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
         _default_container(container)
     for volume in spec.get("volumes", ()):
-        for source in ("configMap", "secret", "projected", "downwardAPI"):
-            if source in volume:
-                volume[source].setdefault("defaultMode", 420)
+        _default_volume(volume)
+
+
+def _default_volume(volume: Object) -> None:
+    if not volume.keys() - {"name"}:
+        volume["emptyDir"] = {}
+    for source in ("configMap", "secret", "projected", "downwardAPI"):
+        if source in volume:
+            volume[source].setdefault("defaultMode", 420)
+    sources = [volume, *at_path(volume, "projected", "sources", default=[])]
+    for source in sources:
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+        for item in at_path(source, "downwardAPI", "items", default=[]):
+            _default_field(item)
+
+
+def _default_field(source: Object) -> None:
+    """A field of the pod is read in a version of the API."""
+    if "fieldRef" in source:
+        source["fieldRef"].setdefault("apiVersion", "v1")
 
 
 def _default_container(container: Object) -> None:
@@ -52,12 +74,17 @@ def _default_container(container: Object) -> None:
     container.setdefault("terminationMessagePolicy", "File")
     for port in container.get("ports", ()):
         port.setdefault("protocol", "TCP")
-    resources = container["resources"]
-    for name, limit in resources.get("limits", {}).items():
-        resources.setdefault("requests", {}).setdefault(name, limit)
+    for variable in container.get("env", ()):
+        _default_field(variable.get("valueFrom") or {})
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in container:
             _default_probe(container[name])
+
+
+def _default_requests(resources: Object) -> None:
+    """A pod asks for what it is limited to; in a template, requests stay unset, as the pods made from it get them."""
+    for name, limit in (resources.get("limits") or {}).items():
+        resources.setdefault("requests", {}).setdefault(name, limit)
 
 
 def _default_probe(probe: Object) -> None:
@@ -70,8 +97,11 @@ def _default_probe(probe: Object) -> None:
 
 def default_pod(pod: Object) -> None:
     spec = pod.setdefault("spec", {})
+    if not spec.get("serviceAccountName") and not spec.get("serviceAccount"):
+        spec["serviceAccountName"] = DEFAULT_ACCOUNT
     default_pod_spec(spec)
-    spec.setdefault("serviceAccountName", "default")
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        _default_requests(container["resources"])
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     _default_tolerations(spec)
@@ -164,5 +194,5 @@ def grace_seconds(pod: Object, requested: int | None) -> int:
     if not at_path(pod, "spec", "nodeName") or at_path(pod, "status", "phase") in FINISHED:
         return 0
     if requested is not None:
-        return max(0, requested)
+        return requested if requested >= 0 else 1
     return int(at_path(pod, "spec", "terminationGracePeriodSeconds", default=DEFAULT_GRACE_SECONDS))

@@ -30,6 +30,8 @@ from fairlead_sandbox.kubernetes_api.storing.store import Store, Stored
 from fairlead_sandbox.kubernetes_api.writing.admitting import FieldValidation, check, decode_object, fill_defaults
 from fairlead_sandbox.kubernetes_api.writing.builtin_rules import first_status
 from fairlead_sandbox.kubernetes_api.writing.client_side_apply import inherited_fields, sync_last_applied
+from fairlead_sandbox.kubernetes_api.writing.pod_accounts import ACCOUNTS, admit_account
+from fairlead_sandbox.kubernetes_api.writing.pods import DEFAULT_ACCOUNT
 from fairlead_sandbox.kubernetes_api.writing.server_side_apply import (
     APPLY,
     UPDATE,
@@ -96,10 +98,13 @@ class Resources:
         if kind.has_status or kind.kind == "CustomResourceDefinition":
             item.pop("status", None)
         metadata = item["metadata"]
+        given = str(metadata.get("name") or metadata.get("generateName", ""))  # what admission knows it by
         if not metadata.get("name") and (prefix := metadata.get("generateName")):
             metadata["name"] = generated_name(prefix, self._randomness)
-        self._refuse_missing_namespace(kind, namespace, str(metadata.get("name", "")))
+        self._refuse_missing_namespace(kind, namespace, given)
         fill_defaults(kind, item, None, lambda: [one.object for one in self.store.list(kind.storage)])
+        if kind.kind == "Pod":
+            admit_account(self.store, item, given)
         if not kind.custom and (status := first_status(item)) is not None:
             item["status"] = {**status, **item.get("status", {})}
         check(kind, item, None)
@@ -181,6 +186,8 @@ class Resources:
         self._stamp_new(kind, namespace, item)
         self._refuse_missing_namespace(kind, namespace, item["metadata"]["name"])
         fill_defaults(kind, item, None, lambda: [one.object for one in self.store.list(kind.storage)])
+        if kind.kind == "Pod":
+            admit_account(self.store, item, item["metadata"]["name"])
         if not kind.custom and (status := first_status(item)) is not None:
             item["status"] = status
         check(kind, item, None)
@@ -192,7 +199,20 @@ class Resources:
         if not options.dry_run:
             stored = self.store.put(kind.storage, namespace, item["metadata"]["name"], to_stored(kind, item))
             item = to_external(kind, stored.object)
+            if kind.kind == "Namespace":
+                self.create_default_account(stored.name)
         return Written(object=item, created=True, warnings=warnings)
+
+    def create_default_account(self, namespace: str) -> None:
+        """Give a namespace the service account that every one has.
+
+        In a cluster a controller does, and a pod's admission waits for it; here the namespace has it from the start.
+        """
+        found, kind = self.store.get("namespaces", "", namespace), self.registry.find("", "v1", ACCOUNTS)
+        if found is None or found.object["metadata"].get("deletionTimestamp") or self.store.get(ACCOUNTS, namespace, DEFAULT_ACCOUNT):
+            return
+        assert kind is not None
+        self.create(kind, namespace, {"metadata": {"name": DEFAULT_ACCOUNT}}, WriteOptions(field_manager="kube-controller-manager"))
 
     def _write(
         self,

@@ -41,11 +41,12 @@ class Manager:
     time: str
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        return (self.name, self.operation, self.subresource)
+    def identity(self) -> tuple[str, str, str, str]:
+        """What tells managers apart: of two plain writes also their versions of the kind."""
+        return (self.name, self.operation, self.subresource, "" if self.operation == APPLY else self.api_version)
 
 
-Ownership = dict[tuple[str, str, str], tuple[Manager, FieldSet]]
+Ownership = dict[tuple[str, str, str, str], tuple[Manager, FieldSet]]
 
 
 def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
@@ -67,11 +68,11 @@ def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
 def write_ownership(owners: Ownership) -> list[Object]:
     """The entries in the server's order; managers that own nothing are left out.
 
-    Applies come first, then entries are sorted by time (none comes first) and name.
+    Applies come first, then entries are sorted by time (none comes first), name, version and subresource.
     """
     entries = []
     kept = [owner for owner in owners.values() if owner[1]]
-    for manager, fields in sorted(kept, key=lambda one: (one[0].operation, one[0].time, one[0].name)):
+    for manager, fields in sorted(kept, key=lambda one: _rank(one[0])):
         entry: Object = {
             "manager": manager.name,
             "operation": manager.operation,
@@ -84,6 +85,10 @@ def write_ownership(owners: Ownership) -> list[Object]:
             entry["subresource"] = manager.subresource
         entries.append(entry)
     return entries
+
+
+def _rank(manager: Manager) -> tuple[str, ...]:
+    return (manager.operation, manager.time, manager.name, manager.api_version, manager.subresource)
 
 
 def record_update(owners: Ownership, manager: Manager, old: Object, new: Object, schema: Object) -> Ownership:
@@ -124,7 +129,8 @@ def apply(
         return copy_of(applied), {manager.identity: (manager, fields)}
     current = owned_part(live)
     differing = {path for path in fields if value_at(current, path, schema) != value_at(wanted, path, schema)}
-    differing = {path for path in differing if path[-1].startswith("f:")}
+    parents = {path[:-1] for path in fields}  # an item of a list differs by what it has, unless it counts as one value
+    differing = {path for path in differing if path[-1].startswith("f:") or path not in parents}
     result: Ownership = {}
     conflicts: list[tuple[Manager, Path]] = []
     for identity, (other, theirs) in owners.items():

@@ -18,12 +18,16 @@ def default_service(service: Object, others: Collection[Object]) -> None:
     spec = service.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
-    spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["sessionAffinity"] == "ClientIP":
+        spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {}).setdefault("timeoutSeconds", 10800)
     for port in spec.get("ports", ()):
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
     if spec["type"] == "ExternalName":
         return
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address({at_path(other, "spec", "clusterIP") for other in others})
     spec["clusterIPs"] = [spec["clusterIP"]]

@@ -37,6 +37,21 @@ def test_a_pod_that_has_not_started_is_pending_and_says_which_container_is_missi
     assert document["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating", "message": ""}}
 
 
+def test_containers_wait_for_those_that_come_first_and_these_are_ready_once_they_are_through() -> None:
+    first = ContainerSpec(name="first", image="fairlead/engine:1")
+    pod = replace(POD, init_containers=(first,))
+    state = replace(FRESH, containers=(ContainerState(name="first"), *FRESH.containers))
+    before = status(state, pod=pod)
+    waiting = {"waiting": {"reason": "PodInitializing", "message": ""}}
+    assert [one["state"] for one in before["initContainerStatuses"] + before["containerStatuses"]] == [waiting, waiting]
+    begun = after_start(state.containers[0], first, process=ProcessIdentity(pid=7, started_ticks=1), stamp="t1", now=1.0)
+    assert not status(state.with_container(begun), pod=pod)["initContainerStatuses"][0]["ready"]
+    through = after_exit(begun, exit_code=0, signal=0, message="", restarts_allowed=False, stamp="t2", now=2.0)
+    assert status(state.with_container(through), pod=pod)["initContainerStatuses"][0]["ready"]
+    failed = after_exit(begun, exit_code=1, signal=0, message="", restarts_allowed=False, stamp="t2", now=2.0)
+    assert condition(status(state.with_container(failed), pod=pod), "Ready")["reason"] == "PodFailed"
+
+
 def test_a_pod_whose_probe_passed_is_ready_at_its_address() -> None:
     document = status(running(ready=True))
     assert document["phase"] == "Running"
@@ -73,5 +88,8 @@ def test_a_closed_readiness_gate_keeps_a_running_pod_unready() -> None:
     gated = replace(POD, readiness_gates=("fairlead.dev/warm",))
     closed = status(running(ready=True), pod=gated)
     assert condition(closed, "Ready")["reason"] == "ReadinessGatesNotReady"
+    assert condition(closed, "Ready")["message"] == 'corresponding condition of pod readiness gate "fairlead.dev/warm" does not exist.'
+    still = status(running(ready=True), {"conditions": [{"type": "fairlead.dev/warm", "status": "False"}]}, pod=gated)
+    assert condition(still, "Ready")["message"] == 'the status of pod readiness gate "fairlead.dev/warm" is not "True", but False'
     opened = status(running(ready=True), {"conditions": [{"type": "fairlead.dev/warm", "status": "True"}]}, pod=gated)
     assert condition(opened, "Ready")["status"] == "True"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fairlead_sandbox.kubernetes_api.objects.objects import timestamp
-from fairlead_sandbox.kubernetes_api.serving.builtin_columns import BUILTIN_COLUMNS, age_since, duration_text
+from fairlead_sandbox.kubernetes_api.serving.ages import age_since, duration_text
+from fairlead_sandbox.kubernetes_api.serving.builtin_columns import BUILTIN_COLUMNS
 from fairlead_sandbox.kubernetes_api.serving.discovery import version_rank
 from fairlead_sandbox.kubernetes_api.serving.json_paths import find, parse
 
@@ -122,6 +123,48 @@ def test_a_pod_whose_first_containers_run_says_how_far_they_are(states: list[dic
     assert shown_cells("Pod", spec=spec, status=status)[:2] == ["0/1", text]
     status["conditions"] = [{"type": "Initialized", "status": "True"}]
     assert shown_cells("Pod", spec=spec, status=status)[1] == "ContainerCreating"
+
+
+COMPLETED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+READY = [{"type": "Ready", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("states", "conditions", "text"),
+    [
+        ([({"running": {}}, True), (COMPLETED, False)], READY, "Running"),
+        ([({"running": {}}, True), (COMPLETED, False)], [], "NotReady"),
+        ([(COMPLETED, False), ({"terminated": {"exitCode": 1, "reason": "Error"}}, False)], [], "Error"),
+        ([({"terminated": {"exitCode": 137, "signal": 9}}, False)], [], "Signal:9"),
+        ([(COMPLETED, False)], [], "Completed"),
+        ([], [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}], "SchedulingGated"),
+    ],
+)
+def test_what_one_container_says_is_weighed_against_the_others(states: list[tuple[Any, bool]], conditions: list[Any], text: str) -> None:
+    containers = [{"name": f"c{number}", "state": state, "ready": ready} for number, (state, ready) in enumerate(states)]
+    status = {"phase": "Running", "containerStatuses": containers, "conditions": conditions}
+    assert shown_cells("Pod", spec={"containers": containers}, status=status)[1] == text
+
+
+@pytest.mark.parametrize(("phase", "text"), [("Running", "Terminating"), ("Succeeded", "Completed"), ("Failed", "Failed")])
+def test_a_pod_that_ended_keeps_its_word_while_it_is_deleted(phase: str, text: str) -> None:
+    status: dict[str, Any] = {"phase": phase}
+    if phase != "Failed":
+        status["containerStatuses"] = [{"name": "c", "state": COMPLETED}]
+    assert shown_cells("Pod", metadata={"deletionTimestamp": timestamp(NOW)}, spec={"containers": [{}]}, status=status)[1] == text
+
+
+def test_a_sidecar_counts_among_the_containers_and_their_restarts() -> None:
+    spec = {"containers": [{"name": "c"}], "initContainers": [{"name": "once"}, {"name": "side", "restartPolicy": "Always"}]}
+    first = [
+        {"name": "once", "restartCount": 5, "state": COMPLETED},
+        {"name": "side", "restartCount": 2, "started": True, "ready": True, "state": {"running": {}}},
+    ]
+    then = [{"name": "c", "restartCount": 1, "ready": True, "state": {"running": {}}}]
+    status: dict[str, Any] = {"phase": "Running", "initContainerStatuses": first, "containerStatuses": then}
+    assert shown_cells("Pod", spec=spec, status=status) == ["2/2", "Running", "3"]
+    first[1] |= {"started": False, "ready": False}
+    assert shown_cells("Pod", spec=spec, status=status) == ["0/2", "Init:1/2", "7"]
 
 
 def test_a_job_says_whether_it_ended_and_how_long_it_took() -> None:

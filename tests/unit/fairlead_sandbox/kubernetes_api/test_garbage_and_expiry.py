@@ -113,10 +113,10 @@ async def test_an_owner_is_known_by_all_that_a_reference_says() -> None:
         add(resources, "configmaps", "other", "elsewhere", reference(owner))
         of_namespace = add(resources, "namespaces", "", "of-namespaced", reference(owner))
         await collector.settled()
-        assert [one.name for one in resources.store.list("configmaps")] == ["owner", "right"]
+        assert [one.name for one in resources.store.list("configmaps")] == ["owner", "right", "wrong-group"]
         delete(resources, kind(resources, "configmaps"), "d", "owner", DeleteOptions())
         await collector.settled()
-        assert resources.store.list("configmaps") == []
+        assert [one.name for one in resources.store.list("configmaps")] == ["wrong-group"]  # nobody serves that kind
         # A cluster-scoped object cannot have an owner in a namespace, so nobody can say that this one is gone.
         assert resources.store.by_uid(of_namespace["metadata"]["uid"]) is not None
 
@@ -167,7 +167,7 @@ def test_events_run_out_an_hour_after_they_were_last_written() -> None:
     resources = make(clock)
     events = kind(resources, "events")
     for name in ("old", "counted"):
-        resources.create(events, "d", {"metadata": {"name": name}, "involvedObject": {}, "count": 1}, OPTIONS)
+        resources.create(events, "d", {"metadata": {"name": name}, "involvedObject": {"namespace": "d"}, "count": 1}, OPTIONS)
     clock.now += EVENT_LIFETIME / 2
     resources.update(events, "d", "counted", lambda event: {**event, "count": 2}, OPTIONS)
     clock.now += EVENT_LIFETIME / 2 + timedelta(seconds=1)
