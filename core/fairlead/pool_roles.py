@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fairlead.instances import Role
-from fairlead.pools import MAX_NAME, MAX_REPLICAS
+from fairlead.pools import MAX_NAME
+from fairlead.role_specs import MAX_REPLICAS
 from fairlead.schemas.shapes import Rule, text, whole
 
 PLURAL = "inferencepoolroles"

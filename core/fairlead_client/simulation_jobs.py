@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead.engine_specs import SimulatedSpec
 from fairlead.instances import Role
-from fairlead.pools import SimulatedSpec
 from fairlead.scaling.specs import RatioSpec, ScalingSpec
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 

@@ -1,8 +1,10 @@
 """Clocks that a process hands to the code that needs the time."""
 
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 
 def utc_now() -> datetime:
@@ -13,29 +15,44 @@ def utc_now() -> datetime:
 LOOK_SECONDS = 1.0
 """Pause between two looks at the wall clock."""
 BEHIND_SECONDS = 5.0
-"""By more than this the time is behind only if the machine was suspended, or its wall clock set."""
+"""By more than this the time is behind only if the machine stood still unnoticed, or its wall clock was set."""
+BELIEVED_SECONDS = 60.0
+"""A wall clock that is ahead is believed after this long: one that was set wrong may be set right until then."""
+
+
+def _ticking() -> Callable[[], float]:
+    """The monotonic clock; where there is one, that which goes on while the machine is suspended."""
+    return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
 
 
 class SteadyClock:
     """Unix seconds that never go back, even when the machine's wall clock is set back.
 
-    The monotonic clock advances the time. As that stands still while the machine is suspended, the time leaps to the
-    wall clock when it is far behind it.
+    The monotonic clock advances the time. As that may stand still, with a virtual machine for one, the time leaps to
+    the wall clock when it is far behind it for a while.
     """
 
-    __slots__ = ("_anchor", "_look_at", "_monotonic", "_wall")
+    __slots__ = ("_anchor", "_behind_since", "_look_at", "_monotonic", "_wall")
 
-    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] | None = None) -> None:
         self._wall = wall
-        self._monotonic = monotonic
-        self._anchor = wall() - monotonic()
+        self._monotonic = monotonic or _ticking()
+        self._anchor = wall() - self._monotonic()
         self._look_at = 0.0
+        self._behind_since: float | None = None
 
     def __call__(self) -> float:
         ticks = self._monotonic()
         if ticks >= self._look_at:
-            self._look_at = ticks + LOOK_SECONDS
-            anchor = self._wall() - ticks
-            if anchor - self._anchor > BEHIND_SECONDS:
-                self._anchor = anchor
+            self._look(ticks)
         return self._anchor + ticks
+
+    def _look(self, ticks: float) -> None:
+        self._look_at = ticks + LOOK_SECONDS
+        anchor = self._wall() - ticks
+        if anchor - self._anchor <= BEHIND_SECONDS:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = ticks
+        elif ticks - self._behind_since >= BELIEVED_SECONDS:
+            self._anchor, self._behind_since = anchor, None

@@ -219,16 +219,17 @@ def _session(api: client.ApiClient) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector)
 
 
-async def open_session(kubeconfig: str | None, connections: int) -> tuple[str, aiohttp.ClientSession]:
+async def open_session(kubeconfig: str | None, connections: int, *traces: aiohttp.TraceConfig) -> tuple[str, aiohttp.ClientSession]:
     """The server's address and a session with the same credentials, for a framework that makes its own requests.
 
-    The session opens at most `connections` connections. Raises ClusterNotConfigured.
+    The session opens at most `connections` connections, and its requests are told to `traces`. Raises
+    ClusterNotConfigured.
     """
     api = await _log_in(kubeconfig)
     authorization = await api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     connector = aiohttp.TCPConnector(limit=connections, ssl=api.rest_client.ssl_context)
     headers = {"Authorization": authorization} if authorization else None
-    return api.configuration.host, aiohttp.ClientSession(connector=connector, headers=headers)
+    return api.configuration.host, aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=list(traces))
 
 
 async def _log_in(kubeconfig: str | None) -> client.ApiClient:

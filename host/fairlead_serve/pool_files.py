@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 
 import yaml
 
+from fairlead.engine_specs import MetricsSpec, adapter_names
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT
-from fairlead.pools import MAX_NAME, DrainSpec, MetricsSpec, RoutingSpec, adapter_names, parse_spec
+from fairlead.pools import MAX_NAME, DrainSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
+from fairlead.routing_specs import RoutingSpec
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import REQUIRED, Rule, listing, nested, number, text, truth
 from fairlead.schemas.writing import written

@@ -150,7 +150,13 @@ class HttpCluster:
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
         query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict")]  # a typo in a pod template is told, not dropped
-        return await self._api.call("POST", resource.path(namespace), body=body, query=query, absent=409) is not None
+        try:
+            await self._api.call("POST", resource.path(namespace), body=body, query=query)
+        except ClusterRefused as refused:
+            if refused.reason != "AlreadyExists":  # a quota that another creation changes at this moment is a 409 too
+                raise
+            return False
+        return True
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         query = [("fieldManager", FIELD_MANAGER)]

@@ -9,7 +9,7 @@ from fairlead.pool_states import PoolEvent
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Later, Refused
 from fairlead_operator.control_plane import ControlPlane
-from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.pool_identity import PoolIdentity
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,29 @@
 """
 
 from collections.abc import Sized
+from types import SimpleNamespace
 
+import aiohttp
 from aiohttp import web
 
 from fairlead_operator.leader_election import Lease
+
+
+class RefusedReads:
+    """Paths that the Kubernetes API lets kopf neither list nor watch (403), each until it is answered. Kopf asks again
+    and again, and what it would hear of that namespace goes unseen until then.
+    """
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+        self.trace = aiohttp.TraceConfig()
+        self.trace.on_request_end.append(self._note)
+
+    async def _note(self, session: aiohttp.ClientSession, context: SimpleNamespace, ended: aiohttp.TraceRequestEndParams) -> None:
+        if ended.method == "GET" and ended.response.status == 403:
+            self.paths.add(ended.url.path)
+        elif ended.method == "GET" and ended.response.status < 300:
+            self.paths.discard(ended.url.path)
 
 
 class Health:
@@ -15,6 +34,7 @@ class Health:
 
     def __init__(self) -> None:
         self.waiting_for = "the Kubernetes API"
+        self.reads = RefusedReads()
         self._watched: tuple[Lease, Sized] | None = None
         self._runner: web.AppRunner | None = None
 
@@ -25,15 +45,15 @@ class Health:
     def document(self) -> dict[str, object]:
         """The document that both paths answer.
 
-        It says whether the operator waits, leads or stands by, who holds the Lease, how many pools it reconciles, and
-        why it could not lead.
+        It says whether the operator waits, leads or stands by, who holds the Lease, how many pools it reconciles, what
+        it may not read, and why it could not lead.
         """
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
         lease, pools = self._watched
         document: dict[str, object] = {"holder": lease.holder, "pools": len(pools)}
         if lease.is_held():
-            return {"state": "leading", **document}
+            return {"state": "leading", **document} | ({"refused": sorted(self.reads.paths)} if self.reads.paths else {})
         return {"state": "standby", **document} | ({"problem": lease.problem} if lease.problem else {})
 
     def is_ready(self) -> bool:

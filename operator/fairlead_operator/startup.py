@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Protocol, cast
 
+import aiohttp
 import kopf
 
 from fairlead import pool_roles
@@ -29,8 +30,9 @@ from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavai
 from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
-from fairlead_operator.manifests import POOL_LABEL, PoolIdentity
 from fairlead_operator.persistence import NothingHandled
+from fairlead_operator.pod_marks import POOL_LABEL
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
@@ -100,7 +102,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
         await stop(memo)
         raise
     connections = settings.pace.reconciles_at_once + _WATCHES * max(1, len(settings.namespaces))
-    memo.login = partial(log_in, settings.kubeconfig, connections)
+    memo.login = partial(log_in, settings.kubeconfig, connections, health.reads.trace)
     leading = asyncio.create_task(_lead(election, memo), name="leading")
     memo.closing.push_async_callback(_step_down, leading, lease)
     for name, watch in watches.items():
@@ -218,13 +220,13 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
                 kopf_settings.scanning.disabled = True
 
 
-async def log_in(kubeconfig: str | None, connections: int) -> kopf.AiohttpSession:
-    """Make kopf's HTTP session, with at most `connections` connections.
+async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceConfig) -> kopf.AiohttpSession:
+    """Make kopf's HTTP session, with at most `connections` connections; its requests are told to `trace`.
 
     A session that kopf makes itself has no bound: when many pools appear at once it opens a connection for each, and
     the renewal of the Lease waits behind them all.
     """
-    server, session = await open_session(kubeconfig, connections)
+    server, session = await open_session(kubeconfig, connections, trace)
     return kopf.AiohttpSession(server=server, aiohttp_session=session)
 
 

@@ -66,6 +66,8 @@ class _Envelope(msgspec.Struct):
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _USAGE = msgspec.json.Decoder(_Usage)
+_USAGE_NAME = b'"usage"'
+_KEPT_WHOLE = TAIL_BYTES - len(_USAGE_NAME) + 1
 _USAGE_OBJECT = re.compile(rb'"usage" ?: ?(\{(?:[^{}]|\{[^{}]*\})*\})')
 _RESPONSE_ID = re.compile(rb'"id" ?: ?"([A-Za-z0-9_.-]{1,200})"')
 
@@ -105,12 +107,15 @@ def first_id(text: bytes) -> str | None:
 class StreamReader:
     """Follows a stream of server-sent events without holding it: `feed` every piece, then ask."""
 
-    __slots__ = ("_dialect", "_mark", "_tail", "began", "deltas", "events", "head")
+    __slots__ = ("_dialect", "_mark", "_passed", "_repeats", "_tail", "began", "deltas", "events", "head")
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI) -> None:
         self._dialect = dialect
         self._mark = FIRST_TOKEN_MARKS.get(dialect)
         self._tail = b""
+        self._repeats = dialect is Dialect.RESPONSES
+        self._passed: Usage | None = None
+        """The newest usage that is in the tail no more."""
         self.began = self._mark is None
         """Whether the engine has made a token."""
         self.head = b""
@@ -128,12 +133,21 @@ class StreamReader:
             self.events += _seam_count(seam, len(joint), b"\n\n") + _seam_count(seam, len(joint), b"\r\n\r\n")
         if self._mark is not None:
             self._watch(piece, self._mark)
-        if len(piece) >= TAIL_BYTES:
-            self._tail = piece[-TAIL_BYTES:]
-        elif len(self._tail) + len(piece) <= TAIL_BYTES:
+        if len(self._tail) + len(piece) <= TAIL_BYTES:
             self._tail += piece
-        else:
-            self._tail = (self._tail + piece)[-TAIL_BYTES:]
+            return
+        longer = self._tail + piece
+        if self._repeats and longer.find(_USAGE_NAME, 0, len(longer) - _KEPT_WHOLE) >= 0:
+            self._read_leaving(longer)
+        self._tail = longer[-TAIL_BYTES:]
+
+    def _read_leaving(self, longer: bytes) -> None:
+        """Read a usage that leaves the tail: in the last event of a response any length of text may follow it. What
+        leaves is always followed by a whole tail, so it is never cut.
+        """
+        found = _last_usage(longer)
+        if found is not None and found.output_tokens:  # some engines begin with one of zeros
+            self._passed = found
 
     def _watch(self, piece: bytes, mark: bytes) -> None:
         if len(self.head) < _HEAD:
@@ -161,7 +175,7 @@ class StreamReader:
         tokens.
         """
         if self._dialect is not Dialect.OPENAI:
-            found = self._told() or _last_usage(self._tail) or Usage(self.deltas)
+            found = self._told() or _last_usage(self._tail) or self._passed or Usage(self.deltas)
             if found.cached_tokens is None and self._dialect is Dialect.ANTHROPIC:
                 before = _last_usage(self.head)  # `message_start` tells what was cached, `message_delta` what was made
                 found = found._replace(cached_tokens=before.cached_tokens if before is not None else None)
@@ -174,13 +188,13 @@ class StreamReader:
 
     def usage_at_the_end(self) -> Usage:
         """The engine's figures in an answer that is no stream and of which only the end is held."""
-        return _last_usage(self._tail) or Usage()
+        return _last_usage(self._tail) or self._passed or Usage()
 
     def _told(self) -> Usage | None:
-        if b'"usage"' not in self._tail:
+        if _USAGE_NAME not in self._tail:
             return None
         for line in reversed(self._tail.split(b"\n")):
-            if b'"usage"' in line and line.startswith(b"data:"):
+            if _USAGE_NAME in line and line.startswith(b"data:"):
                 told = read_usage(line[5:].strip())
                 if told is not None:
                     return told

@@ -11,6 +11,7 @@ from fairlead_router.answers import Usage
 from fairlead_router.dialects import Dialect
 from fairlead_router.prompts import Document
 from fairlead_router.settings import Timeouts
+from fairlead_router.silences import Silences
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 STALLED_CLIENT_SECONDS = 5.0
@@ -96,8 +97,9 @@ class Call:
 class Calls:
     """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`."""
 
-    def __init__(self, timeouts: Timeouts, now: Callable[[], float], prefix: str) -> None:
+    def __init__(self, timeouts: Timeouts, silences: Silences, now: Callable[[], float], prefix: str) -> None:
         self._timeouts = timeouts
+        self._silences = silences
         self._now = now
         self._prefix = prefix
         self._loop = asyncio.get_running_loop()
@@ -149,11 +151,14 @@ class Calls:
         """The answer has begun: from now on the time between its pieces is limited."""
         call.awaited_since = 0.0
         call.quiet_since = self._now()
+        if call.connection is not None:
+            self._silences.heard(call.connection.address)
 
     def sweep(self) -> None:
         """Called a few times a second: ends what exceeds its first-byte, idle or total time.
 
-        An answer that is not streamed begins when all of it is computed, so that its first byte has the total time.
+        An answer that is not streamed begins when all of it is computed, so that its first byte has the total time; but
+        no answer is awaited longer of an engine that is silent to everything for the time to the first byte.
         """
         now = self._now()
         longest_ago = now - self._timeouts.first_byte
@@ -161,6 +166,9 @@ class Calls:
             connection = call.connection
             if connection is not None and call.stream and 0 < call.awaited_since <= longest_ago:
                 connection.abort(UpstreamFailure("timeout", f"{connection.address} sent nothing for {self._timeouts.first_byte:g} s"))
+            elif connection is not None and call.awaited_since and self._silences.since(connection.address) <= longest_ago:
+                words = f"{connection.address} has answered nothing for {self._timeouts.first_byte:g} s, its metrics included"
+                connection.abort(UpstreamFailure("timeout", words))
             elif call.deadline <= now:
                 if connection is not None:
                     connection.abort(UpstreamFailure("deadline", f"the request took longer than {self._timeouts.total:g} s"))
@@ -175,6 +183,7 @@ class Calls:
         if connection.received != call.received or connection.paused:
             call.received = connection.received
             call.quiet_since = now
+            self._silences.heard(connection.address)
         elif now - call.quiet_since >= self._timeouts.idle:
             message = f"{connection.address} sent nothing for {self._timeouts.idle:g} s in the middle of its answer"
             connection.abort(UpstreamFailure("stalled", message))

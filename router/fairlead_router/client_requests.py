@@ -20,6 +20,9 @@ STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"
 UNASKED_BODY_BYTES = 1024 * 1024
 """Most bytes of a body that are kept before the application asks for it."""
 
+SMALL_PIECE_BYTES = 1024
+"""Pieces of fewer bytes are joined as they come: a body in chunks of a few bytes would take many times its size."""
+
 STREAMED_BODY_BYTES = 256 * 1024
 """Most bytes that are held of a body passed on as it arrives; then its client is paused."""
 
@@ -59,7 +62,7 @@ class ClientRequest:
     def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
         self._connection = connection
         self._cycle = cycle
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._limit = UNASKED_BODY_BYTES
         self._complete = False
@@ -89,7 +92,7 @@ class ClientRequest:
         if not self._complete:
             raise TimeoutError
         pieces, self._pieces = self._pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)  # no copy of bytes
 
     async def next_piece(self, seconds: float) -> bytes:
         """The bytes of the body that arrived since the last call; b"" at its end. Raises TimeoutError, or ClientGone.
@@ -159,11 +162,20 @@ class ClientRequest:
             self._pieces.clear()
             self._wake()
         elif not self._discarding:
-            self._pieces.append(piece)
+            self._keep(piece)
             if self._streaming:
                 if self._size > STREAMED_BODY_BYTES:
                     self._connection.flow.pause_reading()
                 self._wake()
+
+    def _keep(self, piece: bytes) -> None:
+        pieces = self._pieces
+        if not pieces or len(piece) >= SMALL_PIECE_BYTES:
+            pieces.append(piece)
+        elif isinstance(pieces[-1], bytearray):
+            pieces[-1] += piece
+        else:
+            pieces.append(bytearray(piece))
 
     def completed(self) -> None:
         """The connection received the end of this body."""

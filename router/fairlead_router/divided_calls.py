@@ -10,8 +10,9 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.calls import Call
 from fairlead_router.dialects import Dialect
 from fairlead_router.dividing import blocks_of, decode_leg, prefill_leg
-from fairlead_router.pool import Pool, Ticket
+from fairlead_router.pool import Pool
 from fairlead_router.sending import Sender
+from fairlead_router.tickets import Ticket
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 

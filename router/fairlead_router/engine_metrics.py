@@ -15,6 +15,7 @@ from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
+from fairlead_router.silences import Silences
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 
@@ -23,6 +24,8 @@ MODELS_SECONDS = 30.0
 TIMEOUT_SECONDS = 0.9
 AT_ONCE = 16
 MOST_NAMED = 5
+_SILENT = ("timeout", "unreachable")
+"""Failures of an engine that says nothing; the others are answers."""
 
 
 class EngineScraper:
@@ -31,9 +34,10 @@ class EngineScraper:
     An instance that does not answer has no reading; policies treat that as unknown.
     """
 
-    def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
+    def __init__(self, pools: Pools, upstream: UpstreamPool, silences: Silences, metrics: RouterMetrics, now: Callable[[], float]) -> None:
         self._pools = pools
         self._upstream = upstream
+        self._silences = silences
         self._metrics = metrics
         self._now = now
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -44,6 +48,7 @@ class EngineScraper:
         present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if entry.state in REACHABLE]
         keys = {(str(pool.key), entry.id) for pool, entry in present}
         self._models_due = {key: due for key, due in self._models_due.items() if key in keys}
+        self._silences.keep({entry.address for _, entry in present})
         await asyncio.gather(*(self._read(pool, entry.id, entry.address) for pool, entry in present))
 
     async def _read(self, pool: Pool, instance: str, address: str) -> None:
@@ -51,31 +56,36 @@ class EngineScraper:
             page = await self._metrics_page(pool, address)
             await self._check_models(pool, instance, address)
         if page is None:
-            pool.engine_pages.pop(instance, None)
+            pool.engines.pages.pop(instance, None)
         else:
-            pool.engine_pages[instance] = page
+            pool.engines.pages[instance] = page
             self._judge(pool, instance, page)
         usage = _plausible(None if page is None else page.kv_usage)
         if usage is None:
-            pool.kv_usage.pop(instance, None)
+            pool.engines.kv_usage.pop(instance, None)
         else:
-            pool.kv_usage[instance] = usage
+            pool.engines.kv_usage[instance] = usage
         pool.scheduler.observe_engine(instance, usage, self._now())
 
     async def _metrics_page(self, pool: Pool, address: str) -> EnginePage | None:
         engine = pool.table.engine
         try:
             page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
-        except UpstreamFailure:
+        except UpstreamFailure as failure:
             self._metrics.scrape_errors += 1
+            if failure.kind in _SILENT:
+                self._silences.unanswered(address, self._now())
+            else:
+                self._silences.heard(address)
             return None
+        self._silences.heard(address)
         return read_page(page, engine.type, engine.kv_usage_metric)
 
     def _judge(self, pool: Pool, instance: str, page: EnginePage) -> None:
         name = pool.table.engine.kv_usage_metric
         if page.kv_cache_tokens is not None:
             pool.learn_cache_size(instance, page.kv_cache_tokens, self._now())
-        found = pool.troubles[instance]
+        found = pool.engines.troubles[instance]
         found.pop(EngineTrouble.KV_USAGE_MISSING, None)
         found.pop(EngineTrouble.KV_USAGE_IMPLAUSIBLE, None)
         if page.kv_usage is None:
@@ -94,7 +104,7 @@ class EngineScraper:
             models = read_models(await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS)).names
         except (UpstreamFailure, PageUnreadable):
             return
-        found, model = pool.troubles[instance], pool.table.model
+        found, model = pool.engines.troubles[instance], pool.table.model
         missing = [adapter for adapter in pool.table.adapters if adapter not in models]
         named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
         found.pop(EngineTrouble.ADAPTER_NOT_SERVED, None)

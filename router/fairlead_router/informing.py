@@ -12,9 +12,11 @@ from urllib.parse import unquote
 import msgspec
 import orjson
 
-from fairlead_router.metrics import InstanceReading, PoolReading, RouterMetrics, render
+from fairlead_router.instance_metrics import InstanceReading
+from fairlead_router.metrics import RouterMetrics, render
 from fairlead_router.paths import Endpoint
 from fairlead_router.pool import Pool
+from fairlead_router.pool_metrics import PoolReading
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.refusals import BadRequest, ErrorAnswer
 from fairlead_router.upstream import UpstreamPool
@@ -139,7 +141,7 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
         for row in pool.scheduler.carried():
             known = found.get((name, row.instance))
             if known is None:
-                usage, page = pool.kv_usage.get(row.instance), pool.engine_pages.get(row.instance)
+                usage, page = pool.engines.kv_usage.get(row.instance), pool.engines.pages.get(row.instance)
                 found[name, row.instance] = InstanceReading(name, row.instance, row.in_flight, row.waiting, usage, page)
             else:
                 known.in_flight += row.in_flight
@@ -157,9 +159,9 @@ def _debug(pool: Pool) -> dict[str, object]:
         "asking_routers": pool.guests,
         "in_flight": [msgspec.to_builtins(row) for row in pool.scheduler.in_flight()],
         "direct": {instance: count for instance, count in pool.direct.items() if count},
-        "kv_usage": pool.kv_usage,
-        "engines": {instance: msgspec.to_builtins(page) for instance, page in pool.engine_pages.items()},
-        "troubled_engines": [msgspec.to_builtins(row) for row in pool.troubled_engines()],
+        "kv_usage": pool.engines.kv_usage,
+        "engines": {instance: msgspec.to_builtins(page) for instance, page in pool.engines.pages.items()},
+        "troubled_engines": [msgspec.to_builtins(row) for row in pool.engines.troubled()],
     }
 
 

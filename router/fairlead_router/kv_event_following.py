@@ -143,7 +143,7 @@ class KvEventFollower:
         events.check()
         if not events.is_connected:
             followed.ask_at = 0.0  # it may have come back with other ports
-        found = followed.pool.troubles[followed.instance]
+        found = followed.pool.engines.troubles[followed.instance]
         if events.has_wrong_size:
             found[EngineTrouble.BLOCK_SIZE_DIFFERS] = WRONG_SIZE
             self._complain(followed, WRONG_SIZE)
@@ -160,4 +160,4 @@ class KvEventFollower:
         if followed.events is not None:
             followed.events.close()
             followed.events = None
-            followed.pool.troubles[followed.instance].pop(EngineTrouble.BLOCK_SIZE_DIFFERS, None)
+            followed.pool.engines.troubles[followed.instance].pop(EngineTrouble.BLOCK_SIZE_DIFFERS, None)

@@ -53,6 +53,7 @@ from fairlead_router.routed_requests import RoutedRequests
 from fairlead_router.sending import Sender
 from fairlead_router.serving import GatewayServer, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
+from fairlead_router.silences import Silences
 from fairlead_router.table_cache import TableCache
 from fairlead_router.table_stream import TableFollower
 from fairlead_router.training.trainer import Trainer
@@ -87,7 +88,8 @@ class Router:
         self.pools = Pools(scheduler_factory, self.metrics, self.now, recorded_share=settings.recorded_traffic)
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
-        self.calls = Calls(settings.timeouts, self.now, f"{settings.router_id}-{start_id}")
+        silences = Silences()
+        self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}")
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
         held = HeldResponses()
@@ -138,7 +140,7 @@ class Router:
             self.delivery.wake,
         )
         self.follower = TableFollower(settings.router_id, self.api, self.pools, self.keys, self.cache, self.metrics, self._synced, self.now)
-        self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
+        self.scraper = EngineScraper(self.pools, self.upstream, silences, self.metrics, self.now)
         self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
         self.trainer = Trainer(self.now)
         self.training = PoolTraining(

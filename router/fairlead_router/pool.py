@@ -6,78 +6,27 @@ declined or cancelled.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.priority_classes import PriorityClasses
-from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
-from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import TokenSizes
 from fairlead.tables import EngineFacts, Outlook, RoutingTable
-from fairlead_router.answers import StreamReader, Usage
-from fairlead_router.engine_pages import EnginePage
+from fairlead_router.answers import Usage
+from fairlead_router.kept_rows import KeptRows
+from fairlead_router.known_engines import KnownEngines
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_router.waiting_room import WaitingRoom
 
-CACHE_SIZE_STEP = 0.05
-"""A cache size that is nearer than this to the one in use changes nothing."""
-
-KEEP_REPORTING_SECONDS = 3.0
-"""A router that decides for itself again has told of its requests by then."""
-
-MOST_TOKENS = 2**24
-"""More tokens than any model's context holds."""
-
 logger = logging.getLogger(__name__)
-
-
-class Ticket:
-    """The account of one submitted request. Its pool keeps it; others read it."""
-
-    __slots__ = (
-        "_waiter", "dispatched_at", "ended", "queued_seconds", "request", "saw_first_token", "stream", "usage", "verdict", "when_decided",
-    )  # fmt: skip
-
-    def __init__(self, request: RoutingRequest) -> None:
-        self.request = request
-        self.verdict: Dispatch | Refusal | None = None
-        """The scheduler's last decision; None while the request waits in its queue."""
-        self.ended = False
-        self.saw_first_token = False
-        self.dispatched_at = 0.0
-        self.queued_seconds = 0.0
-        """How long it waited until it was sent first."""
-        self.stream: StreamReader | None = None
-        """Its answer, while that is passed on."""
-        self.usage: Usage | None = None
-        """The tokens of a request that has ended, as its engine told them or else as counted here; None where no engine
-        worked for it, or none whose client saw anything.
-        """
-        self.when_decided: Callable[[], None] | None = None
-        """Called with the decision, where no task waits for it. It must ask nothing of the pool."""
-        self._waiter: asyncio.Future[None] | None = None
-
-    def decide(self, verdict: Dispatch | Refusal) -> None:
-        """The scheduler decided: wake the task that waits for it."""
-        self.verdict = verdict
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    async def decided(self) -> Dispatch | Refusal:
-        """Wait until the scheduler has decided."""
-        while self.verdict is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self.verdict
 
 
 class Pool:
@@ -91,20 +40,16 @@ class Pool:
         "accepting",
         "addresses",
         "block_bytes",
-        "cache_sizes",
-        "cache_tokens",
         "classes",
         "counters",
         "direct",
         "divides",
-        "engine_pages",
+        "engines",
         "guests",
         "header",
         "is_front",
         "kept_rows",
-        "kept_until",
         "key",
-        "kv_usage",
         "metrics",
         "pass_credentials",
         "scheduler",
@@ -115,7 +60,6 @@ class Pool:
         "token_sizes",
         "told_at",
         "traffic",
-        "troubles",
         "used_at",
         "waiting",
         "waiting_room",
@@ -140,9 +84,8 @@ class Pool:
         """Routers that ask this one for their requests."""
         self.is_front = False
         """Whether another router decides; then its reports have the pool's requests."""
-        self.kept_rows: tuple[InstanceInFlight, ...] = ()
+        self.kept_rows = KeptRows()
         """Requests in flight when another router began to report them, or some of them."""
-        self.kept_until = 0.0
         self.waiting_room = WaitingRoom()
         """Requests for the least loaded instance, while there is none."""
         self.used_at = now
@@ -150,15 +93,7 @@ class Pool:
         self.ticked_at = 0.0
         self.told_at = 0.0
         """When the scheduler was last told of the tokens of all streams."""
-        self.kv_usage: dict[str, float] = {}
-        self.engine_pages: dict[str, EnginePage] = {}
-        """What each engine's metrics said last."""
-        self.cache_sizes: dict[str, int] = {}
-        """Tokens that each engine's KV cache holds, as it told."""
-        self.cache_tokens: int | None = None
-        """The size that routing goes by, where engines told theirs: the smallest."""
-        self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
-        """By instance: what is not as the spec says, in words."""
+        self.engines = KnownEngines(table.pool)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self._take(table)
 
@@ -174,9 +109,7 @@ class Pool:
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
-        for kept in (self.kv_usage, self.engine_pages, self.cache_sizes, self.troubles):
-            for gone in kept.keys() - self.addresses.keys():
-                del kept[gone]
+        self.engines.keep_only(self.addresses.keys())
         for instance, basis in tuple(self.counters.beliefs):
             if instance not in self.addresses:
                 del self.counters.beliefs[instance, basis]
@@ -196,25 +129,14 @@ class Pool:
     def _learnt(self, engine: EngineFacts, sizes: TokenSizes) -> EngineFacts:
         """The table's facts with what engines told in the place of what was declared."""
         counted = sizes.counted(engine)
-        return counted if self.cache_tokens is None else replace(counted, kv_cache_tokens=self.cache_tokens)
+        told = self.engines.cache_tokens
+        return counted if told is None else replace(counted, kv_cache_tokens=told)
 
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
         """An engine told how many tokens its KV cache holds."""
-        self.cache_sizes[instance] = tokens
-        smallest = min(self.cache_sizes.values())
-        in_use = self.table.engine.kv_cache_tokens if self.cache_tokens is None else self.cache_tokens
-        if abs(smallest / in_use - 1) > CACHE_SIZE_STEP:
-            self.cache_tokens = smallest
-            logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": smallest})
+        if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
+            logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._count_anew(now)
-
-    def troubled_engines(self) -> tuple[TroubledEngine, ...]:
-        """What is not as the spec says, by instance."""
-        return tuple(
-            TroubledEngine(pool=self.key, instance=instance, trouble=trouble, words=words)
-            for instance, found in sorted(self.troubles.items())
-            for trouble, words in sorted(found.items())
-        )
 
     # ── use ──
 
@@ -234,25 +156,15 @@ class Pool:
         decides, those that went past the scheduler.
         """
         rows = {} if self.is_front else {row.instance: row for row in self.scheduler.in_flight()}
-        for row in self.kept_rows:
-            known = rows.get(row.instance, row)
-            rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))
+        self.kept_rows.add_to(rows)
         for instance, count in self.direct.items():
             row = rows.get(instance) or InstanceInFlight(pool=self.key, instance=instance, in_flight=0, waiting=0)
             rows[instance] = replace(row, in_flight=row.in_flight + count)
         return tuple(rows.values())
 
     def keep_reporting(self, now: float) -> None:
-        """Another router begins to report what is in flight here: go on telling of it until that does, or an instance
-        that drains would be taken for one without requests.
-        """
-        kept = {row.instance: row for row in self.kept_rows}
-        for row in self.scheduler.in_flight():
-            sent = row.in_flight - row.waiting
-            if sent > (kept[row.instance].in_flight if row.instance in kept else 0):
-                kept[row.instance] = replace(row, in_flight=sent, waiting=0)
-        self.kept_rows = tuple(kept.values())
-        self.kept_until = now + KEEP_REPORTING_SECONDS
+        """Another router begins to report what is in flight here: go on telling of it until that does."""
+        self.kept_rows.keep(self.scheduler.in_flight(), now)
 
     async def wait_for_instance(self, body_bytes: int) -> None:
         """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
@@ -323,7 +235,7 @@ class Pool:
         if isinstance(verdict, Refusal):
             self._refuse(ticket, verdict)
         else:
-            self._count(verdict)
+            self.counters.count_decode_only(verdict)
             self.counters.retries += 1
             ticket.dispatched_at = now
             ticket.saw_first_token = False
@@ -341,10 +253,10 @@ class Pool:
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
         """The engine answered in full. Impossible counts are treated as missing."""
         if self._end(ticket):
-            output_tokens = self._plausible(usage.output_tokens) or 0
-            cached_tokens, prompt_tokens = self._plausible(usage.cached_tokens), self._plausible(usage.prompt_tokens)
+            output_tokens = self.counters.plausible(usage.output_tokens) or 0
+            cached_tokens, prompt_tokens = self.counters.plausible(usage.cached_tokens), self.counters.plausible(usage.prompt_tokens)
             if cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
-                self._compare(ticket.verdict, cached_tokens)
+                self.counters.compare(ticket.verdict, cached_tokens)
             ticket.usage = Usage(output_tokens, cached_tokens, prompt_tokens or ticket.request.prompt_tokens)
             self.counters.served += 1
             self.counters.output_tokens += output_tokens
@@ -353,12 +265,6 @@ class Pool:
                 size = round(self.token_sizes.bytes_per_token, 3)
                 logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
                 self._count_anew(now)
-
-    def _plausible(self, tokens: int | None) -> int | None:
-        if tokens is None or 0 <= tokens <= MOST_TOKENS:
-            return tokens
-        self.counters.implausible_usages += 1
-        return None
 
     def _count_anew(self, now: float) -> None:
         """Go by what was learnt. Requests in flight keep the counts they came with."""
@@ -391,15 +297,6 @@ class Pool:
         """The request has waited for all the time that it may take: it is refused, if it still waits."""
         if not ticket.ended:
             self.deliver(self.scheduler.give_up(ticket.request.id, now), now)
-
-    def _compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count how far what was believed of the instance's cache is from what its engine found there.
-
-        Not of a prompt that another instance computed or sent: then the engine counts what it was given as cached.
-        """
-        if dispatch.decode is None and not dispatch.transfer_tokens:
-            basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"
-            self.counters.beliefs[dispatch.instance, basis].compare(dispatch.hit_tokens, cached_tokens)
 
     def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
         if self._end(ticket):
@@ -434,16 +331,12 @@ class Pool:
             else:
                 ticket.dispatched_at = now
                 ticket.queued_seconds = now - ticket.request.arrived_at
-                self._count(result)
+                self.counters.count_decode_only(result)
                 self.counters.prompt_tokens += ticket.request.prompt_tokens
                 self.counters.hit_tokens += result.hit_tokens
                 self.counters.queued.observe(ticket.queued_seconds)
             if ticket.when_decided is not None:
                 ticket.when_decided()
-
-    def _count(self, dispatch: Dispatch) -> None:
-        if dispatch.reason is DecisionReason.DECODE_ONLY:
-            self.counters.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def tick(self, now: float) -> None:
         """Called often: lets the scheduler dispatch, expire and rebalance.
@@ -457,8 +350,8 @@ class Pool:
                 self._tell_generated(ticket, now)
         if self._is_used():
             self.used_at = now
-        if self.kept_rows and now >= self.kept_until:
-            self.kept_rows = ()
+        if now >= self.kept_rows.until:
+            self.kept_rows = KeptRows()
         if self.tickets or self.guests or now - self.ticked_at >= 1.0:
             self.ticked_at = now
             self.deliver(self.scheduler.tick(now), now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
+from reprlib import Repr
 from typing import Any
 
 from fairlead_router.refusals import BadRequest
@@ -23,12 +24,16 @@ _DEEPEST = 8
 """Deepest nesting of parts that is read: no protocol goes deeper, and a client's nesting must not exhaust the stack."""
 
 
+_shown = Repr()
+"""Writes the beginning of a value: what a client sent may have millions of items, or be nested too deeply to write."""
+_shown.maxstring = 60
+
+
 def bad_field(field: str, value: object, remedy: str) -> BadRequest:
     """A 400 that names field, value and remedy; None means that the field is missing."""
     if value is None:
         return BadRequest(400, "missing_field", f"{field}: is missing; {remedy}", field)
-    shown = repr(value)
-    return BadRequest(400, "invalid_field", f"{field}: {shown[:60]} cannot be used; {remedy}", field)
+    return BadRequest(400, "invalid_field", f"{field}: {_shown.repr(value)[:60]} cannot be used; {remedy}", field)
 
 
 def chat_prompt(document: Document) -> bytes:

@@ -20,9 +20,10 @@ from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.divided_calls import DividedCall
 from fairlead_router.held_responses import HeldResponses
-from fairlead_router.pool import Pool, Ticket
+from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.sending import Sender, passed_headers
+from fairlead_router.tickets import Ticket
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024

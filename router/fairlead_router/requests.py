@@ -124,7 +124,7 @@ def forwarded_headers(
     """
     withheld = _WITHHELD if credentials else _WITHHELD_WITH_CREDENTIALS
     block: list[bytes] = []
-    named: list[bytes] = []
+    named: set[bytes] = set()  # thousands of both fit into the largest headers
     session: bytes | None = None
     peer_session: bytes | None = None
     request_id: bytes | None = None
@@ -135,7 +135,7 @@ def forwarded_headers(
             peer_session = value
         if name in withheld:
             if name == b"connection" and value.lower() not in (b"keep-alive", b"close"):
-                named.extend(token.strip().lower() for token in value.split(b","))
+                named.update(token.strip().lower() for token in value.split(b","))
             elif name == b"x-request-id":
                 request_id = value
             continue

@@ -82,11 +82,11 @@ def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, crede
 def passed_headers(connection: UpstreamConnection) -> list[bytes]:
     """Header lines of an engine's answer that reach the client."""
     lines: list[bytes] = []
-    named: list[bytes] = []
+    named: set[bytes] = set()
     for name, value in connection.headers:
         if name in _WITHHELD:
             if name == b"connection":
-                named += [token.strip().lower() for token in value.split(b",")]
+                named.update(token.strip().lower() for token in value.split(b","))
         elif not name.startswith(b"x-fairlead-"):
             lines.append(b"%s: %s\r\n" % (name, value))
     if named and any(token not in (b"keep-alive", b"close") for token in named):

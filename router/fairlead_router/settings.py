@@ -37,7 +37,8 @@ class Timeouts:
             "FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS",
             _SECONDS,
             "per attempt at a streamed request, from sending it to an engine until its answer begins (`timeout`); an answer that is not"
-            " streamed begins when all of it is computed and has the total time",
+            " streamed begins when all of it is computed and has the total time, unless its engine answers nothing at all for as long as"
+            " this, its metrics included",
             "shorter than a long prefill takes away requests that would have been answered",
         ),
     )

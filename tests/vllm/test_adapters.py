@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.sources import Source
 from fairlead_router.settings import Timeouts
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.vllm_engine import BLOCK_TOKENS, MODEL, VllmEngine
@@ -76,4 +76,4 @@ async def test_each_adapter_answers_under_its_name_and_has_blocks_of_its_own_in_
         assert {name: (await answer(direct, name))[0] for name in said} == said
     believed = running.pool.counters.beliefs["i0", "events"]
     assert believed.requests == believed.exact == 5, "all but the first, before which the engine had published nothing"
-    assert running.pool.troubled_engines() == ()
+    assert running.pool.engines.troubled() == ()

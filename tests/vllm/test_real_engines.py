@@ -18,10 +18,11 @@ import pytest
 import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.engine_hashes import EngineHashing, recognise
 from fairlead.kv_events.events import BlockHash, EventKind
+from fairlead.kv_events.sources import Source
 from fairlead.reports.engines import EngineTrouble
 from fairlead_router.kv_events.metrics import Belief
 from fairlead_router.kv_events.wire import WireEvent, decode
@@ -170,7 +171,7 @@ async def test_a_client_that_leaves_ends_its_request_in_the_engine(live: Live) -
         instance = answer.headers["x-fairlead-instance"]
         lines = answer.aiter_lines()
         await anext(lines)
-        await until(lambda: live.running.pool.kv_usage.get(instance, 0.0) > 0.0, SECONDS)
+        await until(lambda: live.running.pool.engines.kv_usage.get(instance, 0.0) > 0.0, SECONDS)
     await until(lambda: live.running.busy() == 0, SECONDS)
     assert live.running.pool.counters.cancelled == 1
     async with asyncio.timeout(SECONDS):
@@ -183,13 +184,13 @@ async def test_a_client_that_leaves_ends_its_request_in_the_engine(live: Live) -
 async def test_what_engines_say_of_themselves_is_read(live: Live) -> None:
     """Metrics, the size of their caches, the size of their blocks, their models; and what is not as it should be."""
     pool = live.running.pool
-    await until(lambda: set(pool.engine_pages) == set(live.engines), SECONDS)
-    for page in pool.engine_pages.values():
+    await until(lambda: set(pool.engines.pages) == set(live.engines), SECONDS)
+    for page in pool.engines.pages.values():
         assert page.kv_cache_tokens == BLOCKS * BLOCK_TOKENS and page.running is not None and page.waiting is not None
     assert pool.scheduler.table.engine.kv_cache_tokens == BLOCKS * BLOCK_TOKENS
     assert (await live.ask("one block of tokens at least, so that its size is told " * 8)).status_code == 200
     await until(lambda: live.running.scheduler.caches.block_tokens == BLOCK_TOKENS, SECONDS)
-    assert pool.troubled_engines() == ()
+    assert pool.engines.troubled() == ()
 
 
 async def test_an_engine_that_serves_another_model_is_told(world: World, engines: dict[str, VllmEngine]) -> None:
@@ -197,9 +198,9 @@ async def test_an_engine_that_serves_another_model_is_told(world: World, engines
     world.api.state.set_table(routing_table(addresses, model="another", engine_type="vllm"))
     running = await world.start_router()
     await until(lambda: bool(running.router.pools.all()), SECONDS)
-    await until(lambda: len(running.pool.troubled_engines()) == len(engines), SECONDS)
+    await until(lambda: len(running.pool.engines.troubled()) == len(engines), SECONDS)
     words = f"it serves {MODEL}, not another; correct spec.model or --served-model-name"
-    assert {(one.trouble, one.words) for one in running.pool.troubled_engines()} == {(EngineTrouble.MODEL_NOT_SERVED, words)}
+    assert {(one.trouble, one.words) for one in running.pool.engines.troubled()} == {(EngineTrouble.MODEL_NOT_SERVED, words)}
 
 
 def prompts(count: int, seed: int) -> list[list[int]]:

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from fairlead.errors import InvalidInput
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
+from fairlead.kv_events.sources import Source
 from fairlead_router.kv_events.wire import BatchUnreadable, decode
 
 _Seconds = Annotated[float, Meta(ge=0)]

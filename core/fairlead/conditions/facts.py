@@ -63,6 +63,7 @@ class ScaleProblemReason(StrEnum):
     OTHER_PODS = "ScaleTargetOfOtherPods"
     AUTOSCALER = "ScaledByAutoscaler"
     OTHER_POOL = "ScaledByAnotherPool"
+    REFUSED = "ScaleTargetRefused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

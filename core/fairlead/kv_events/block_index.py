@@ -13,6 +13,7 @@ from typing import Final
 from fairlead.kv_events.block_keys import stored_keys
 from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, EventKind, KvEvent
 from fairlead.kv_events.holders import Holders
+from fairlead.kv_events.sources import EXPECTED, Cache, Holding, Source, key_of
 from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000
@@ -22,19 +23,10 @@ SWEPT_AT_ONCE = 1_000
 """Larger holdings are cleared little by little: to forget 100,000 blocks at once would hold requests up."""
 
 _GPU = "GPU"
-_EXPECTED = "expected"
 _STORED: Final = EventKind.STORED  # an enum's members are looked up slowly, and these are asked for with every event
 _REMOVED: Final = EventKind.REMOVED
 _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attention", "unknown"})
 """Kinds of attention whose cached blocks decide what of a prompt is reused. A group of another kind is left out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One prefix cache: an instance, and its data-parallel rank, since each rank caches for itself."""
-
-    instance: str
-    rank: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,34 +44,6 @@ class IndexCounts:
     """Dropped because a holding or a key reached its bound."""
 
 
-class _Holding:
-    """The blocks of one source in one tier."""
-
-    __slots__ = ("bit", "copies", "keys", "tier")
-
-    def __init__(self, bit: int, tier: str) -> None:
-        self.bit = bit
-        self.tier = tier
-        self.keys: dict[BlockHash, int] = {}
-        """Engine hash → request key of every block held, oldest first."""
-        self.copies: dict[BlockHash, int] = {}
-        """How many copies, of blocks that are held more than once."""
-
-
-class _Cache:
-    """What is known of one source."""
-
-    __slots__ = ("block_size", "expecting", "groups_left_out", "holdings", "mask")
-
-    def __init__(self) -> None:
-        self.block_size: int | None = None
-        self.holdings: dict[str, _Holding] = {}
-        self.mask = 0
-        self.groups_left_out: set[int | None] = set()
-        self.expecting: dict[int, set[str]] = {}
-        """Request key of a block that is expected → the requests that will bring it."""
-
-
 class BlockIndex:
     """The blocks that every source holds.
 
@@ -93,12 +57,12 @@ class BlockIndex:
             raise ValueError("most_blocks and most_holders must be at least 1")
         self._most_blocks = most_blocks
         self._most_holders = most_holders
-        self._caches: dict[Source, _Cache] = {}
+        self._caches: dict[Source, Cache] = {}
         self._holders = Holders()
         self._masks = self._holders.masks
-        self._added: dict[int, list[_Holding]] = {}
+        self._added: dict[int, list[Holding]] = {}
         """Request key → holdings in order of adding; only kept where `most_holders` asks for it."""
-        self._cleared: list[_Holding] = []
+        self._cleared: list[Holding] = []
         """What was cleared and is not swept; no source has their bits any more, so no prompt finds them."""
         self.slots_version = 0
         """Grows when a source takes or leaves a slot."""
@@ -127,7 +91,7 @@ class BlockIndex:
     def blocks(self, source: Source) -> Mapping[str, int]:
         """Blocks held per tier, expected ones left out."""
         cache = self._caches.get(source)
-        return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != _EXPECTED}
+        return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != EXPECTED}
 
     def apply(self, source: Source, events: Iterable[KvEvent]) -> bool:
         """Take a batch of events in their order; whether one of them cleared the source.
@@ -153,7 +117,7 @@ class BlockIndex:
         cache = self._caches.get(source)
         if cache is None:
             return 0
-        left_out = None if expected else cache.holdings.get(_EXPECTED)
+        left_out = None if expected else cache.holdings.get(EXPECTED)
         return self._holders.leading(keys, cache.mask if left_out is None else cache.mask & ~left_out.bit)
 
     def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
@@ -188,7 +152,7 @@ class BlockIndex:
         An event that stores a block takes its place: from then on the block is held as long as events say.
         """
         cache = self._cache(source)
-        holding = self._holding(cache, _EXPECTED)
+        holding = self._holding(cache, EXPECTED)
         for key in keys:
             requests = cache.expecting.get(key)
             if requests is None:
@@ -215,7 +179,7 @@ class BlockIndex:
         if cache is not None:
             cache.block_size = None
             for tier, holding in tuple(cache.holdings.items()):
-                if tier != _EXPECTED:
+                if tier != EXPECTED:
                     self._clear(cache, holding)
 
     def sweep(self, most_blocks: int) -> bool:
@@ -240,22 +204,22 @@ class BlockIndex:
             self._holders.free_bits(cache.mask)
             self.slots_version += 1
 
-    def _cache(self, source: Source) -> _Cache:
+    def _cache(self, source: Source) -> Cache:
         cache = self._caches.get(source)
         if cache is None:
-            cache = self._caches[source] = _Cache()
+            cache = self._caches[source] = Cache()
         return cache
 
-    def _holding(self, cache: _Cache, tier: str) -> _Holding:
+    def _holding(self, cache: Cache, tier: str) -> Holding:
         holding = cache.holdings.get(tier)
         if holding is None:
             bit = self._holders.take_bit()
             cache.mask |= bit
             self.slots_version += 1
-            holding = cache.holdings[tier] = _Holding(bit, tier)
+            holding = cache.holdings[tier] = Holding(bit, tier)
         return holding
 
-    def _store(self, cache: _Cache, event: BlockStored) -> None:
+    def _store(self, cache: Cache, event: BlockStored) -> None:
         attention = event.kv_cache_spec_kind
         if attention is not None and attention not in _PREFIX_KINDS:
             cache.groups_left_out.add(event.group_idx)
@@ -272,7 +236,7 @@ class BlockIndex:
         parent_key = None
         if parent is not None:
             parent_key = holding.keys.get(parent)
-            if parent_key is None and (parent_key := _key_of(cache, parent)) is None:
+            if parent_key is None and (parent_key := key_of(cache, parent)) is None:
                 self.counts.unknown_parent += len(hashes)
                 return
         if event.block_size != cache.block_size:
@@ -297,21 +261,21 @@ class BlockIndex:
         if len(held) > self._most_blocks:
             self._shrink(holding)
 
-    def _confirm(self, cache: _Cache, key: int) -> None:
+    def _confirm(self, cache: Cache, key: int) -> None:
         """The block is not expected any more: it has come, or will not."""
         del cache.expecting[key]
-        self._take(cache.holdings[_EXPECTED], key)
+        self._take(cache.holdings[EXPECTED], key)
 
-    def _store_named(self, cache: _Cache, holding: _Holding, hashes: Sequence[BlockHash]) -> None:
+    def _store_named(self, cache: Cache, holding: Holding, hashes: Sequence[BlockHash]) -> None:
         """An offloading engine tells the second tier by hash alone."""
         for block_hash in hashes:
-            key = _key_of(cache, block_hash)
+            key = key_of(cache, block_hash)
             if key is None:
                 self.counts.unnamed += 1
             else:
                 self._add(holding, block_hash, key)
 
-    def _remove(self, cache: _Cache, event: BlockRemoved) -> None:
+    def _remove(self, cache: Cache, event: BlockRemoved) -> None:
         if cache.groups_left_out and event.group_idx in cache.groups_left_out:
             return
         holding = cache.holdings.get(event.medium or _GPU)
@@ -332,7 +296,7 @@ class BlockIndex:
             elif (mask := masks.pop(key, bit)) != bit and (rest := mask & ~bit):
                 masks[key] = rest
 
-    def _add(self, holding: _Holding, block_hash: BlockHash, key: int) -> None:
+    def _add(self, holding: Holding, block_hash: BlockHash, key: int) -> None:
         held = holding.keys
         if block_hash in held:
             holding.copies[block_hash] = holding.copies.get(block_hash, 1) + 1
@@ -344,7 +308,7 @@ class BlockIndex:
         if len(held) > self._most_blocks:
             self._shrink(holding)
 
-    def _take(self, holding: _Holding, block_hash: BlockHash) -> bool:
+    def _take(self, holding: Holding, block_hash: BlockHash) -> bool:
         """Take one copy away; False if there is none."""
         copies = holding.copies
         if copies and block_hash in copies:
@@ -360,14 +324,14 @@ class BlockIndex:
         self._release(key, holding)
         return True
 
-    def _release(self, key: int, holding: _Holding) -> None:
+    def _release(self, key: int, holding: Holding) -> None:
         self._holders.release(key, holding.bit)
         if self._most_holders is not None and (added := self._added.get(key)) is not None and holding in added:
             added.remove(holding)
             if not added:
                 del self._added[key]
 
-    def _note_added(self, key: int, holding: _Holding) -> None:
+    def _note_added(self, key: int, holding: Holding) -> None:
         added = self._added.setdefault(key, [])
         if holding not in added:
             added.append(holding)
@@ -375,14 +339,14 @@ class BlockIndex:
             self._release(key, added[0])
             self.counts.forgotten += 1
 
-    def _shrink(self, holding: _Holding) -> None:
+    def _shrink(self, holding: Holding) -> None:
         while len(holding.keys) > self._most_blocks:
             oldest = next(iter(holding.keys))
             holding.copies.pop(oldest, None)
             self._release(holding.keys.pop(oldest), holding)
             self.counts.forgotten += 1
 
-    def _clear(self, cache: _Cache, holding: _Holding) -> None:
+    def _clear(self, cache: Cache, holding: Holding) -> None:
         if len(holding.keys) > SWEPT_AT_ONCE:
             del cache.holdings[holding.tier]
             cache.mask &= ~holding.bit
@@ -393,11 +357,3 @@ class BlockIndex:
             self._release(key, holding)
         holding.keys.clear()
         holding.copies.clear()
-
-
-def _key_of(cache: _Cache, block_hash: BlockHash) -> int | None:
-    """The key of a block in whichever tier of the source knows it."""
-    for holding in cache.holdings.values():
-        if holding.tier != _EXPECTED and (key := holding.keys.get(block_hash)) is not None:
-            return key
-    return None

@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.kv_events.block_index import BlockIndex
+from fairlead.kv_events.sources import Source
 from fairlead.slot_masks import SlotPlaces, SlotVector
 
 

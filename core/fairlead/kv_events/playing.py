@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 
-from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
+from fairlead.kv_events.sources import Source
 from fairlead.kv_events.unseen_blocks import UnseenBlock
 
 _EXPECTED_SECONDS = 2.0

@@ -4,12 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from fairlead.kv_events.block_index import IndexCounts, Source
+from fairlead.kv_events.block_index import IndexCounts
 from fairlead.kv_events.engine_hashes import EngineHashing, recognise
 from fairlead.kv_events.events import BlockHash, EventKind
 from fairlead.kv_events.playing import Feed, Playing, made_at
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
 from fairlead.kv_events.sequences import SequenceCounts, SequenceTracker
+from fairlead.kv_events.sources import Source
 from fairlead.kv_events.unseen_blocks import TokenSequence, UnseenBlocks, token_sequences
 
 

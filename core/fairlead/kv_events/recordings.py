@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.events import KvEvent
+from fairlead.kv_events.sources import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

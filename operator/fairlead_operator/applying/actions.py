@@ -26,17 +26,11 @@ from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.applying.workloads import scale_workload
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
-from fairlead_operator.manifests import (
-    DRAIN_REASON_ANNOTATION,
-    FLIP_ANNOTATION,
-    PoolIdentity,
-    end_of_drain_patch,
-    flip_patch,
-    least_cost,
-    pod,
-    spec_hash,
-    state_annotations,
-)
+from fairlead_operator.manifests import pod
+from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION
+from fairlead_operator.pod_patches import end_of_drain_patch, flip_patch, least_cost, state_annotations
+from fairlead_operator.pod_templates import spec_hash
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)

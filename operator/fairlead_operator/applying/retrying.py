@@ -11,7 +11,7 @@ from fairlead.conditions.facts import ActionFailure, ActionFailureReason
 from fairlead_operator.backoff import ActionBackoff
 from fairlead_operator.cluster import ClusterError, ClusterRefused, ClusterUnavailable
 from fairlead_operator.events import EventRecorder
-from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.pool_identity import PoolIdentity
 
 logger = logging.getLogger(__name__)
 

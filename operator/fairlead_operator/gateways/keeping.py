@@ -12,7 +12,7 @@ from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.gateways.manifests import SERVICE_LABEL, gateway_pool, own_service, picker_service, picker_slices
 from fairlead_operator.gateways.observing import gateway_parents
-from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.settings import PickerSettings
 
 _NO_PICKER = (

@@ -16,7 +16,7 @@ from fairlead_operator.cluster import ClusterError, Resource
 from fairlead_operator.gateways.finding import FindsObjects, find_known, find_objectives
 from fairlead_operator.gateways.manifests import SERVICE_LABEL
 from fairlead_operator.gateways.objectives import is_of
-from fairlead_operator.manifests import POOL_LABEL
+from fairlead_operator.pod_marks import POOL_LABEL
 from fairlead_operator.settings import ServiceName
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import kopf
 
 from fairlead.tables import PoolKey
 from fairlead_operator.filtering import is_news, pod_essence
-from fairlead_operator.manifests import POOL_LABEL
+from fairlead_operator.pod_marks import POOL_LABEL
 
 
 @kopf.on.event("", "v1", "pods", labels={POOL_LABEL: kopf.PRESENT})

@@ -7,7 +7,8 @@ from typing import Any
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
 from fairlead.instances import Role
 from fairlead.pools import KIND, PoolSpec
-from fairlead_operator.manifests import POOL_LABEL, PoolIdentity
+from fairlead_operator.pod_marks import POOL_LABEL
+from fairlead_operator.pool_identity import PoolIdentity
 
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 """LeaderWorkerSet's label of each pod of a group; the leader's is 0, and it alone answers requests."""

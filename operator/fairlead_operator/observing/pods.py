@@ -10,28 +10,27 @@ from fairlead.pool_states import InstanceReport
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
-from fairlead_operator.manifests import (
+from fairlead_operator.observing.adopted_pods import is_adopted, selected_role
+from fairlead_operator.observing.workloads import place_of, template_of
+from fairlead_operator.pod_marks import (
     ADOPTED_ROLE_LABEL,
     CORDONED_ANNOTATION,
     CREATED_ANNOTATION,
     DRAIN_ANNOTATION,
     DRAIN_REASON_ANNOTATION,
     DRAINING_ANNOTATION,
-    ENGINE,
     FAILURES_ANNOTATION,
     FLIP_ANNOTATION,
     HASH_ANNOTATION,
     ORDINAL_ANNOTATION,
     REVISION_ANNOTATION,
     ROLE_LABEL,
-    SELECTED_HASH,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
     WEIGHT_ANNOTATION,
 )
-from fairlead_operator.observing.adopted_pods import is_adopted, selected_role
-from fairlead_operator.observing.workloads import place_of, template_of
+from fairlead_operator.pod_templates import ENGINE, SELECTED_HASH
 from fairlead_operator.times import parse_time
 
 TROUBLES = frozenset(

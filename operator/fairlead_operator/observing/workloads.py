@@ -23,6 +23,12 @@ class WorkloadReading:
     problem: ScaleProblem | None
 
 
+def refused_workload(role: Role, target: ScaleTargetSpec, words: str) -> WorkloadReading:
+    """The workload of which the Kubernetes API tells us nothing, and why."""
+    message = f"{target.kind} {target.name} is not scaled, as the Kubernetes API refuses to tell of it: {words}"
+    return WorkloadReading(role=role, workload=None, problem=ScaleProblem(reason=ScaleProblemReason.REFUSED, message=message))
+
+
 def read_workload(
     role: Role,
     target: ScaleTargetSpec,

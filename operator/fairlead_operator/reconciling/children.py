@@ -12,7 +12,8 @@ from fairlead.reconciling.observed import DesiredRole
 from fairlead_operator.applying.ownership import delete_others, restore
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Cluster, Resource
-from fairlead_operator.manifests import PoolIdentity, disruption_budget, pool_role, service
+from fairlead_operator.manifests import disruption_budget, pool_role, service
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas
 from fairlead_operator.reconciling.specs import SpecInForce
 

@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.instances import Role
-from fairlead.pools import PoolSpec, RoleSpec
+from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import ObservedInstance
+from fairlead.role_specs import RoleSpec
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.ownership import strange_pods
 from fairlead_operator.applying.workloads import SCALABLE
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.gateways.finding import find_objectives
 from fairlead_operator.gateways.objectives import NO_OBJECTIVES, Objectives, read_objectives
-from fairlead_operator.manifests import SELECTED_HASH, PoolIdentity
 from fairlead_operator.observing.adopted_pods import is_adopted_elsewhere
 from fairlead_operator.observing.pods import Pod, read_pods
-from fairlead_operator.observing.workloads import WorkloadReading, read_workload
+from fairlead_operator.observing.workloads import WorkloadReading, read_workload, refused_workload
+from fairlead_operator.pod_templates import SELECTED_HASH
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.role_objects import read_role_objects
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas, wanted_replicas
 from fairlead_operator.reconciling.specs import SpecInForce
@@ -94,21 +96,28 @@ class PoolReader:
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
     ) -> AsyncIterator[WorkloadReading]:
-        """The workloads that the roles name, with who else scales them."""
-        if spec is None or all(role.scale_target_ref is None for role in spec.roles):
-            return
-        try:
-            autoscalers = await self._cluster.find(Resource.AUTOSCALERS, identity.namespace, "")
-        except ClusterRefused as refused:
-            if refused.status != 404:  # an API without autoscaling/v2 has no autoscalers
-                raise
-            autoscalers = []
+        """The workloads that the roles name, with who else scales them. A refusal to tell of one concerns its scaling
+        only.
+        """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
-        for role in spec.roles:
+        for role in spec.roles if spec is not None else ():
             if (target := role.scale_target_ref) is not None:
-                scale = await self._cluster.get(SCALABLE[target.kind], identity.namespace, target.name, subresource="scale")
+                try:
+                    autoscalers = await self._autoscalers(identity.namespace)
+                    scale = await self._cluster.get(SCALABLE[target.kind], identity.namespace, target.name, subresource="scale")
+                except ClusterRefused as refused:
+                    yield refused_workload(role.name, target, refused.text)
+                    continue
                 theirs = [document for document in documents if role_of.get(document["metadata"]["name"]) is role.name]
                 yield read_workload(role.name, target, scale, theirs, _of_other_pools(identity, role, documents), autoscalers)
+
+    async def _autoscalers(self, namespace: str) -> list[dict[str, Any]]:
+        try:
+            return await self._cluster.find(Resource.AUTOSCALERS, namespace, "")
+        except ClusterRefused as refused:
+            if refused.status != 404:
+                raise
+            return []  # an API without autoscaling/v2 has no autoscalers
 
     async def _objectives(self, identity: PoolIdentity, spec: PoolSpec | None) -> Objectives:
         """The objectives of a pool that asks for gateways."""

@@ -17,9 +17,9 @@ from fairlead_operator.applying.ownership import adopt, adopt_selected, orphaned
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import ClusterError, Resource
 from fairlead_operator.events import EventRecorder
-from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.observing.adopted_pods import claims
 from fairlead_operator.observing.pods import Pod, read_pods
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer, releases
 from fairlead_operator.reconciling.pool_reader import PoolReader, PoolReading

@@ -18,8 +18,8 @@ from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.gateways.keeping import GatewayObjects
-from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.merge_patches import merge_patch
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.children import Children
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.pool_round import PoolRound
@@ -63,7 +63,9 @@ class PoolWriter:
         self._children.changed()
 
     async def write(self, round_: PoolRound) -> Written:
-        """Do everything that the round decided. Raises ClusterUnavailable."""
+        """Do everything that the round decided. What is refused keeps nothing else from being done, but what scaling
+        remembers. Raises ClusterUnavailable.
+        """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force
         for event in round_events(round_):
@@ -72,10 +74,11 @@ class PoolWriter:
         await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, _leaving(round_), now)
         gateway = await self._gateway_objects.keep(identity, in_force.spec, reading.status)
         remembered = await self._remember_scaling(round_)
-        is_done = await self.apply(identity, round_.actions, in_force.spec, round_.former)
+        is_done = remembered is not None and await self.apply(identity, round_.actions, in_force.spec, round_.former)
         facts = self._facts(round_, gateway)
         made = max((action.ordinal for action in round_.actions if isinstance(action, CreateInstance)), default=0) if is_done else 0
-        status_changed = await self._write_status(round_, remembered, facts, max(round_.highest_ordinal, made))
+        old = remembered if remembered is not None else reading.status
+        status_changed = await self._write_status(round_, old, facts, max(round_.highest_ordinal, made))
         await self._write_role_statuses(round_, facts)
         return Written(facts=facts, is_done=is_done, status_changed=status_changed)
 
@@ -121,8 +124,9 @@ class PoolWriter:
             unused_objectives=round_.reading.objectives.unused,
         )
 
-    async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any]:
-        """Write what scaling remembers before anything is done by it, and return the status as it is then.
+    async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any] | None:
+        """Write what scaling remembers before anything is done by it, and return the status as it is then; None when
+        that was refused, so that nothing may be done.
 
         An operator killed between two drains goes on with the decision. One that did not know of it would replace what
         drains already.
@@ -131,7 +135,8 @@ class PoolWriter:
         patch = merge_patch(old.get("scaling") or {}, round_.scaling.status)
         if not patch or not round_.actions:
             return old
-        await self._patch_status(Resource.POOLS, identity.namespace, identity.name, {"scaling": patch})
+        if not await self._write_own_status(identity, {"scaling": patch}):
+            return None
         return {**old, "scaling": round_.scaling.status}
 
     async def _write_status(self, round_: PoolRound, old: Mapping[str, Any], facts: PoolFacts, last_ordinal: int) -> bool:
@@ -161,8 +166,8 @@ class PoolWriter:
         urgent = is_urgent(reading.status, status)
         if patch and (urgent or "scaling" in patch or not 0 <= now - self._status_written_at < self._dependencies.settings.pace.settled):
             self._status_written_at = now
-            await self._patch_status(Resource.POOLS, reading.identity.namespace, reading.identity.name, patch)
-            self._status_patch = version, patch
+            if await self._write_own_status(reading.identity, patch):
+                self._status_patch = version, patch
         return urgent
 
     async def _write_role_statuses(self, round_: PoolRound, facts: PoolFacts) -> None:
@@ -176,6 +181,11 @@ class PoolWriter:
             if patch:
                 write = partial(self._patch_status, Resource.ROLES, reading.identity.namespace, name, patch)
                 await self._retries.attempt(reading.identity, ("role status", name), write)
+
+    async def _write_own_status(self, identity: PoolIdentity, patch: dict[str, Any]) -> bool:
+        """Write to the pool's status; whether it was taken. Of a refusal an event tells, as the status cannot."""
+        write = partial(self._patch_status, Resource.POOLS, identity.namespace, identity.name, patch)
+        return await self._retries.attempt(identity, ("status", identity.name), write)
 
     async def _patch_status(self, resource: Resource, namespace: str, name: str, patch: dict[str, Any]) -> None:
         await self._dependencies.cluster.patch(resource, namespace, name, {"status": patch}, subresource="status")

@@ -11,7 +11,9 @@ from fairlead.revisions import revision_data, revision_hash, revision_name, roll
 from fairlead_operator.applying.ownership import adopt, is_orphan, is_owned
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource
-from fairlead_operator.manifests import PoolIdentity, revision, spec_hash
+from fairlead_operator.manifests import revision
+from fairlead_operator.pod_templates import spec_hash
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.specs import SpecInForce
 
 

@@ -8,8 +8,8 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_roles import role_object_name
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead_operator.applying.ownership import is_orphan, is_owned
-from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.observing.field_managers import spec_manager
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas
 
 

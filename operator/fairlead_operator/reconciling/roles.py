@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.instances import Role
-from fairlead.pools import PoolSpec, RoleSpec
+from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import (
     DesiredPool,
     DesiredRole,
@@ -17,9 +17,10 @@ from fairlead.reconciling.observed import (
     Warming,
     Workload,
 )
+from fairlead.role_specs import RoleSpec
 from fairlead.scaling.specs import RatioSpec
-from fairlead_operator.manifests import SELECTED_HASH, spec_hash
 from fairlead_operator.observing.field_managers import spec_manager
+from fairlead_operator.pod_templates import SELECTED_HASH, spec_hash
 
 _NO_WORKLOADS: Mapping[Role, Workload | None] = MappingProxyType({})
 

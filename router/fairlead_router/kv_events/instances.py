@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import zmq
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sequences import SourceState
+from fairlead.kv_events.sources import Source
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.subscriptions import Subscription

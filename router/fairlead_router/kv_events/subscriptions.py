@@ -12,9 +12,9 @@ from time import perf_counter
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sequences import SequenceCounts, SequenceTracker, SourceState, Step
+from fairlead.kv_events.sources import Source
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode

@@ -1,6 +1,7 @@
 """The endpoint picker: an Envoy asks by gRPC (ext_proc) where each request is to go, and sends it there itself.
 
 `exchange` is the order of the protocol's messages, pure; `accounts` is what a pool is told of a picked request; `wire`
-turns messages to bytes; `grpc_connection` is HTTP/2 and gRPC as far as a server of such streams needs them. The danger:
-a stream that ends without its request's account being settled counts in its pool for ever.
+turns messages to bytes; `grpc_stream`, `grpc_connection`, `frame_reader` and `http2` are HTTP/2 and gRPC as far as a
+server of such streams needs them. The danger: a stream that ends without its request's account being settled counts in
+its pool for ever.
 """

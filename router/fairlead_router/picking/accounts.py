@@ -14,7 +14,8 @@ from fairlead_router.answers import StreamReader, Usage, first_id, read_usage
 from fairlead_router.dialects import Dialect
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.picking.messages import HeaderList
-from fairlead_router.pool import Pool, Ticket
+from fairlead_router.pool import Pool
+from fairlead_router.tickets import Ticket
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
 """Most bytes of an unstreamed answer that are kept to read its usage."""

@@ -106,7 +106,7 @@ class Exchange:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._headers: HeaderList = []
-        self._body: list[bytes] = []
+        self._body: bytes | bytearray = bytearray()  # not its pieces, which may be of a few bytes each
         self._trailers = False
         self.bodiless = False
         self.size = 0
@@ -147,7 +147,7 @@ class Exchange:
         self.stage = Stage.PICKED
         actions: list[Action] = []
         if not self.bodiless:
-            whole = b"".join(self._body) if body is None else body
+            whole = bytes(self._body) if body is None else body
             changed = [*changed, (b"content-length", b"%d" % len(whole))]
             actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
             actions += _pieces(Side.REQUEST, whole, ended=not self._trailers)
@@ -155,7 +155,7 @@ class Exchange:
                 actions.append(Say(PassTrailers(Side.REQUEST)))
         else:
             actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
-        self._body = []
+        self._body = b""
         return actions
 
     def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:
@@ -163,7 +163,7 @@ class Exchange:
         if self.stage not in (Stage.NEW, Stage.READING, Stage.DECIDING, Stage.PICKED):
             return ()
         self.stage = Stage.OVER
-        self._body = []
+        self._body = b""
         return (Say(answer), Finish())
 
     # ── the request ──
@@ -189,14 +189,13 @@ class Exchange:
         self.size += len(message.piece)
         if self.size > self._most_bytes:
             return (TooLarge(),)
-        self._body.append(message.piece)
+        self._body += message.piece
         return self._complete() if message.ended else ()
 
     def _complete(self) -> Sequence[Action]:
         self.stage = Stage.DECIDING
         headers, self._headers = self._headers, []
-        whole = b"".join(self._body)
-        self._body = [whole]
+        self._body = whole = bytes(self._body)
         return (Whole(headers, whole, self.subset),)
 
     # ── the response ──
@@ -206,7 +205,7 @@ class Exchange:
             if self.stage in (Stage.RESPONDING, Stage.RESPONDED):
                 return self._violated("response_headers come once")
             self.stage = Stage.RESPONDING
-            self._body = []
+            self._body = b""
             began = ResponseBegan(message.headers, message.served)
             return (began, *self._ended()) if message.ended else (began,)
         if self.stage is not Stage.RESPONDING:
@@ -238,7 +237,7 @@ class Exchange:
             return ()
         done = self.stage is Stage.RESPONDED
         self.stage = Stage.OVER
-        self._body = []
+        self._body = b""
         return (Finish(status, message),) if done else (Abandoned(), Finish(status, message))
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote_to_bytes
 
 from fairlead_router import paths
+from fairlead_router.bodies import header_value
 from fairlead_router.keys import GatewayKey
 from fairlead_router.paths import Endpoint
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
-from fairlead_router.pools import Opens
+from fairlead_router.pools import Opens, Pools
+from fairlead_router.refusals import BadRequest
 from fairlead_router.requests import SESSION_HEADERS
-from fairlead_router.routed_requests import opened_by
+from fairlead_router.routed_requests import POOL_HEADER, opened_by
 
 SYSTEM_HEADERS = frozenset(
     {
@@ -25,19 +28,22 @@ SYSTEM_HEADERS = frozenset(
 _CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key"})
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
 _SUFFIX = b"-picker"
+_LONGEST_PREFIX = 1024
+"""Bytes of a path's prefix. Each slash in it is looked at, and thousands fit into a client's path."""
 
 
 def find_endpoint(target: bytes) -> Endpoint | None:
     """The gateway's endpoint of a path, also of one with a prefix that a route takes away afterwards.
 
-    What needs no key has no prefix: where none is taken away, an engine would serve `/metrics/health` as its metrics.
+    What needs no key has no prefix, and none begins with `/metrics` in any part: where it is not taken away, engines
+    serve what begins so as their metrics, however it goes on.
     """
     path = target.partition(b"?")[0]
     found = paths.find(path)
     place = path.find(b"/", 1)
-    while found is None and place > 0:
+    while found is None and 0 < place <= _LONGEST_PREFIX:
         found = paths.find(path[place:])
-        if found is not None and found.keyless:
+        if found is not None and (found.keyless or b"/metrics" in unquote_to_bytes(path[:place])):
             found = None
         place = path.find(b"/", place + 1)
     return found
@@ -84,3 +90,20 @@ def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
         if name in SYSTEM_HEADERS or name.startswith(b"x-fairlead-") or (name in _CREDENTIALS and not credentials):
             found.append(name)
     return list(dict.fromkeys(found))
+
+
+def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
+    """The pool of a request that names no model. Raises BadRequest 404 when several could be meant."""
+    wanted = header_value(headers, POOL_HEADER)
+    found = [pool for pool in pools.all() if opens(pool) and (wanted is None or str(pool.key) == wanted)]
+    if len(found) != 1:
+        known = ", ".join(str(pool.key) for pool in pools.all() if opens(pool)) or "none yet"
+        message = f"x-fairlead-pool: {(wanted or 'is missing')[:200]}; such a request names no model, so name one pool of: {known}"
+        raise BadRequest(404, "pool_not_found", message, "x-fairlead-pool")
+    return found[0]
+
+
+def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
+    """Instances of the pool among endpoints `ip:port`; one without a port means all of that address."""
+    wanted = set(subset)
+    return tuple(name for name, address in pool.addresses.items() if address in wanted or address.rpartition(":")[0] in wanted)

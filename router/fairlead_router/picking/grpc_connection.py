@@ -1,168 +1,26 @@
-"""A gRPC server's side of one HTTP/2 connection: streams of messages both ways, with flow control.
-
-A stream's answers wait here while its peer takes none. As long as too much waits, the peer gets no leave to send more
-on that stream, so memory stays bounded whoever is slow.
-"""
+"""A gRPC server's side of one HTTP/2 connection: what its frames mean, and how much of its streams' data is sent."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from fairlead_router.picking import http2
+from fairlead_router.picking.frame_reader import FRAME_SIZE, LARGEST_HEADERS, FrameReader
+from fairlead_router.picking.grpc_stream import INVALID_ARGUMENT, STREAM_WINDOW, UNIMPLEMENTED, GrpcStream, Opener
 from fairlead_router.picking.http2 import ConnectionFailed, HeaderBlocks
 
-STREAM_WINDOW = 512 * 1024
-"""Bytes that a peer may send on a stream before it gets leave for more."""
 CONNECTION_WINDOW = 16 * 1024 * 1024
-FRAME_SIZE = 256 * 1024
 MOST_STREAMS = 2048
 """Of one connection; a proxy opens another for more."""
-MOST_WAITING = 512 * 1024
-"""Bytes of a stream's answers that wait; with more, the peer gets no leave to send on it."""
-LARGEST_HEADERS = 64 * 1024
+MOST_WINDOW_CHANGES = 100
+"""Settings of the streams' window that may come at once; each is worked out for every stream."""
 FIRST_BYTES_SECONDS = 10.0
 """A connection must have shown by then that it is HTTP/2."""
 
-OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
-RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 9, 12, 13, 14
-
 logger = logging.getLogger(__name__)
-
-
-class Listener(Protocol):
-    """Who handles a stream."""
-
-    def message(self, payload: bytes) -> None:
-        """A message of the peer."""
-
-    def half_closed(self) -> None:
-        """The peer sends no more messages."""
-
-    def gone(self) -> None:
-        """The stream is no more; nothing can be said on it."""
-
-
-Opener = Callable[["GrpcStream"], Listener | None]
-"""Who handles a new stream; None when nobody knows its path."""
-
-
-class GrpcStream:
-    """One call."""
-
-    __slots__ = (
-        "_begun", "_buffer", "_closing", "_connection", "_ended", "_unacknowledged", "_waiting", "_waiting_bytes", "authority", "id", "listener",
-        "path", "send_window",
-    )  # fmt: skip
-
-    def __init__(self, connection: GrpcConnection, number: int, path: bytes, authority: bytes, send_window: int) -> None:
-        self._connection = connection
-        self.id = number
-        self.path = path
-        self.authority = authority
-        self.send_window = send_window
-        self.listener: Listener | None = None
-        self._buffer = b""
-        self._unacknowledged = 0
-        self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._begun = False
-        self._closing: bytes | None = None
-        """The trailers, to be sent after what waits."""
-        self._ended = False
-
-    def send(self, message: bytes) -> None:
-        """Send a message, as soon as the peer has room for it. Nothing is sent after the end."""
-        if self._ended or self._closing is not None:
-            return
-        if not self._begun:
-            self._begun = True
-            self._connection.push(http2.frame(http2.HEADERS, http2.END_HEADERS, self.id, http2.GRPC_HEADERS))
-        size = len(message)
-        data = b"\x00" + size.to_bytes(4, "big") + message
-        if not self._waiting and self._connection.send_data(self, data):
-            return
-        self._waiting.append(data)
-        self._waiting_bytes += len(data)
-        self.flush()
-
-    def finish(self, status: int, message: str = "") -> None:
-        """End the call after what waits. Nobody listens to it any more."""
-        if self._ended or self._closing is not None:
-            return
-        self.listener = None
-        self._closing = http2.grpc_trailers(status, message, alone=not self._begun)
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what waits, as far as there is room."""
-        waiting = self._waiting
-        while waiting:
-            piece = waiting[0]
-            sent = self._connection.send_part(self, piece)
-            self._waiting_bytes -= sent
-            if sent < len(piece):
-                waiting[0] = piece[sent:]
-                break
-            waiting.popleft()
-        if self._unacknowledged >= STREAM_WINDOW // 2:
-            self._allow()
-        if not waiting and self._closing is not None and not self._ended:
-            self._ended = True
-            self._connection.push(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, self.id, self._closing))
-            self._connection.forget(self)
-
-    def take(self, data: bytes, size: int, largest: int) -> None:
-        """Data of the peer, of a frame of `size` bytes: hand on each whole message."""
-        self._unacknowledged += size
-        if self._unacknowledged >= STREAM_WINDOW // 2:
-            self._allow()
-        if self._buffer:
-            data = self._buffer + data
-        start, end = 0, len(data)
-        while end - start >= 5 and self.listener is not None:
-            length = int.from_bytes(data[start + 1 : start + 5], "big")
-            if data[start]:
-                self._fail(UNIMPLEMENTED, "messages are not to be compressed")
-                return
-            if length > largest:
-                self._fail(RESOURCE_EXHAUSTED, f"a message of {length} bytes is more than {largest}")
-                return
-            if end - start - 5 < length:
-                break
-            self.listener.message(data[start + 5 : start + 5 + length])
-            start += 5 + length
-        self._buffer = data[start:] if self.listener is not None else b""
-
-    def close_half(self) -> None:
-        """The peer sends no more."""
-        if self._buffer:
-            self._fail(INVALID_ARGUMENT, "the stream ended in the middle of a message")
-        elif self.listener is not None:
-            self.listener.half_closed()
-
-    def lose(self) -> None:
-        """The peer reset the stream, or the connection is gone."""
-        listener, self.listener = self.listener, None
-        self._ended = True
-        self._waiting.clear()
-        if listener is not None:
-            listener.gone()
-
-    def _fail(self, status: int, message: str) -> None:
-        listener = self.listener
-        self.finish(status, message)
-        if listener is not None:
-            listener.gone()
-
-    def _allow(self) -> None:
-        if self._waiting_bytes < MOST_WAITING and not self._ended:
-            self._connection.push(http2.window_update(self.id, self._unacknowledged))
-            self._unacknowledged = 0
 
 
 class GrpcConnection(asyncio.Protocol):
@@ -177,11 +35,8 @@ class GrpcConnection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._reading = False
         self._flush_due = False
-        self._buffer = http2.PREFACE[:0]
-        self._greeted = False
+        self._frames = FrameReader(self._take, self._begin)
         self._blocks = HeaderBlocks(LARGEST_HEADERS)
-        self._block: tuple[int, int, bytearray] | None = None
-        """Stream, flags and beginning of a header block that goes on in the next frame."""
         self._streams: dict[int, GrpcStream] = {}
         self._last_stream = 0
         """The highest that may be served, as a GOAWAY tells it."""
@@ -191,6 +46,9 @@ class GrpcConnection(asyncio.Protocol):
         self._peer_window = http2.DEFAULT_WINDOW
         self._peer_frame_size = http2.DEFAULT_FRAME_SIZE
         self._unacknowledged = 0
+        self._window_changes = 0
+        self._has_room = False
+        """Whether the streams may send more than before: they are told after all that came, not after each frame."""
         self._paused = False
         self._leaving = False
         self._impatience: asyncio.TimerHandle | None = None
@@ -213,8 +71,12 @@ class GrpcConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._reading = True
+        self._window_changes = 0
         try:
-            self._read(self._buffer + data if self._buffer else data)
+            self._frames.read(data)
+            if self._has_room:
+                self._has_room = False
+                self._flush_streams()
         except ConnectionFailed as failure:
             logger.warning("an endpoint picker's client broke HTTP/2", extra={"error": str(failure), "code": failure.code})
             self.push(http2.goaway(self._last_stream, failure.code, str(failure)[:100].encode()))
@@ -264,7 +126,7 @@ class GrpcConnection(asyncio.Protocol):
         return len(self._streams)
 
     def _give_up(self) -> None:
-        if not self._greeted and self._transport is not None:
+        if not self._frames.is_greeted and self._transport is not None:
             self._transport.abort()
 
     # ── sending ──
@@ -318,37 +180,9 @@ class GrpcConnection(asyncio.Protocol):
 
     # ── reading ──
 
-    def _read(self, data: bytes) -> None:
-        start, end = 0, len(data)
-        if not self._greeted:
-            if not data.startswith(http2.PREFACE[:end]):
-                raise ConnectionFailed(http2.PROTOCOL_ERROR, "this port speaks gRPC over HTTP/2 only")
-            if end < len(http2.PREFACE):
-                self._buffer = data
-                return
-            self._greeted = True
-            start = len(http2.PREFACE)
-        while end - start >= 9:
-            high, low, kind, flags, number = http2.HEAD.unpack_from(data, start)
-            size = (high << 8) | low
-            if size > FRAME_SIZE:
-                raise ConnectionFailed(http2.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
-            stop = start + 9 + size
-            if stop > end:
-                break
-            self._take(kind, flags, number & 0x7FFFFFFF, data[start + 9 : stop])
-            start = stop
-        self._buffer = data[start:]
-
     def _take(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if self._block is not None and (kind != http2.CONTINUATION or number != self._block[0]):
-            raise ConnectionFailed(http2.PROTOCOL_ERROR, "a header block was interrupted")
         if kind == http2.DATA:
             self._take_data(flags, number, payload)
-        elif kind == http2.HEADERS:
-            self._take_headers(flags, number, http2.unpadded(payload, flags))
-        elif kind == http2.CONTINUATION:
-            self._take_continuation(flags, payload)
         elif kind == http2.RST_STREAM:
             if len(payload) != 4 or not 0 < number <= self._highest_stream:
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "a reset of no stream")
@@ -383,23 +217,6 @@ class GrpcConnection(asyncio.Protocol):
         stream.take(http2.unpadded(payload, flags & http2.PADDED), size, self._largest)
         if flags & http2.END_STREAM:
             stream.close_half()
-
-    def _take_headers(self, flags: int, number: int, block: bytes) -> None:
-        if flags & http2.END_HEADERS:
-            self._begin(number, flags, block)
-        else:
-            self._block = (number, flags, bytearray(block))
-
-    def _take_continuation(self, flags: int, payload: bytes) -> None:
-        if self._block is None:
-            raise ConnectionFailed(http2.PROTOCOL_ERROR, "a continuation of nothing")
-        number, first_flags, block = self._block
-        block += payload
-        if len(block) > LARGEST_HEADERS:
-            raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "a header block too large")
-        if flags & http2.END_HEADERS:
-            self._block = None
-            self._begin(number, first_flags, bytes(block))
 
     def _begin(self, number: int, flags: int, block: bytes) -> None:
         headers = self._blocks.decode(block)
@@ -438,7 +255,7 @@ class GrpcConnection(asyncio.Protocol):
             self._send_window += increment
             if not increment or self._send_window > http2.LARGEST_WINDOW:
                 raise ConnectionFailed(http2.FLOW_CONTROL_ERROR, "an impossible window")
-            self._flush_streams()
+            self._has_room = True
         elif (stream := self._streams.get(number)) is not None:
             stream.send_window += increment
             if not increment or stream.send_window > http2.LARGEST_WINDOW:
@@ -455,6 +272,9 @@ class GrpcConnection(asyncio.Protocol):
             if setting == http2.SETTING_WINDOW:
                 if value > http2.LARGEST_WINDOW:
                     raise ConnectionFailed(http2.FLOW_CONTROL_ERROR, "an impossible window")
+                self._window_changes += 1
+                if self._window_changes > MOST_WINDOW_CHANGES:
+                    raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "too many settings of the window")
                 for stream in self._streams.values():
                     stream.send_window += value - self._peer_window
                 self._peer_window = value
@@ -463,4 +283,4 @@ class GrpcConnection(asyncio.Protocol):
                     raise ConnectionFailed(http2.PROTOCOL_ERROR, "an impossible size of frames")
                 self._peer_frame_size = min(value, FRAME_SIZE)
         self.push(http2.frame(http2.SETTINGS, http2.ACK, 0))
-        self._flush_streams()
+        self._has_room = True

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead.tables import Outlook
 from fairlead_router import paths
 from fairlead_router.answers import Usage
 from fairlead_router.bodies import header_value
 from fairlead_router.calls import Calls
-from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay
 from fairlead_router.dividing import refuse_forged
 from fairlead_router.forms import PassingForm
@@ -21,58 +19,23 @@ from fairlead_router.informing import Informing
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
-from fairlead_router.picking.accounts import Account, DirectAccount, RoutedAccount
-from fairlead_router.picking.finding import find_endpoint, opening, pool_of_service, session_of, withheld
-from fairlead_router.picking.messages import HeaderList
-from fairlead_router.pool import Pool, Ticket
+from fairlead_router.picking.accounts import RoutedAccount
+from fairlead_router.picking.direct_picks import DirectPicks
+from fairlead_router.picking.finding import any_pool, find_endpoint, members, opening, pool_of_service, session_of
+from fairlead_router.picking.picked_request import PickedRequest
+from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
-from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, error_answer, nobody_serves, refusal_answer, shutting_down
+from fairlead_router.refusals import BadRequest, error_answer, refusal_answer, shutting_down
 from fairlead_router.requests import parse_request
-from fairlead_router.routed_requests import POOL_HEADER, RoutedRequests
+from fairlead_router.routed_requests import RoutedRequests
 from fairlead_router.settings import RouterSettings
+from fairlead_router.tickets import Ticket
 
 OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True)
 """A path that the gateway does not know, where the settings let those through."""
 
 logger = logging.getLogger(__name__)
-
-
-class PickedRequest:
-    """One request on its way to a destination; whoever owns its stream is told through the three callbacks.
-
-    `go(endpoints, withheld headers, request id, changed body)` and `refuse` come once, one of them; `account` is there
-    before either.
-    """
-
-    __slots__ = ("account", "arrived_at", "authority", "dialect", "go", "gone", "headers", "refuse", "task")
-
-    def __init__(
-        self,
-        headers: HeaderList,
-        authority: bytes,
-        arrived_at: float,
-        go: Callable[[str, list[bytes], list[tuple[bytes, bytes]], bytes | None], None],
-        refuse: Callable[[ErrorAnswer], None],
-    ) -> None:
-        self.headers = headers
-        self.authority = authority
-        self.arrived_at = arrived_at
-        self.go = go
-        self.refuse = refuse
-        self.dialect = Dialect.OPENAI
-        self.account: Account | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.gone = False
-
-    def abandon(self, now: float) -> None:
-        """The stream ended: give the request up, wherever it waits."""
-        self.gone = True
-        if self.task is not None:
-            self.task.cancel()
-        account, self.account = self.account, None
-        if account is not None:
-            account.abandoned(now)
 
 
 class Picker:
@@ -96,11 +59,12 @@ class Picker:
         self._keys = keys
         self._calls = calls
         self._routed = routed
-        self._direct = direct
         self._held = held
         self._informing = informing
         self._metrics = metrics
         self.now = now
+        self._past = DirectPicks(settings, pools, keys, calls, direct, held, now, self._start)
+        """What goes past the scheduler."""
 
     @property
     def most_bytes(self) -> int:
@@ -164,14 +128,14 @@ class Picker:
         only = self._settings.picker_pool or self._served(pool_of_service(asked.authority))
         opens = opening(key, only)
         if local:
-            self._pick_any(asked, self._any_pool(asked, opens), subset)
+            self._past.pick_any(asked, any_pool(self._pools, asked.headers, opens), subset)
         elif endpoint.handling is Handling.ROUTED:
             self._route(asked, endpoint, body, subset, key, opens)
         elif endpoint.handling is Handling.HELD:
-            self._start(asked, self._pick_holder(asked, target, subset, key, opens))
+            self._start(asked, self._past.pick_holder(asked, target, subset, key, opens))
         else:
             pool, changed = self._named_pool(asked, endpoint, body, key, opens)
-            self._pick_any(asked, pool, subset, changed)
+            self._past.pick_any(asked, pool, subset, changed)
 
     def _served(self, pool: str | None) -> str | None:
         """The pool of the Service that was called, if there is one."""
@@ -199,16 +163,6 @@ class Picker:
         most = self._settings.max_body_bytes
         if len(body) > most:
             raise BadRequest(413, "request_too_large", f"the body is larger than {most} bytes; send less (FAIRLEAD_MAX_BODY_BYTES)")
-
-    def _any_pool(self, asked: PickedRequest, opens: Opens) -> Pool:
-        """The pool of a request that names no model. Raises BadRequest 404 when several could be meant."""
-        wanted = header_value(asked.headers, POOL_HEADER)
-        pools = [pool for pool in self._pools.all() if opens(pool) and (wanted is None or str(pool.key) == wanted)]
-        if len(pools) != 1:
-            known = ", ".join(str(pool.key) for pool in self._pools.all() if opens(pool)) or "none yet"
-            message = f"x-fairlead-pool: {(wanted or 'is missing')[:200]}; such a request names no model, so name one pool of: {known}"
-            raise BadRequest(404, "pool_not_found", message, "x-fairlead-pool")
-        return pools[0]
 
     # ── through the scheduler ──
 
@@ -268,7 +222,7 @@ class Picker:
             return
         account.told = self._endpoints(pool, verdict)
         asked.account = account
-        self._go(asked, pool, account.told, ticket.request.id, changed)
+        asked.send(pool, account.told, ticket.request.id, changed)
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch) -> list[str]:
         """The choice, then as many fallbacks as may be named, of those that still accept."""
@@ -277,75 +231,6 @@ class Picker:
             if instance in pool.accepting and pool.addresses[instance] not in endpoints:
                 endpoints.append(pool.addresses[instance])
         return endpoints
-
-    def _go(self, asked: PickedRequest, pool: Pool, endpoints: list[str], request_id: str, changed: bytes | None) -> None:
-        destination = ",".join(endpoints)
-        headers = [(b"x-gateway-destination-endpoint", destination.encode())]
-        if header_value(asked.headers, b"x-request-id") is None:
-            headers.append((b"x-request-id", request_id.encode()))
-        asked.go(destination, withheld(asked.headers, credentials=pool.pass_credentials), headers, changed)
-
-    # ── past the scheduler ──
-
-    def _pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, changed: bytes | None = None) -> None:
-        """The instance with the fewest requests in flight; waits for a pool without one to have one."""
-        excluded = () if subset is None else tuple(pool.addresses.keys() - set(members(pool, subset)))
-        instances = pool.by_load(excluded, self.now())
-        if instances:
-            self._send_direct(asked, pool, instances, changed)
-        elif subset is not None or pool.table.outlook is not Outlook.COMING:
-            self._refuse_direct(asked, pool)
-        else:
-            self._start(asked, self._await_instance(asked, pool, changed))
-
-    async def _await_instance(self, asked: PickedRequest, pool: Pool, changed: bytes | None) -> None:
-        pool.used_at = self.now()
-        await pool.wait_for_instance(0 if changed is None else len(changed))
-        instances = pool.by_load((), self.now())
-        if instances:
-            self._send_direct(asked, pool, instances, changed)
-        else:
-            self._refuse_direct(asked, pool)
-
-    def _refuse_direct(self, asked: PickedRequest, pool: Pool) -> None:
-        pool.counters.direct["refused"] += 1
-        asked.refuse(self._nobody(asked, pool))
-
-    def _nobody(self, asked: PickedRequest, pool: Pool) -> ErrorAnswer:
-        if pool.table.outlook is Outlook.CLOSED:
-            return closed(pool.table, self.now(), pool.header, asked.dialect)
-        return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
-
-    def _send_direct(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], changed: bytes | None = None) -> None:
-        """Name the first of the instances, then as many of the others as may be named."""
-        told = instances[: 1 + self._settings.picker_fallbacks]
-        asked.account = DirectAccount(pool, told, self.now())
-        self._go(asked, pool, [pool.addresses[instance] for instance in told], self._calls.next_id(), changed)
-
-    async def _pick_holder(
-        self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
-    ) -> None:
-        """The instance that made the response; if none is remembered, look for it. No other can stand in for it."""
-        path = target.partition(b"?")[0]
-        response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
-        home = self._held.find(response)
-        pool = self._pools.get(home[0]) if home is not None else None
-        if home is None or pool is None or home[1] not in pool.addresses or not opens(pool):
-            pools = [pool for pool in self._pools.all() if opens(pool)]
-            headers = [(name, value) for name, value in asked.headers if not name.startswith(b":")]  # engines speak HTTP/1.1
-            found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), headers)
-            if found is None or found[1] not in found[0].addresses:
-                raise BadRequest(404, "response_not_found", f"response {response[:100]!r} is held by no instance")
-            pool, instance = found
-            self._held.remember(response, pool.key, instance)
-        else:
-            instance = home[1]
-        if key is not None:
-            self._keys.sent_to_pool(key, self.now())
-        if subset is None or instance in members(pool, subset):
-            self._send_direct(asked, pool, [instance])
-        else:
-            self._refuse_direct(asked, pool)
 
     def _start(self, asked: PickedRequest, work: Coroutine[None, None, None]) -> None:
         async def guarded() -> None:
@@ -358,9 +243,3 @@ class Picker:
                 self._own_fault(asked)
 
         asked.task = asyncio.get_running_loop().create_task(guarded())
-
-
-def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Instances of the pool among endpoints `ip:port`; one without a port means all of that address."""
-    wanted = set(subset)
-    return tuple(name for name, address in pool.addresses.items() if address in wanted or address.rpartition(":")[0] in wanted)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fairlead.errors import InvalidInput
 from fairlead_process.starting import bind
-from fairlead_router.picking.grpc_connection import GrpcConnection, GrpcStream, Listener
+from fairlead_router.picking.grpc_connection import GrpcConnection
+from fairlead_router.picking.grpc_stream import GrpcStream, Listener
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.streams import HEALTH_CHECK, HEALTH_WATCH, PROCESS, HealthStream, PickerStream
 from fairlead_router.settings import RouterSettings, Timeouts

@@ -20,9 +20,10 @@ from fairlead_router.picking.exchange import (
     TooLarge,
     Whole,
 )
-from fairlead_router.picking.grpc_connection import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE, GrpcStream
+from fairlead_router.picking.grpc_stream import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE, GrpcStream
 from fairlead_router.picking.messages import AnswerAtOnce, HeaderList, PassHeaders, Side
-from fairlead_router.picking.picker import PickedRequest, Picker
+from fairlead_router.picking.picked_request import PickedRequest
+from fairlead_router.picking.picker import Picker
 from fairlead_router.refusals import ErrorAnswer
 
 PROCESS = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"

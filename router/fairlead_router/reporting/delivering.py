@@ -204,7 +204,7 @@ class Delivery:
     def _state(self) -> RouterState:
         now = self._now()
         use = tuple(pool.use(now) for pool in self._pools.all())
-        troubled = tuple(row for pool in self._pools.all() for row in pool.troubled_engines())
+        troubled = tuple(row for pool in self._pools.all() for row in pool.engines.troubled())
         readings = self._metrics.event_readings()
         known = (
             known_caches(pool.key, [entry.id for entry in pool.table.instances], readings, pool.counters.beliefs)

@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from fairlead.durations import format_duration
+from fairlead.engine_specs import EngineSpec
 from fairlead.errors import InvalidInput
 from fairlead.pool_roles import PoolRoleSpec
-from fairlead.pools import EngineSpec, PoolSpec, RoleSpec
+from fairlead.pools import PoolSpec
+from fairlead.role_specs import RoleSpec
 from fairlead.rollout_specs import RolloutSpec
 from fairlead.schedules.crons import parse_cron
 from fairlead.schedules.specs import ScheduledRole, ScheduleSpec

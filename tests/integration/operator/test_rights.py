@@ -9,6 +9,7 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
+from fairlead.pools import GROUP, VERSION
 from fairlead.reconciling.naming import instance_name
 from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
@@ -16,7 +17,7 @@ from fairlead_api.reviews import KubernetesReviews
 from fairlead_api.services.access.cluster_rights import ClusterUser
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.objects import Target, TargetKind
-from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_testing.running.chart import RIGHTS, applied_rights, granted, rights_of
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import ROLES, Stage, eventually, health
@@ -186,7 +187,13 @@ def test_a_watched_namespace_that_was_deleted_with_its_role_keeps_the_others_fro
         stage.settle("among-others", 2)
         stage.edit("among-others", {"replicas": 1})
         stage.settle("among-others", 1)
-        assert health(port, "/readyz") == (200, {"state": "leading", "holder": "under-test", "pools": 1})
+        answer = health(port, "/readyz")
+        assert answer is not None
+        status, document = answer
+        refused = document.pop("refused")
+        assert (status, document) == (200, {"state": "leading", "holder": "under-test", "pools": 1})
+        assert f"/apis/{GROUP}/{VERSION}/namespaces/gone/inferencepools" in refused
+        assert all("/namespaces/gone/" in path for path in refused)
         assert "/namespaces/gone/inferencepools" in stage.operator.log.read_text(encoding="utf-8"), "it goes on asking for the other"
         stage.delete("among-others")
         eventually(lambda: stage.pool("among-others") is None, "the pool is gone")

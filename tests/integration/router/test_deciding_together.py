@@ -23,8 +23,9 @@ from fairlead_router.deciding.folder import Folder
 from fairlead_router.deciding.frames import PROTOCOL, Body, Challenge, Frame, Hello, Welcome, encode, named
 from fairlead_router.deciding.listed import Directory, Listed
 from fairlead_router.deciding.told_routers import ToldRouters
+from fairlead_router.kept_rows import KEEP_REPORTING_SECONDS
 from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pool import KEEP_REPORTING_SECONDS, Pool
+from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
 from fairlead_testing.builders.routing import POOL, entry, request, table
 from fairlead_testing.waiting import PATIENCE_SECONDS

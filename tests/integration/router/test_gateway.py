@@ -229,7 +229,7 @@ async def test_early_rejection_is_a_429_with_retry_after(world: World) -> None:
 async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World) -> None:
     running = await world.ready()
     await running.ask()
-    await until(lambda: len(running.pool.kv_usage) == 2)
+    await until(lambda: len(running.pool.engines.kv_usage) == 2)
     page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_requests_total{outcome="served",pool="default/chat"} 1.0' in page
     assert 'fairlead_router_kv_usage{instance="i0",pool="default/chat"} 0.5' in page

@@ -13,7 +13,8 @@ import pytest
 import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.kv_events.block_index import BlockIndex
+from fairlead.kv_events.sources import Source
 from fairlead.tables import RoutingTable
 from fairlead_router.kv_events.instances import EventReading
 from fairlead_router.kv_events.wire import decode

@@ -8,8 +8,11 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
 from fairlead.reconciling.actions import CreationReason
 from fairlead.reconciling.naming import instance_name
-from fairlead_operator.manifests import PoolIdentity, disruption_budget, pod, service, spec_hash, state_annotations
+from fairlead_operator.manifests import disruption_budget, pod, service
 from fairlead_operator.observing.pods import read_pod
+from fairlead_operator.pod_patches import state_annotations
+from fairlead_operator.pod_templates import spec_hash
+from fairlead_operator.pool_identity import PoolIdentity
 
 IDENTITY = PoolIdentity(namespace="ns", name="chat", uid="u1")
 NOW = "2026-01-01T00:00:00Z"

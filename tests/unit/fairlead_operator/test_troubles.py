@@ -90,6 +90,32 @@ async def test_without_an_answer_nothing_more_is_tried_in_the_round(status: int 
     assert (posts(stage), stage.events) == (1, [])
 
 
+FORBIDDEN = 'inferencepools.fairlead.dev "chat" is forbidden: cannot patch resource "inferencepools/status"'
+
+
+async def test_while_its_status_cannot_be_written_a_pool_is_worked_on_and_an_event_tells_of_it() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.cluster.refuse = lambda verb, resource, name: (
+        ClusterRefused(403, "Forbidden", FORBIDDEN) if (verb, resource) == ("merge", Resource.POOLS) else None
+    )
+    failed = stage.pods()[0]
+    failed["status"] = {"phase": "Failed"}
+    for _ in range(20):
+        stage.now += 1
+        await stage.round()
+    assert len(stage.pods()) == 2
+    assert failed["metadata"]["name"] not in {pod["metadata"]["name"] for pod in stage.pods()}
+    assert stage.events.count(("Warning", "ActionFailed", FORBIDDEN)) == 1
+    assert FORBIDDEN in {event.message for event in stage.api.events}, "the history has it too"
+    stage.cluster.refuse = lambda verb, resource, name: None
+    assert stage.condition("Ready")["status"] == "True", "as it was last written"
+    stage.now += SETTINGS.pace.longest_retry
+    await stage.settle()
+    assert stage.condition("Ready")["message"] == "1 of 2 instances serve"
+
+
 def conflict(stage: VirtualStage, times: int) -> None:
     """So many writes to pods meet one of somebody else."""
     left = [ClusterRefused(409, "Conflict", "the object has been modified")] * times

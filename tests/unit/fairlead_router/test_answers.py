@@ -105,6 +105,30 @@ def test_the_usage_of_a_response_is_found_behind_any_length_of_text(cuts: list[i
     assert reader.began
 
 
+@given(st.lists(st.integers(0, 40_000), max_size=8))
+def test_the_usage_of_a_response_is_found_however_much_follows_it(cuts: list[int]) -> None:
+    usage = {"input_tokens": 5, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 4}}
+    text = '{"usage": {"output_tokens": 99}} ' * 800
+    events: list[dict[str, object]] = [
+        {"type": "response.created", "response": {"usage": {"input_tokens": 0, "output_tokens": 0}}},
+        {"type": "response.output_text.delta", "delta": text},
+        {"type": "response.completed", "response": {"id": "resp_1", "usage": usage, "output": [{"text": text}]}},
+    ]
+    whole = b"".join(b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), orjson.dumps(event)) for event in events)
+    reader = StreamReader(Dialect.RESPONSES)
+    for piece in _pieces(whole, cuts):
+        reader.feed(piece)
+    assert reader.usage() == Usage(7, 4, 5)
+
+
+def test_a_usage_of_zeros_at_the_beginning_is_not_the_usage_of_a_response_that_tells_none() -> None:
+    reader = StreamReader(Dialect.RESPONSES)
+    reader.feed(b'data: {"type":"response.created","response":{"usage":{"output_tokens":0}}}\n\n')
+    for _ in range(200):
+        reader.feed(b'event: response.output_text.delta\ndata: {"delta":"%s"}\n\n' % (b"x" * 100))
+    assert reader.usage() == Usage(200)
+
+
 @given(st.lists(st.integers(0, 300), max_size=8))
 def test_the_first_token_is_seen_however_its_event_is_cut(cuts: list[int]) -> None:
     before = b'event: message_start\ndata: {"type":"message_start"}\n\nevent: ping\ndata: {"type": "ping"}\n\n'

@@ -1,6 +1,7 @@
-"""A request whose client has left before anybody asks for it."""
+"""A request whose client has left before anybody asks for it, and one whose body comes in pieces of any size."""
 
 import asyncio
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,3 +30,25 @@ async def test_who_watches_a_client_that_has_left_is_told_at_once() -> None:
     request.left()
     request.watch(lambda: told.append("second"))
     assert told == ["first", "second"]
+
+
+async def test_a_body_in_chunks_of_two_bytes_takes_hardly_more_than_its_size() -> None:
+    request = _request()
+    tracemalloc.start()
+    try:
+        for number in range(200_000):
+            request.arrived(b"%02d" % (number % 100))
+        request.completed()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2 * 400_000
+    assert await request.body(1_000_000, 1.0) == b"".join(b"%02d" % (number % 100) for number in range(200_000))
+
+
+async def test_pieces_of_all_sizes_come_together_in_their_order() -> None:
+    request, pieces = _request(), [b"a", b"b" * 5000, b"c", b"d", b"e" * 5000, b"f"]
+    for piece in pieces:
+        request.arrived(piece)
+    request.completed()
+    assert await request.body(100_000, 1.0) == b"".join(pieces)

@@ -1,5 +1,6 @@
 """Asking engines what they say of themselves: metrics in the names of vLLM's versions, and models."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from fairlead_router.engine_pages import EnginePage, PageUnreadable, ToldModels,
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
+from fairlead_router.silences import Silences
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
@@ -138,12 +140,15 @@ class Engines(UpstreamPool):
         super().__init__(lambda: 0.0, connect_seconds=1.0)
         self.page = page
         self.models = models
+        self.failure: str | None = None
         self.asked: list[str] = []
 
     async def fetch(
         self, address: str, path: str, *, seconds: float, limit: int = 0, headers: bytes = b"", body: bytes | None = None
     ) -> bytes:
         self.asked.append(path)
+        if self.failure is not None:
+            raise UpstreamFailure(self.failure, "of every page")
         if path == "/metrics":
             return self.page
         if self.models is None:
@@ -160,7 +165,8 @@ class Scraped:
         metrics = RouterMetrics()
         self.pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: self.now)
         self.pools.apply(table or routing_table(["127.0.0.1:1"]))
-        self.scraper = EngineScraper(self.pools, self.engines, metrics, lambda: self.now)
+        self.silences = Silences()
+        self.scraper = EngineScraper(self.pools, self.engines, self.silences, metrics, lambda: self.now)
 
     @property
     def pool(self) -> Pool:
@@ -176,14 +182,14 @@ class Scraped:
         return scheduler.table.engine.kv_cache_tokens
 
     def found(self) -> list[str]:
-        return [one.trouble for one in self.pool.troubled_engines()]
+        return [one.trouble for one in self.pool.engines.troubled()]
 
 
 @pytest.mark.parametrize(("told", "kept"), [(b"0.5", 0.5), (b"-0.1", None), (b"1e300", None), (b"+Inf", None)])
 async def test_a_usage_that_cannot_be_is_unknown_counted_and_told(told: bytes, kept: float | None) -> None:
     stage = Scraped(NAME.encode() + b" " + told + b"\n")
     await stage.scraper.scrape()
-    assert stage.pool.kv_usage.get("i0") == kept
+    assert stage.pool.engines.kv_usage.get("i0") == kept
     assert stage.pool.counters.implausible_usages == (kept is None)
     assert stage.found() == ([] if kept is not None else [EngineTrouble.KV_USAGE_IMPLAUSIBLE])
     stage.engines.page = b""
@@ -198,7 +204,7 @@ async def test_a_pool_of_sglang_is_read_by_sglangs_names() -> None:
     table = routing_table(["127.0.0.1:1"], engine_type="sglang")
     stage = Scraped(SGLANG_0_5_23, table=replace(table, engine=replace(table.engine, kv_usage_metric=USAGE_OF_SGLANG)))
     await stage.scraper.scrape()
-    assert (stage.pool.kv_usage, stage.kv_cache_tokens, stage.found()) == ({"i0": 0.25}, 9600, [])
+    assert (stage.pool.engines.kv_usage, stage.kv_cache_tokens, stage.found()) == ({"i0": 0.25}, 9600, [])
     stage.engines.page = VLLM_0_32
     await stage.scraper.scrape()
     assert stage.found() == [EngineTrouble.KV_USAGE_MISSING], "an engine of another kind is told"
@@ -209,7 +215,7 @@ async def test_an_engine_that_serves_another_model_is_told_until_it_serves_the_p
     await stage.scraper.scrape()
     words = "it serves other, not mock; correct spec.model or --served-model-name"
     told = TroubledEngine(pool=CHAT, instance="i0", trouble=EngineTrouble.MODEL_NOT_SERVED, words=words)
-    assert stage.pool.troubled_engines() == (told,)
+    assert stage.pool.engines.troubled() == (told,)
     stage.engines.models = b'{"data": [{"id": "other"}, {"id": "mock"}]}'
     await stage.scraper.scrape()
     assert stage.found() == [EngineTrouble.MODEL_NOT_SERVED], "models are asked for now and then only"
@@ -223,7 +229,7 @@ async def test_an_engine_without_an_adapter_of_the_pool_is_told_until_it_has_loa
     stage = Scraped(VLLM_0_32, b'{"data": [{"id": "mock"}, {"id": "fr"}]}', table=table)
     await stage.scraper.scrape()
     words = "it serves mock, fr, not sql; correct spec.adapters or --lora-modules"
-    assert stage.pool.troubled_engines() == (
+    assert stage.pool.engines.troubled() == (
         TroubledEngine(pool=CHAT, instance="i0", trouble=EngineTrouble.ADAPTER_NOT_SERVED, words=words),
     )
     stage.engines.models, stage.now = b'{"data": [{"id": "mock"}, {"id": "fr"}, {"id": "sql"}]}', 31.0
@@ -246,3 +252,24 @@ async def test_the_smallest_cache_that_engines_tell_replaces_the_declared_size()
     assert stage.kv_cache_tokens == 9600, "a small difference is not worth beginning anew"
     stage.pools.apply(routing_table(["127.0.0.1:1"], version=2))
     assert stage.kv_cache_tokens == 9600
+
+
+@pytest.mark.parametrize(
+    ("failure", "since"), [("timeout", 1.0), ("unreachable", 1.0), ("status", math.inf), ("refused", math.inf), (None, math.inf)]
+)
+async def test_an_engine_is_silent_from_the_first_scrape_that_gets_no_answer_at_all(failure: str | None, since: float) -> None:
+    stage = Scraped(b"")
+    for stage.now in (1.0, 2.0):
+        stage.engines.failure = failure
+        await stage.scraper.scrape()
+    assert stage.silences.since("127.0.0.1:1") == since
+    stage.engines.failure = None
+    await stage.scraper.scrape()
+    assert stage.silences.since("127.0.0.1:1") == math.inf
+
+
+async def test_the_silence_of_an_engine_that_is_gone_is_forgotten() -> None:
+    stage = Scraped(b"")
+    stage.silences.unanswered("10.0.0.9:8000", 1.0)
+    await stage.scraper.scrape()
+    assert stage.silences.since("10.0.0.9:8000") == math.inf

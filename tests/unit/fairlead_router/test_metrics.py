@@ -2,7 +2,10 @@
 
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
-from fairlead_router.metrics import Distribution, InstanceReading, PoolReading, RouterMetrics, render
+from fairlead_router.instance_metrics import InstanceReading
+from fairlead_router.metrics import RouterMetrics, render
+from fairlead_router.pool_counters import Distribution
+from fairlead_router.pool_metrics import PoolReading
 
 
 def test_counters_appear_with_bounded_labels() -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.sources import Source
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools

@@ -1,5 +1,7 @@
 """Reading OpenAI bodies and headers."""
 
+import time
+
 import orjson
 import pytest
 from hypothesis import given
@@ -128,6 +130,34 @@ def test_system_and_hop_by_hop_headers_of_clients_are_withheld_and_others_passed
     assert (session, request_id) == (b"s1", b"abc")
     block, _, _ = forwarded_headers(headers, b"x-session-id", credentials=True)
     assert block == b"authorization: Bearer k\r\nx-api-key: k\r\ncookie: a=b\r\nx-custom: kept\r\nx-session-id: s1\r\n"
+
+
+def test_thousands_of_headers_and_of_names_in_connection_hold_up_nobody() -> None:
+    named = b",".join(b"h%d" % number for number in range(10_000))
+    headers = [(b"connection", named), *((b"x%d" % (number % 10), b"") for number in range(4000)), (b"h9999", b"1")]
+    begun = time.process_time()
+    block, _, _ = forwarded_headers(headers, b"x-session-id")
+    assert time.process_time() - begun < 0.3
+    assert b"h9999" not in block
+
+
+@pytest.mark.parametrize("field", ["model", "messages", "stream", "stream_options", "max_tokens"])
+def test_a_value_that_is_nested_as_deep_as_json_may_be_is_a_400_like_any_other(field: str) -> None:
+    deep = b"[" * 1000 + b"]" * 1000
+    body = orjson.dumps({"model": "m", "messages": [{"content": "hello"}], field: "HERE"}).replace(b'"HERE"', b"[%b]" % deep)
+    with pytest.raises(BadRequest) as problem:
+        parse_request(body, CHAT)
+    assert problem.value.status == 400
+
+
+def test_a_refusal_writes_no_more_of_a_value_than_it_shows() -> None:
+    body = b'{"model": "m", "messages": [[' + b"1.5," * 1_000_000 + b"1]]}"
+    begun = time.process_time()
+    orjson.loads(body)
+    read = time.process_time()
+    with pytest.raises(BadRequest):
+        parse_request(body, CHAT)
+    assert time.process_time() - read < 3 * (read - begun) + 0.05
 
 
 def test_the_pools_own_session_header_wins_over_those_of_peers() -> None:

@@ -1,5 +1,6 @@
 """How often a request is tried, and for how long: engines fail in ways that the test says, in virtual time."""
 
+import math
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.proxying import Proxy
 from fairlead_router.settings import Timeouts
+from fairlead_router.silences import Silences
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_testing.builders.routing_tables import routing_table
 
@@ -58,7 +60,8 @@ class FailingEngines:
         self.metrics = RouterMetrics()
         self.scheduler = PoolScheduler(table, "router-0", 1, sample_rate=1.0)
         self.pool = Pool(table, self.scheduler, self.metrics, self.time)
-        self.calls = Calls(TIMEOUTS, lambda: self.time, "r")
+        self.silences = Silences()
+        self.calls = Calls(TIMEOUTS, self.silences, lambda: self.time, "r")
 
     async def begin(self, call: Call, instance: str, address: str, *, credentials: bool, leg: object = None) -> UpstreamConnection:
         return await self.connect(address, 0.0)
@@ -195,3 +198,37 @@ async def test_only_a_streamed_answer_must_begin_within_the_time_to_the_first_by
     engines.time += 0.2
     engines.calls.sweep()
     assert connection.failure == kind
+
+
+async def test_no_answer_is_awaited_of_an_engine_that_answers_nothing_at_all() -> None:
+    engines = FailingEngines("lost")
+    call, connection = engines.call(stream=False), AwaitedConnection()
+    engines.calls.enter(call)
+    engines.calls.await_answer(call, cast(Any, connection))
+    engines.time += TIMEOUTS.first_byte
+    engines.silences.unanswered(connection.address, engines.time)
+    engines.time += TIMEOUTS.first_byte - 0.1
+    engines.calls.sweep()
+    assert connection.failure == ""
+    engines.time += 0.2
+    engines.calls.sweep()
+    assert connection.failure == "timeout", "it is tried elsewhere"
+
+
+async def test_an_engine_that_answers_another_request_is_not_silent_though_its_metrics_do_not_come() -> None:
+    engines = FailingEngines("lost")
+    call, connection = engines.call(stream=False), AwaitedConnection()
+    other, answered = engines.call(stream=True), AwaitedConnection()
+    for one, awaited in ((call, connection), (other, answered)):
+        engines.calls.enter(one)
+        engines.calls.await_answer(one, cast(Any, awaited))
+    engines.silences.unanswered(connection.address, engines.time)
+    engines.calls.began(other)
+    assert engines.silences.since(connection.address) == math.inf
+    engines.silences.unanswered(connection.address, engines.time)
+    answered.received += 1
+    engines.calls.sweep()
+    assert engines.silences.since(connection.address) == math.inf, "more of its answer came"
+    engines.time += TIMEOUTS.first_byte + 1
+    engines.calls.sweep()
+    assert connection.failure == ""

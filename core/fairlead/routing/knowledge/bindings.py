@@ -17,6 +17,9 @@ from fairlead.tables import PoolKey
 REFRESHES_PER_TTL = 4
 """How often an active session that stays where it is is reported within its TTL."""
 
+MOST_PENDING = 32
+"""Own changes of a session that are kept until the API answers; of older ones, while it is away, only the number."""
+
 
 @dataclass(slots=True)
 class _Known:
@@ -27,7 +30,9 @@ class _Known:
     confirmed_version: int = 0
     """The newest version the API has told."""
     pending: list[BindingChange] = field(default_factory=list)
-    """Own changes the API has not answered yet, oldest first; each follows the one before it."""
+    """The newest own changes the API has not answered yet, oldest first; each follows the one before it."""
+    forgotten: int = 0
+    """Own changes before those that the API may not have answered either."""
     ended: bool = False
     """Whether the API has told that nobody holds the session, while changes were pending that may take it again."""
     asked: str | None = None
@@ -147,6 +152,9 @@ class SessionBindings:
             self._known.move_to_end(change.session)
         self._count(change.instance, 1)
         known.pending.append(change)
+        if len(known.pending) > MOST_PENDING:
+            del known.pending[0]
+            known.forgotten += 1
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
         """Take the API's word for a session; a version not newer than the newest told before is ignored, except that it
@@ -166,28 +174,34 @@ class SessionBindings:
         for place, change in enumerate(known.pending):
             if change.id in lost:
                 return self._give_way(known, place, binding)
+        if lost and known.forgotten:
+            return self._give_way(known, 0, binding)
         ends = binding.instance is None
         if binding.version < known.confirmed_version or (binding.version == known.confirmed_version and not ends):
             return 0
+        answered = next((place + 1 for place, change in enumerate(known.pending) if change.id == binding.change), 0)
+        if not ends and not answered and binding.version <= known.confirmed_version + known.forgotten:
+            return 0  # most likely a change made here; if it is another's, a change that is kept loses
         known.confirmed_version = binding.version
         known.ended = ends
-        for place, change in enumerate(known.pending):
-            if change.id == binding.change:
-                del known.pending[: place + 1]
-                break
-        else:
-            if not ends:
-                known.pending.clear()
+        if answered or not ends:
+            known.forgotten = 0
+            known.pending = known.pending[answered:] if answered else []
         if not known.pending:
             self._take(known, binding)
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """The change at `place` lost: so did those after it, and those before it are settled by the same word."""
+        """The change at `place` lost, or one before all that are kept: so did those after it, and those before it are
+        settled by the same word.
+        """
         lost = sum(change.previous is not None for change in known.pending[place:])
+        if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
+            lost += min(known.forgotten, max(0, known.confirmed_version + known.forgotten + 1 - binding.version))
         restored = known.pending[place].based_on > binding.version
         ended = known.ended and binding.version == known.confirmed_version
         known.pending.clear()
+        known.forgotten = 0
         if restored or (binding.version >= known.confirmed_version and not ended):
             known.confirmed_version = binding.version
             known.ended = False

@@ -16,7 +16,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
 
 _SLACK = 64
-"""Left entries that a heap may hold beside as many as there are requests."""
+"""Left entries that the heaps may hold beside as many as there are requests."""
 
 Standing = tuple[int, float, int]
 """How a request stands to those of other queues, the least first: whether it goes by rank, its rank, when it came."""
@@ -54,9 +54,11 @@ class InstanceQueue:
         self._entries[request_id] = (place, tracked)
         if self._discipline != "fifo":
             heappush(self._heap, (self._rank(tracked), place, request_id))
-            if len(self._heap) > 2 * len(self._entries) + _SLACK:  # those that left by their age, or by id, are still in it
-                self._heap = [item for item in self._heap if (entry := self._entries.get(item[2])) and entry[0] == item[1]]
+            if len(self._heap) + len(self._late) > 2 * len(self._entries) + _SLACK:  # those that left by age or id are still there
+                self._heap = [item for item in self._heap if self._waits(item[1], item[2])]
+                self._late = [item for item in self._late if self._waits(*item)]
                 heapify(self._heap)
+                heapify(self._late)
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
@@ -129,6 +131,10 @@ class InstanceQueue:
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """Nobody: in one class, each may go before any other."""
         return NOBODY
+
+    def _waits(self, place: int, request_id: str) -> bool:
+        """Whether the request waits at that place: it may have left, and come again."""
+        return self._entries.get(request_id, (0, None))[0] == place
 
     def _rank(self, tracked: TrackedRequest) -> float:
         """What the heap is ordered by, lowest first: cached tokens, or the latest time to start prefilling."""

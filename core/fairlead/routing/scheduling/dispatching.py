@@ -19,8 +19,8 @@ class Dispatching:
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
         self._moving = moving
-        self._unseen_prefills: list[tuple[float, str, str]] = []
-        """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first
+        self._unseen_prefills: list[tuple[float, str, str, int]] = []
+        """Heap of (when the prefill should be over, request, decision, its attempts) of dispatched requests whose first
         token the caller cannot see.
         """
 
@@ -113,7 +113,7 @@ class Dispatching:
             state.prefixes.insert(instance, request.blocks)
         if not request.streamed and tracked.decode is None:
             expected = now + load.dispatched_prefill_tokens / state.table.engine.prefill_tokens_per_second
-            heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id))
+            heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id, len(tracked.tried)))
         state.recorder.loads.dispatched(load, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
@@ -131,7 +131,9 @@ class Dispatching:
         """Take prefills as over whose first token nobody can see and whose predicted time has passed."""
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:
-            _, request_id, decision_id = heappop(unseen)
+            _, request_id, decision_id, attempts = heappop(unseen)
             tracked = self._state.requests.get(request_id)
-            if tracked is not None and tracked.decision_id == decision_id and tracked.stage is Stage.PREFILLING:
+            if tracked is None or tracked.stage is not Stage.PREFILLING:
+                continue
+            if tracked.decision_id == decision_id and len(tracked.tried) == attempts:  # else it was sent again
                 self.prefilled(tracked, now)

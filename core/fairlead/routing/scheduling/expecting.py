@@ -7,8 +7,8 @@ request was given up or lost before its prompt was computed.
 
 from collections import deque
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sources import Source
 from fairlead.routing.queues.accounting import TrackedRequest
 
 

@@ -88,9 +88,10 @@ def settings_for(database_url: str, **changes: Any) -> Settings:
         "simulation_processes": 0,
         "heartbeat_seconds": 0.2,
         "share_seconds": 0.0,
+        "bootstrap_tokens": BOOTSTRAP,
         **changes,
     }
-    return Settings(database_url=database_url, bootstrap_tokens=BOOTSTRAP, **values)
+    return Settings(database_url=database_url, **values)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
 from fairlead_operator.filtering import child_essence, pod_essence, pool_essence
 from fairlead_operator.gateways.watching import GatewayNews
-from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler

@@ -128,6 +128,7 @@ def test_a_plan_is_offered_only_where_it_can_be_made(changes: dict[str, Any], wo
         (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would tell them at once"),
         (RejectionReason.NO_INSTANCES, "none of 4 instances accepts requests"),
         (RejectionReason.SCALED_TO_ZERO, "no instance is wanted"),
+        (RejectionReason.POLICY_FAILED, "the pool's routing policy failed on them; the routers' logs say how"),
         (RejectionReason.UPSTREAM_FAILED, "engines failed before the first byte on every try"),
         (RejectionReason.SHUTTING_DOWN, "a router was shutting down"),
         ("rejected-by-a-newer-router", "the routers' reason is rejected-by-a-newer-router"),
@@ -154,8 +155,13 @@ def test_refusals_offer_the_change_that_ends_them() -> None:
     cordoned = well(instances=1, refused={RejectionReason.NO_INSTANCES.value: 9})
     cordoned = with_instance(cordoned, 0, state=InstanceState.CORDONED)
     assert only(cordoned).remedy == Remedy(kind="uncordon", words="uncordoning i0", instance="i0")
+    one_of_four = with_instance(well(refused={RejectionReason.NO_INSTANCES.value: 9}), 0, state=InstanceState.CORDONED)
+    assert only(one_of_four).remedy is None
+    leaving = with_instance(well(instances=1, refused={RejectionReason.NO_INSTANCES.value: 9}), 0, state=InstanceState.DRAINING)
+    assert "none of 1 instance accepts requests" in only(leaving).sentence
     asleep = well(instances=0, refused={RejectionReason.SCALED_TO_ZERO.value: 9})
     assert only(asleep).remedy == Remedy(kind="scale", words="1 replica", replicas=1)
+    assert only(replace(asleep, can_scale=False)).remedy is None
 
 
 # --- late
@@ -172,6 +178,11 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
     )
     assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
     assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
+
+
+def test_most_late_first_tokens_on_one_instance_are_no_matter_of_all() -> None:
+    pool = with_instance(with_instance(well(), 1, served=served(100, 60)), 3, served=served(100, 40))
+    assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3.")
 
 
 def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
@@ -224,6 +235,29 @@ def test_an_instance_is_hot_only_with_more_than_its_share_and_while_others_do_we
     for number in range(4):
         everywhere = with_instance(everywhere, number, served=served(100, 40, tokens=40_000))
     assert causes(everywhere) == [Cause.LATE_FIRST_TOKENS]
+
+
+def test_no_instance_is_hot_where_the_others_miss_the_objectives_too_or_had_nothing_to_judge() -> None:
+    for rest in (served(100, 60, tokens=10_000), served(0, 0, tokens=10_000)):
+        pool = hot()
+        for number in (0, 1, 3):
+            pool = with_instance(pool, number, served=rest)
+        assert Cause.HOT_INSTANCE not in causes(pool)
+
+
+def test_an_instance_that_computes_more_than_its_share_in_time_is_not_hot() -> None:
+    assert causes(with_instance(well(), 2, served=served(100, 100, tokens=40_000))) == []
+
+
+def test_one_of_two_instances_can_be_hot_and_the_only_one_cannot() -> None:
+    assert causes(with_instance(well(instances=2), 1, served=served(100, 40, tokens=40_000))) == [Cause.HOT_INSTANCE]
+    assert Cause.HOT_INSTANCE not in causes(with_instance(well(instances=1), 0, served=served(100, 40, tokens=40_000)))
+
+
+def test_sessions_of_a_hot_instance_are_told_of_those_known() -> None:
+    others_unknown = replace(hot(), instances=tuple(replace(one, sessions=18 if one.id == "i2" else None) for one in hot().instances))
+    assert "and holds 18 of 18 sessions" in only(others_unknown).sentence
+    assert "holds" not in only(with_instance(hot(), 2, sessions=None)).sentence
 
 
 # --- prefill to decode
@@ -284,6 +318,15 @@ def test_a_good_split_or_one_that_misses_nothing_is_not() -> None:
     assert Cause.RATIO_OFF not in causes(replace(divided(2, 4), refused={}))
 
 
+def test_no_split_is_judged_by_old_signals_or_while_a_role_serves_nothing() -> None:
+    pool = divided(2, 4)
+    assert pool.signals is not None
+    assert Cause.RATIO_OFF not in causes(replace(pool, signals=replace(pool.signals, age_seconds=31.0)))
+    for at in (0, 1):
+        sides = tuple(replace(side, serving=0) if place == at else side for place, side in enumerate(pool.signals.roles))
+        assert Cause.RATIO_OFF not in causes(replace(pool, signals=replace(pool.signals, roles=sides)))
+
+
 # --- moves
 
 
@@ -298,9 +341,10 @@ def test_moves_that_lose_all_in_all_are_told_with_what_they_cost() -> None:
     assert advise([well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0), moves_paused=True)]) == ()
 
 
-@pytest.mark.parametrize("moves", [SeenMoves(known=100, lost=12, net_seconds=1.0), SeenMoves(known=3, lost=3, net_seconds=-9.0)])
+@pytest.mark.parametrize("moves", [SeenMoves(known=100, lost=12, net_seconds=0.0), SeenMoves(known=19, lost=3, net_seconds=-9.0)])
 def test_moves_that_win_or_are_too_few_are_not(moves: SeenMoves) -> None:
     assert advise([well(moves=moves)]) == ()
+    assert causes(well(moves=replace(moves, known=20, net_seconds=-9.0))) == [Cause.LOSING_MOVES]
 
 
 # --- engines
@@ -312,6 +356,8 @@ def test_lost_instances_are_one_finding_that_explains_the_condition() -> None:
     found = only(pool)
     assert found.sentence == "1 of 4 instances of default/chat is lost: i1 (NotReady); 3 still take requests."
     assert (found.level, found.harm.unit) == (Level.WARN, HarmUnit.INSTANCES)
+    assert (found.harm.amount, found.evidence.seconds) == (1.0, 3600.0)
+    assert only(with_instance(pool, 1, losses=3)) == found, "it is not told twice"
     alone = with_instance(well(instances=1), 0, state=InstanceState.LOST)
     assert only(alone).level is Level.BAD
 
@@ -320,6 +366,8 @@ def test_an_instance_that_is_lost_again_and_again_is_told() -> None:
     found = only(with_instance(well(), 1, losses=3))
     assert found.sentence == "i1 of default/chat was lost 3 times in the last hour; drained, it is replaced."
     assert found.remedy == Remedy(kind="drain", words="draining i1", instance="i1")
+    assert (found.harm.amount, found.evidence.seconds) == (1.0, 3600.0)
+    assert causes(with_instance(well(), 1, losses=2)) == [Cause.INSTANCES_LOST]
     assert advise([with_instance(well(), 1, losses=1)]) == ()
     assert only(with_instance(well(can_drain=False), 1, losses=3)).remedy is None
 
@@ -341,7 +389,7 @@ def test_wrong_predictions_count_where_early_rejection_goes_by_them() -> None:
     assert "with a mean error of 30.0 %: early rejection at 5 s is off by 1.5 s" in found.sentence
     assert found.harm.unit is HarmUnit.ERROR
     assert advise([replace(pool, early_rejection=EarlyRejectionFacts())]) == ()
-    assert advise([replace(pool, predictions=SeenPredictions(error=0.09))]) == ()
+    assert advise([replace(pool, predictions=SeenPredictions(error=pool.allowed))]) == ()
 
 
 def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> None:
@@ -350,10 +398,17 @@ def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> N
         "default/chat's routers choose by a model that errs by 900 ms in TTFT, where their own formula errs by 400 ms for the same requests."
     )
     assert advise([well(predictions=replace(seen, model_chooses=False))]) == ()
-    assert advise([well(predictions=replace(seen, model_error_seconds=0.3))]) == ()
+    assert only(well(predictions=seen)).harm.amount == pytest.approx(0.18)  # of a TTFT target of 5 s
+    assert advise([well(predictions=replace(seen, model_error_seconds=0.4))]) == ()
 
 
 # --- budget, silence, conditions
+
+
+@pytest.mark.parametrize(("burn", "lasts"), [(0.5, "60.0 days"), (30.0, "1.0 days"), (40.0, "18 hours")])
+def test_what_burns_a_budget_within_a_day_is_told_in_hours(burn: float, lasts: str) -> None:
+    seen = SeenBurn(name="fast", window="1h", seconds=3600.0, burn=burn, threshold=0.4, excess_per_second=0.8)
+    assert only(well(burns=(seen,))).sentence.endswith(f"at that rate the budget of 30 days lasts {lasts}.")
 
 
 def test_a_burning_budget_says_how_long_it_lasts() -> None:

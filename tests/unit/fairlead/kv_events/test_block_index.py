@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.sources import Source
 from fairlead_testing.builders.kv_events import Cleared, Removed, Stored
 
 A, B = Source(instance="a"), Source(instance="b")

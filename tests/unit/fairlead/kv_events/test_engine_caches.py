@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sources import Source
 from fairlead_testing.builders.kv_events import Stored
 
 A, B = Source(instance="a"), Source(instance="b")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.playing import made_at
 from fairlead.kv_events.predictions import predict
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
+from fairlead.kv_events.sources import Source
 from fairlead_testing.builders.kv_events import Removed, Stored
 
 A = Source(instance="a")

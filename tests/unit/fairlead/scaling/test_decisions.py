@@ -37,6 +37,8 @@ def test_the_sentence_names_what_asks_for_the_number_with_its_figures() -> None:
     assert "300 output tokens/s" in sentence(recommendation(cause=Cause.OUTPUTS))
     assert "1.20 × slo.tpot" in sentence(recommendation(cause=Cause.SLOW_OUTPUTS))
     assert "a queue of 1.50 × slo.ttft" in sentence(recommendation(cause=Cause.QUEUE))
+    for unknown in (None, Need()):
+        assert sentence(recommendation(need=unknown)).startswith("? instances are needed")
 
 
 def test_the_sentence_says_why_it_is_not_followed() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.adoption_specs import ScaleTargetSpec, WorkloadKind
 from fairlead.instances import Role
-from fairlead_operator.cluster import ClusterUnavailable, Resource
+from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
 from fairlead_operator.observing.workloads import read_workload
 from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import VirtualStage
@@ -158,9 +158,25 @@ def let_it_select_another_pod(stage: VirtualStage) -> None:
     stage.cluster.put(Resource.PODS, pod)
 
 
+def refuse_to_tell(stage: VirtualStage, what: Resource) -> None:
+    stage.cluster.refuse = lambda verb, resource, name: (
+        ClusterRefused(403, "Forbidden", f"{what.value[1]} is forbidden") if resource is what and verb in {"get", "find"} else None
+    )
+
+
+def refuse_its_scale(stage: VirtualStage) -> None:
+    refuse_to_tell(stage, Resource.DEPLOYMENTS)
+
+
+def refuse_autoscalers(stage: VirtualStage) -> None:
+    refuse_to_tell(stage, Resource.AUTOSCALERS)
+
+
 @pytest.mark.parametrize(
     ("trouble", "reason", "words"),
     [
+        (refuse_its_scale, "ScaleTargetRefused", "deployments is forbidden"),
+        (refuse_autoscalers, "ScaleTargetRefused", "horizontalpodautoscalers is forbidden"),
         (remove, "ScaleTargetMissing", "Deployment vllm does not exist"),
         (add_an_autoscaler, "ScaledByAutoscaler", "HorizontalPodAutoscaler team"),
         (let_it_select_another_pod, "ScaleTargetOfOtherPods", "vllm-1"),

@@ -6,6 +6,7 @@ from typing import Any
 from fairlead.instances import Role
 from fairlead.scaling.recommendations import Hold, Verdict
 from fairlead.scaling.signals import PoolSignals
+from fairlead_operator.cluster import ClusterRefused, Resource
 from fairlead_testing.builders.scaling import pool_signals, role_signals
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
@@ -61,6 +62,20 @@ async def test_a_pool_follows_what_its_slo_needs_and_says_why() -> None:
     assert stage.pool()["status"]["roles"][0]["desired"] == 6
     stage.api.signals = busy(0.0)
     assert await rounds(stage, 10) == [6, 6, 6, 6, 5, 4, 3, 2, 1, 1]
+
+
+async def test_nothing_is_done_by_a_number_that_could_not_be_written_down_and_an_event_tells_why() -> None:
+    stage = await a_stage(QUICK)
+    stage.api.signals = busy()
+    stage.cluster.refuse = lambda verb, resource, name: (
+        ClusterRefused(403, "Forbidden", "no right to the status") if (verb, resource) == ("merge", Resource.POOLS) else None
+    )
+    await rounds(stage, 3)
+    assert len(stage.pods()) == 2
+    assert ("Warning", "ActionFailed", "no right to the status") in stage.events
+    stage.cluster.refuse = lambda verb, resource, name: None
+    await rounds(stage, 3)
+    assert len(stage.pods()) == 4
 
 
 async def test_every_decision_reaches_the_api_and_is_shown_in_the_status() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.kv_events.block_index import BlockIndex, IndexCounts, Source
+from fairlead.kv_events.block_index import BlockIndex, IndexCounts
 from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.sources import Source
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources
 from fairlead_router.kv_events.wire import decode
 

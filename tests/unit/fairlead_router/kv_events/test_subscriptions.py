@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import zmq
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sequences import SourceState
+from fairlead.kv_events.sources import Source
 from fairlead_router.kv_events.reading import SlicedReader
 from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.subscriptions import Subscription

@@ -1,5 +1,6 @@
 """The order of messages of a picked request, without gRPC."""
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -95,6 +96,19 @@ def test_a_large_body_goes_on_in_pieces_that_every_proxy_takes() -> None:
     assert b"".join(piece.piece for piece in pieces) == body
     assert [piece.ended for piece in pieces] == [False, False, True]
     assert all(len(piece.piece) <= LARGEST_PIECE for piece in pieces)
+
+
+def test_a_body_in_pieces_of_two_bytes_takes_hardly_more_than_its_size() -> None:
+    exchange = Exchange(1_000_000)
+    exchange.hear(HeadersCame(REQUEST, HEADERS, False))
+    tracemalloc.start()
+    try:
+        for number in range(100_000):
+            exchange.hear(BodyCame(REQUEST, b"%02d" % (number % 100), False))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2 * 200_000
 
 
 def test_a_body_over_the_limit_is_told_as_soon_as_it_is_over() -> None:

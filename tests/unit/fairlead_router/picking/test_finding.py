@@ -1,5 +1,7 @@
 """Which of the gateway's paths a request at a proxy means."""
 
+import time
+
 import pytest
 
 from fairlead_router.picking.finding import find_endpoint
@@ -24,3 +26,23 @@ def test_a_path_is_found_behind_a_prefix_that_a_route_takes_away(target: bytes, 
 @pytest.mark.parametrize("target", [b"/metrics/health", b"/metrics/ping", b"/a/b/version", b"/team-a/readyz?x=1", b"/nothing"])
 def test_what_needs_no_key_is_found_without_a_prefix_only(target: bytes) -> None:
     assert find_endpoint(target) is None
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/metrics/v1/models",
+        b"/metrics2/v1/chat/completions",
+        b"/team-a/metrics/v1/models",
+        b"/%6detrics/v1/models",
+        b"/team-a%2fmetrics/rerank",
+    ],
+)
+def test_no_prefix_is_one_that_engines_serve_their_metrics_under(target: bytes) -> None:
+    assert find_endpoint(target) is None
+
+
+def test_a_path_of_nothing_but_slashes_holds_up_nobody() -> None:
+    begun = time.process_time()
+    assert find_endpoint(b"/" * 60_000) is None
+    assert time.process_time() - begun < 0.2

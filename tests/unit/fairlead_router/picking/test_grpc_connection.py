@@ -1,6 +1,7 @@
 """HTTP/2 and gRPC of the picker's port, byte by byte."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_router.picking import http2
-from fairlead_router.picking.grpc_connection import MOST_WAITING, GrpcConnection, GrpcStream
+from fairlead_router.picking.grpc_connection import GrpcConnection
+from fairlead_router.picking.grpc_stream import MOST_WAITING, STREAM_WINDOW, GrpcStream
 
 LARGEST = 1000
 
@@ -196,15 +198,52 @@ async def test_answers_wait_for_the_peers_windows_and_come_whole() -> None:
 async def test_a_peer_that_takes_no_answers_gets_no_leave_to_send_more() -> None:
     client = Client()
     client.feed(HELLO, http2.settings({http2.SETTING_WINDOW: 0}), client.begin())
-    piece = grpc_message(b"x" * LARGEST)
-    for _ in range(3 * MOST_WAITING // len(piece)):
+    piece, sent = grpc_message(b"x" * LARGEST), 0
+
+    def leave() -> int:
+        given = (payload for kind, _, number, payload in client.frames() if kind == http2.WINDOW_UPDATE and number == 1)
+        return STREAM_WINDOW + sum(int.from_bytes(payload, "big") for payload in given)
+
+    while sent + len(piece) <= leave():
         client.feed(data(piece))
-    leave = sum(
-        int.from_bytes(payload, "big") for kind, _, number, payload in client.frames() if kind == http2.WINDOW_UPDATE and number == 1
-    )
-    assert leave < 2 * MOST_WAITING
+        sent += len(piece)
+        assert sent < 3 * MOST_WAITING
     client.feed(http2.window_update(1, 1 << 24), http2.window_update(0, 1 << 24))
-    assert len(client.data()) == 3 * MOST_WAITING // len(piece) * len(piece)
+    assert len(client.data()) == sent
+    assert client.goaway() is None
+
+
+async def test_a_peer_that_sends_without_leave_loses_its_connection() -> None:
+    client = Client()
+    client.feed(HELLO, http2.settings({http2.SETTING_WINDOW: 0}), client.begin())
+    for _ in range(3 * MOST_WAITING // LARGEST):
+        client.feed(data(grpc_message(b"x" * LARGEST)))
+        if client.transport.is_closed:
+            break
+    assert client.goaway() == http2.FLOW_CONTROL_ERROR
+
+
+async def test_a_long_message_in_frames_of_one_byte_holds_up_nobody() -> None:
+    client = Client()
+    client.connection = GrpcConnection(client._open, 1 << 24, lambda _: None)
+    client.connection.connection_made(client.transport)
+    message = grpc_message(b"x" * 8_000_000)
+    client.feed(HELLO, client.begin())
+    for start in range(0, len(message) - 5000, 200_000):
+        client.feed(data(message[start : min(start + 200_000, len(message) - 5000)]))
+    begun = time.process_time()
+    client.feed(*(data(b"x") for _ in range(5000)))
+    assert time.process_time() - begun < 1.0
+    assert [len(one) for one in client.echoes[0].heard] == [8_000_000]
+
+
+@pytest.mark.parametrize("frame", [http2.window_update(0, 1), http2.settings({http2.SETTING_WINDOW: 70_000})], ids=["leave", "settings"])
+async def test_thousands_of_frames_that_concern_all_streams_hold_up_nobody(frame: bytes) -> None:
+    client = Client()
+    client.feed(HELLO, *(client.begin(number) for number in range(1, 4000, 2)))
+    begun = time.process_time()
+    client.feed(frame * 5000)
+    assert time.process_time() - begun < 0.5
 
 
 async def test_a_full_socket_is_not_read_from_until_it_drains() -> None:

@@ -18,7 +18,7 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_router.main import Router
-from fairlead_router.picking.grpc_connection import OK
+from fairlead_router.picking.grpc_stream import OK
 from fairlead_router.picking.serving import tls_context
 from fairlead_router.picking.streams import PickerStream
 from fairlead_router.pool import Pool
@@ -32,6 +32,7 @@ from fairlead_testing.running.ext_proc_proxy import (
     response_body,
     response_headers,
 )
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class HeardStream:
@@ -275,3 +276,24 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="FAIRLEAD_PICKER_TLS_CERT_FILE"):
         tls_context(tmp_path / "none.pem", tmp_path / "none.key")
     assert ssl.HAS_ALPN
+
+
+async def test_no_header_of_a_proxy_becomes_a_line_of_its_own_at_an_engine(proxied: Proxied) -> None:
+    asked: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set_result(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async with await asyncio.start_server(engine, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        proxied.router.pools.apply(routing_table([f"{host}:{port}"], version=2))
+        stream, heard = proxied.open()
+        headers = {"x-kept": "1", "x-bad": "a\r\nx-evil: 1\r\n\r\nDELETE / HTTP/1.1", "x-b\r\nx-evil": "1", "x-nul": "a\0b"}
+        stream.message(request_headers(ended=True, method="GET", path="/v1/responses/resp_1", headers=headers).SerializeToString())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            lines = (await asked).split(b"\r\n")
+            while not heard.ends:
+                await asyncio.sleep(0)
+    assert b"x-kept: 1" in lines
+    assert not any(line.startswith((b"x-evil", b"x-bad", b"x-b", b"x-nul")) for line in lines)

@@ -1,9 +1,10 @@
 """Mooncake's admission: loads, the system-level forecast, and the three rejection policies."""
 
 import random
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp
+from math import exp, inf
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from fairlead.instances import Role
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.forecasts import FIRST_SLOTS, DecodeForecast
 from fairlead.routing.admission.gates import LoadGate, PredictedGate, build_gate
-from fairlead.routing.admission.loads import decode_loads, pool_loads
+from fairlead.routing.admission.loads import PoolLoads, decode_loads, pool_loads
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -67,6 +68,17 @@ def test_early_rejection_refuses_the_worked_example_and_prediction_accepts_it() 
     assert crowded.reason is RejectionReason.DECODE_OVERLOADED
 
 
+def test_one_decode_instance_in_time_admits() -> None:
+    view = worked_example()
+    view.load("d2").decoding = 40  # type: ignore[union-attr] # it is there
+    assert list(decode_loads(view)) == pytest.approx([1.1, 0.8])
+    assert LoadGate().at_arrival(request("r"), 1.0, view, NOW) is None
+
+
+def test_where_nothing_is_expected_to_decode_the_forecast_is_no_load() -> None:
+    assert DecodeForecast().load_at(NOW + 8, NOW, worked_example()) == 0.0
+
+
 def test_pool_loads_tell_the_mean_and_the_least() -> None:
     loads = [
         InstanceLoad(entry=entry("i1"), pending_prefill_tokens=31_250, decoding=10),
@@ -74,6 +86,23 @@ def test_pool_loads_tell_the_mean_and_the_least() -> None:
     ]
     found = pool_loads(view_over(loads, decode_base_seconds=0.01, decode_seconds_per_request=0.009))
     assert (found.prefill_mean, found.prefill_least, found.decode_mean, found.decode_least) == pytest.approx((0.5, 0.0, 0.55, 0.1))
+
+
+def test_loads_of_a_pool_without_instances_are_infinite() -> None:
+    assert pool_loads(view_over([])) == PoolLoads(prefill_mean=inf, prefill_least=inf, decode_mean=inf, decode_least=inf)
+
+
+def test_a_forecast_needs_no_more_memory_for_more_requests_one_after_the_other() -> None:
+    forecast = DecodeForecast()
+    tracemalloc.start()
+    try:
+        for number in range(100 * FIRST_SLOTS):
+            forecast.begin("r", float(number), 10)
+            forecast.end("r", number + 0.5, finished=False)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 8 * FIRST_SLOTS
 
 
 def test_finished_decodes_teach_how_long_decodes_last_and_lost_ones_do_not() -> None:

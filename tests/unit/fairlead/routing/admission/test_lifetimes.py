@@ -38,6 +38,11 @@ def test_what_outlived_all_decodes_seen_is_still_there_now_and_may_end_at_any_ti
     assert lifetimes.remaining(np.array([99.0]), 20.0).tolist() == pytest.approx([exp(-1)])
 
 
+def test_where_decodes_took_no_time_at_all_none_is_expected_to_stay() -> None:
+    lifetimes = learnt([0.0] * KEPT)
+    assert lifetimes.remaining(np.array([0.0, 1.0]), 1.0).tolist() == [0.0, 0.0]
+
+
 @given(durations, ages)
 def test_the_share_that_survives_is_that_of_the_last_decodes_kept(seconds: list[float], asked: list[float]) -> None:
     lifetimes = learnt(seconds)

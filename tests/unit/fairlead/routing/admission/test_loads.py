@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.gates import build_gate
 from fairlead.routing.admission.loads import best_ttft_seconds
-from fairlead.routing.admission.refusals import nobody_serves, queue_full, waited_too_long, whole_seconds
+from fairlead.routing.admission.refusals import (
+    nobody_serves,
+    none_within,
+    queue_full,
+    shutting_down,
+    upstream_failed,
+    waited_too_long,
+    whole_seconds,
+)
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
@@ -50,6 +58,16 @@ def test_headroom_scales_the_limit() -> None:
     assert early_rejection(request("r", 6250), 8.0, view_of([43_750], headroom=1.5)) is not None
 
 
+@pytest.mark.parametrize("mode", ["Load", "Predicted", "AfterPrefill"])
+def test_late_first_tokens_are_refused_in_every_mode_while_all_decode(mode: str) -> None:
+    busy = view_of([43_750, 50_000], mode)
+    for load in busy.loads.values():
+        load.decoding = 1
+    refusal = early_rejection(request("r", 6250), 9.0, busy)
+    assert refusal is not None
+    assert refusal.reason is RejectionReason.PREDICTED_TTFT
+
+
 def test_mode_off_refuses_nothing() -> None:
     assert early_rejection(request("r", 6250), 99.0, view_of([900_000], mode="Disabled")) is None
 
@@ -68,6 +86,11 @@ def test_each_refusal_says_what_happened() -> None:
         "10 requests already wait for each instance of pool default/chat that could take this one"
     )
     assert waited_too_long(request("r"), POOL, 60.0, 2.0).status == 429
+    failed = upstream_failed(request("r"), POOL, ("i0", "i1"))
+    assert (failed.message, failed.status) == ("no instance of pool default/chat answered; tried i0, i1", 502)
+    assert upstream_failed(request("r"), POOL, ()).message.endswith("; tried none")
+    for refusal in (failed, none_within(request("r"), POOL), shutting_down(request("r"), POOL)):
+        assert refusal.retry_after_seconds == 1.0
     assert nobody_serves(request("r"), POOL, 5.0, 5.0).message == "no instance of pool default/chat accepts requests (waited 5.0 s for one)"
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState, Role
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sources import Source
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.vectors import PoolVectors, highest, lowest, normalised
 from fairlead.routing.knowledge.bindings import SessionBindings

@@ -1,12 +1,14 @@
+import sys
 from collections import Counter
 from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.binding_races import Held, Verdict, judge, next_version
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.knowledge.bindings import SessionBindings
+from fairlead.routing.knowledge.bindings import MOST_PENDING, SessionBindings
 from fairlead_testing.builders.routing import POOL, entry
 
 
@@ -93,6 +95,74 @@ def test_changes_made_before_a_restart_are_taken_back_unless_the_api_has_moved_o
         assert binding is not None
         following = bind(bindings, "s", "elsewhere", BindingReason.SLO, 3.0, 0)
         assert (binding.instance, following.based_on, following.after) == (home, based_on, after)
+
+
+class Answering:
+    """The API for one session: judges changes in their order and tells what it made of them."""
+
+    def __init__(self) -> None:
+        self.held = Held(instance="a", version=1, router="other", change="told before")
+        self.lost_moves = 0
+
+    def take(self, changes: list[BindingChange], *, router: str = "own") -> list[str]:
+        """Those that lost."""
+        lost = []
+        for change in changes:
+            verdict = judge(change, self.held)
+            if verdict is Verdict.BIND:
+                self.held = Held(instance=change.instance, version=next_version(change, self.held), router=router, change=change.id)
+            elif verdict is Verdict.CONFLICT:
+                lost.append(change.id)
+        self.lost_moves += len(lost)
+        return lost
+
+    def word(self) -> Binding:
+        return told("s", self.held.instance, self.held.version, self.held.change)
+
+
+@settings(max_examples=150)
+@given(
+    count=st.integers(1, 3 * MOST_PENDING),
+    reports=st.lists(st.tuples(st.integers(1, 2 * MOST_PENDING), st.booleans(), st.booleans()), min_size=1, max_size=20),
+    intruder=st.none() | st.integers(0, 20),
+)
+def test_after_an_outage_of_any_length_the_home_and_the_lost_moves_are_those_of_the_api(
+    count: int, reports: list[tuple[int, bool, bool]], intruder: int | None
+) -> None:
+    bindings, _ = known()
+    api = Answering()
+    bindings.apply(api.word(), 0.0)
+    unsent = [bind(bindings, "s", "bc"[number % 2], BindingReason.SLO, 1.0, 0) for number in range(count)]
+    counted = 0
+    for number, (size, streamed_first, streamed) in enumerate([*reports, (count, True, True)]):
+        if number == intruder:
+            theirs = BindingChange(
+                id="theirs", pool=POOL, session="s", instance="d", reason=BindingReason.SLO, at=2.0, based_on=api.held.version
+            )
+            assert api.take([theirs], router="other") == []
+            bindings.apply(api.word(), 2.0)
+        sent, unsent = unsent[:size], unsent[size:]
+        lost = api.take(sent)
+        if streamed and streamed_first:
+            bindings.apply(api.word(), 3.0)
+        if lost:
+            counted += bindings.apply(api.word(), 3.0, lost)
+        if streamed and not streamed_first:
+            bindings.apply(api.word(), 3.0)
+    binding = bindings.get("s")
+    assert binding is not None
+    assert binding.instance == api.held.instance
+    assert counted in (0, api.lost_moves), "told by the stream first, they are not counted"
+    following = bind(bindings, "s", "elsewhere", BindingReason.SLO, 4.0, 0)
+    assert judge(following, api.held) is Verdict.BIND
+
+
+def test_of_changes_that_nobody_answers_only_the_newest_are_kept() -> None:
+    bindings, _ = known()
+    changes = [bind(bindings, "s", "bc"[number % 2], BindingReason.SLO, 1.0, 0) for number in range(10 * MOST_PENDING)]
+    references = [sys.getrefcount(change) for change in changes]
+    assert references.count(max(references)) == MOST_PENDING
+    assert references.count(min(references)) == len(changes) - MOST_PENDING
 
 
 def test_a_first_binding_has_not_migrated() -> None:

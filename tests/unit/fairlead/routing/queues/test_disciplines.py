@@ -95,6 +95,18 @@ def test_slack_serves_the_lost_again_when_nobody_else_waits() -> None:
     assert drain(queue, 1.0) == ["lost"]
 
 
+def test_what_gave_up_waiting_late_is_forgotten_while_others_are_always_in_time() -> None:
+    queue = slack_queue()
+    for number in range(2000):
+        queue.add(due(f"fine{number}", 1.0, at=float(number)))
+        queue.add(due(f"late{number}", 9.0, at=float(number)))
+        taken = queue.take(float(number))
+        assert taken is not None
+        assert taken.request.id == f"fine{number}"
+        queue.remove(f"late{number - 10}")
+    assert len(queue._late) < 200
+
+
 @settings(max_examples=120)
 @given(
     st.sampled_from(("fifo", "longest_hit", "slack")),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.sources import Source
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.kv_events import Removed, Stored

@@ -43,12 +43,12 @@ def test_twenty_requests_at_zero_are_all_sent_in_order_when_an_instance_starts_a
 def test_a_hold_counts_as_waiting_in_the_ttft_and_in_the_decision_but_not_against_the_queue_timeout() -> None:
     scheduler = scheduler_of(replace(COMING, routing=replace(COMING.routing, parameters={"queue_timeout_seconds": 5.0})))
     for name in ("r1", "r2"):
-        scheduler.submit(request(name), 0.0)
-    (first,) = dispatches(scheduler.update_table(with_instances(scheduler.table, 1), 60.0))
-    assert scheduler.tick(64.0) == ()
-    scheduler.first_token(first.request.id, 61.0)
-    scheduler.complete("r1", 62.0, 5, None)
-    decision = next(one for one in scheduler.take_records(65.0, final=True).decisions if one.request == "r1")
+        scheduler.submit(request(name, at=10.0), 10.0)
+    (first,) = dispatches(scheduler.update_table(with_instances(scheduler.table, 1), 70.0))
+    assert scheduler.tick(74.0) == ()
+    scheduler.first_token(first.request.id, 71.0)
+    scheduler.complete("r1", 72.0, 5, None)
+    decision = next(one for one in scheduler.take_records(75.0, final=True).decisions if one.request == "r1")
     assert (decision.queued_seconds, decision.held_seconds, decision.ttft_seconds) == (60.0, 60.0, 61.0)
 
 

@@ -39,9 +39,9 @@ def sent(outcomes: Sequence[Dispatch | Refusal]) -> list[tuple[str, str]]:
     return [(one.request.id, one.instance) for one in dispatches(outcomes)]
 
 
-def crowded(policy: str, mode: str, instances: int = 4) -> tuple[PoolScheduler, str]:
+def crowded(policy: str, mode: str, instances: int = 4, **more: int) -> tuple[PoolScheduler, str]:
     """Session s has a home, before which 60,000 tokens of others wait; nothing waits elsewhere."""
-    parameters = {"hot_tokens": 3_000} if policy == "ear" else {}
+    parameters = more | ({"hot_tokens": 3_000} if policy == "ear" else {})
     scheduler = scheduler_of(paused(table(instances, policy=policy, parameters=parameters), 1, mode))
     scheduler.submit(request("a", 2_100, session="s", blocks=CONTEXT), 0.0)
     scheduler.first_token("a", 0.5)
@@ -64,6 +64,13 @@ def test_a_session_of_a_hot_instance_stays_while_paused_and_leaves_when_not(poli
         assert (home_of(scheduler) == home) is stays
         records = scheduler.take_records(3.0)
         assert bool(records.migrations) is not stays
+
+
+def test_a_request_held_back_for_a_home_whose_queue_is_full_goes_where_the_policy_chose_without_its_session() -> None:
+    scheduler, home = crowded("ear", "Paused", queue_limit=2)
+    ((name, instance),) = sent(scheduler.submit(request("b", 2_200, session="s", blocks=CONTEXT, at=2.0), 2.0))
+    assert (name, instance != home) == ("b", True)
+    assert home_of(scheduler) == home
 
 
 @pytest.mark.parametrize("policy", HOMES)

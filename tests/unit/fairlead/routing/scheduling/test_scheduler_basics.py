@@ -79,6 +79,7 @@ def test_a_request_goes_out_counts_and_leaves_nothing_behind() -> None:
     records = scheduler.take_records(3.0)
     sample = next(sample for sample in records.loads if sample.instance == "chat-b0" and sample.completed)
     assert (sample.hit_tokens, sample.prompt_tokens, sample.tpot_seconds) == (512, 1024, (0.1,))
+    assert sum(sample.prefilled_tokens or 0 for sample in records.loads) == 1024
     assert records.decisions[0].ttft_seconds == 0.2
     assert scheduler.complete("r1", 2.0, 1, None) == ()
 
@@ -104,6 +105,47 @@ def test_an_unstreamed_prefill_frees_the_window_after_its_predicted_time() -> No
     assert scheduler.tick(0.99) == ()
     assert one_dispatch(scheduler.tick(1.0)).request.id == "r2"
     assert scheduler.take_records(2.0).decisions == ()
+
+
+def test_an_unstreamed_prefill_that_is_tried_again_takes_its_predicted_time_from_then_on() -> None:
+    scheduler = make_scheduler(make_table(2))
+    first = one_dispatch(scheduler.submit(replace(make_request("r1", 6250), streamed=False), 0.0))
+    second = scheduler.retry("r1", 0.5, first.instance)
+    assert isinstance(second, Dispatch)
+    load = scheduler.load(second.instance)
+    assert load is not None
+    scheduler.tick(1.0)
+    assert (load.prefilling, load.decoding) == (1, 0)
+    scheduler.tick(1.5)
+    assert (load.prefilling, load.decoding) == (0, 1)
+
+
+def test_an_id_that_comes_again_is_another_prefill() -> None:
+    scheduler = make_scheduler(make_table(1))
+    again = replace(make_request("r1", 6250), streamed=False)
+    one_dispatch(scheduler.submit(again, 0.0))
+    scheduler.cancel("r1", 0.5)
+    one_dispatch(scheduler.submit(again, 0.5))
+    load = scheduler.load("chat-b0")
+    assert load is not None
+    scheduler.tick(1.0)
+    assert (load.prefilling, load.decoding) == (1, 0)
+
+
+def test_answers_teach_how_long_a_token_takes_where_their_first_one_was_seen() -> None:
+    scheduler = make_scheduler(make_table(1, policy="fairlead", window=0))
+    scheduler.submit(make_request("seen"), 0.0)
+    scheduler.first_token("seen", 0.5)
+    scheduler.complete("seen", 2.5, 21, None)
+    assert (scheduler.decode_estimate().samples, scheduler.decode_estimate("chat-b0").seconds_per_token) == (1, 0.1)
+    scheduler.submit(replace(make_request("unseen"), streamed=False), 3.0)
+    scheduler.tick(4.0)
+    scheduler.complete("unseen", 5.0, 21, None)
+    scheduler.submit(make_request("at once"), 6.0)
+    scheduler.first_token("at once", 7.0)
+    scheduler.complete("at once", 7.0, 21, None)
+    assert scheduler.decode_estimate().samples == 1
+    assert scheduler.discrepancies() == ()
 
 
 def test_a_retry_goes_to_the_next_fallback_and_a_third_failure_is_refused() -> None:

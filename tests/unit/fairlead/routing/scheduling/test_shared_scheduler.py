@@ -141,6 +141,40 @@ def test_a_request_of_a_front_that_the_policy_fails_on_is_refused_to_that_front(
     assert decider.discrepancies() == front.discrepancies() == ()
 
 
+def test_a_decider_sends_its_own_requests_while_it_has_those_of_others() -> None:
+    decider, (front, _), (wire, _) = routers(TWO)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.0)
+    assert [name for name, _ in sent(decider.submit(asked("own"), 0.1))] == ["own"]
+    assert wire.carry(0.1) == ()
+
+
+def test_what_is_refused_of_a_front_that_leaves_is_told_to_nobody() -> None:
+    decider, (front, _), (wire, _) = routers(TWO)
+    for name in ("own", "other"):
+        decider.submit(asked(name), 0.0)
+    front.submit(asked("bad"), 0.0)
+    wire.carry(0.1)
+    (waits,) = (load.entry.id for load in decider.loads() if load.waiting)
+    failing_on("bad", decider)
+    for _ in range(3):
+        decider.instance_failed(waits, 0.2)
+    assert decider.waiting() == 0
+    assert ends(wire.part(0.3)) == {"bad": 0}, "its own router decides"
+    assert wire.decided == []
+
+
+def test_a_request_whose_id_is_in_flight_at_the_decider_stays_with_its_front() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    decider.submit(asked("same"), 0.0)
+    front.submit(asked("same", 500), 0.1)
+    assert wire.carry(0.1) == ()
+    assert front.waiting() == 1
+    front.cancel("same", 0.2)
+    wire.carry(0.2)
+    assert (front.waiting(), in_flight(decider)) == (0, {"i0": 1})
+
+
 def test_a_decider_that_is_asked_again_counts_what_was_sent_meanwhile() -> None:
     decider, (front, _), (wire, _) = routers(ONE)
     front.submit(asked("a"), 0.0)
@@ -189,6 +223,20 @@ def test_a_front_tries_again_at_once_and_the_decider_counts_it_there() -> None:
     assert [(move.source, move.target) for move in records.migrations] == [(first, outcome.instance)]
     kept = front.take_records(5.0, final=True)
     assert (kept.migrations, kept.reroutes, kept.bindings) == ((), (), ())
+
+
+def test_a_request_tried_again_at_an_instance_that_the_decider_does_not_know_is_counted_by_its_front_alone() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    front.submit(asked("a"), 0.0)
+    wire.carry(0.0)
+    front.update_table(replace(ONE, version=2, instances=TWO.instances), 0.1)
+    outcome = front.retry("a", 0.2, "i0")
+    assert isinstance(outcome, Dispatch)
+    wire.carry(0.2)
+    assert (in_flight(front), in_flight(decider)) == ({"i0": 0, "i1": 1}, {"i0": 0})
+    front.complete("a", 2.0, 5, 0)
+    wire.carry(2.0)
+    assert front.discrepancies() == decider.discrepancies() == ()
 
 
 @pytest.mark.parametrize("meanwhile", [False, True])
@@ -347,6 +395,7 @@ def test_a_request_for_an_instance_of_a_newer_table_is_sent_and_counted_all_the_
     front.submit(asked("a"), 0.1)
     assert sent(wire.carry(0.1)) == [("a", "i1")]
     assert in_flight(front) == {"i0": 0, "i1": 1}
+    assert {load.entry.role for load in front.loads()} == {Role.BOTH}
     wire.part(0.2)
     decider.tick(0.2)
     assert in_flight(decider) == {"i1": 0}
@@ -354,6 +403,7 @@ def test_a_request_for_an_instance_of_a_newer_table_is_sent_and_counted_all_the_
     again = Wire(front, decider, 0.4)
     again.carry(0.4)
     assert in_flight(decider) == {"i0": 1, "i1": 1}, "the older table's instance too"
+    assert {load.entry.role for load in decider.loads()} == {Role.BOTH}
     front.update_table(newer, 0.5)
     front.first_token("a", 1.0)
     for name in ("a", "b"):
@@ -373,6 +423,10 @@ def test_a_divided_request_for_instances_of_a_newer_table_is_counted_on_both() -
     front.submit(asked("a"), 0.1)
     assert sent(wire.carry(0.1)) == [("a", "p1")]
     assert in_flight(front) == {"d0": 0, "d1": 1, "p0": 0, "p1": 1}
+    assert {load.entry.id: load.entry.role for load in front.loads() if load.entry.id in ("p1", "d1")} == {
+        "p1": Role.PREFILL,
+        "d1": Role.DECODE,
+    }
     front.prefilled("a", 0.2)
     assert in_flight(front) == {"d0": 0, "d1": 1, "p0": 0, "p1": 0}
     front.complete("a", 2.0, 5, 0)

@@ -1,0 +1,157 @@
+"""The rules between the sections of an InferencePool's spec; those within a section stand beside its fields."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairlead import adoption_specs
+from fairlead.gateway_specs import ONE_INSTANCE_A_REQUEST
+from fairlead.instances import Role
+from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER
+from fairlead.schedules.specs import ScheduledRole
+from fairlead.schemas.shapes import Rule
+from fairlead.schemas.writing import written
+from fairlead.tables import AFTER_PREFILL
+
+NEEDS_PREFILL_ROLE = (
+    "earlyRejection.mode AfterPrefill needs the roles prefill and decode; declare them in roles, or write Load or Predicted"
+)
+
+
+def _scheduled_roles(spec: Any) -> Iterator[tuple[str, ScheduledRole]]:
+    """The bounds of roles in all schedules, with their paths below the spec."""
+    for place, schedule in enumerate(spec.scaling.schedules):
+        for row, bounds in enumerate(schedule.roles):
+            yield f"scaling.schedules[{place}].roles[{row}]", bounds
+
+
+def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
+    """Path and value of each schedule's section ratio."""
+    return (
+        (f"scaling.schedules[{place}].ratio", written(schedule.ratio))
+        for place, schedule in enumerate(spec.scaling.schedules)
+        if schedule.ratio is not None
+    )
+
+
+def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
+    """Path and value of each schedule's section earlyRejection that refuses after the prefill."""
+    return (
+        (f"scaling.schedules[{place}].earlyRejection", written(schedule.early_rejection))
+        for place, schedule in enumerate(spec.scaling.schedules)
+        if schedule.early_rejection is not None and schedule.early_rejection.mode == AFTER_PREFILL
+    )
+
+
+def _unknown_roles(spec: Any) -> Iterator[tuple[str, object]]:
+    """Path and name of each role in a schedule that the pool does not have."""
+    known = {role.name for role in spec.roles}
+    return ((f"{path}.name", bounds.name.value) for path, bounds in _scheduled_roles(spec) if bounds.name not in known)
+
+
+def _bounds_outside(spec: Any) -> Iterator[tuple[str, object]]:
+    """Path and value of each bound in a schedule that its role's own bounds do not allow."""
+    of_role = {role.name: range(role.min_replicas, role.max_replicas + 1) for role in spec.roles}
+    for path, bounds in _scheduled_roles(spec):
+        given = (("replicas", bounds.replicas), ("minReplicas", bounds.min_replicas), ("maxReplicas", bounds.max_replicas))
+        for name, replicas in given:
+            if replicas is not None and bounds.name in of_role and replicas not in of_role[bounds.name]:
+                yield f"{path}.{name}", replicas
+
+
+BETWEEN_SECTIONS = (
+    Rule(
+        cel="self.roles.all(role, role.name == 'both') || (self.roles.size() == 2 && self.roles.all(role, role.name != 'both'))",
+        holds=lambda spec: {role.name for role in spec.roles} in ({Role.BOTH}, {Role.PREFILL, Role.DECODE}),
+        field="roles",
+        message="roles must be exactly both, or exactly prefill and decode",
+    ),
+    Rule(
+        cel="self.roles.all(role, oldSelf.roles.exists(old, old.name == role.name))",
+        field="roles",
+        message="roles cannot change between both and prefill with decode; make a new pool instead",
+    ),
+    Rule(
+        cel="self.roles.all(role, role.name == 'both') || self.replicas == 1",
+        holds=lambda spec: spec.replicas == 1 or all(role.name is Role.BOTH for role in spec.roles),
+        field="replicas",
+        message="replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
+    ),
+    Rule(
+        cel="self.roles.all(role, role.name != 'both' || self.replicas >= role.minReplicas)",
+        holds=lambda spec: all(role.name is not Role.BOTH or spec.replicas >= role.min_replicas for role in spec.roles),
+        field="replicas",
+        message="replicas must not be less than roles[].minReplicas; raise replicas or lower minReplicas",
+    ),
+    Rule(
+        cel="self.roles.all(role, role.name != 'both' || self.replicas <= role.maxReplicas)",
+        holds=lambda spec: all(role.name is not Role.BOTH or spec.replicas <= role.max_replicas for role in spec.roles),
+        field="replicas",
+        message="replicas must not be greater than roles[].maxReplicas; lower replicas or raise maxReplicas",
+    ),
+    Rule(
+        cel="self.engine.type == 'simulated' || self.roles.all(role, has(role.template) || has(role.selector) || role.maxReplicas == 0)",
+        holds=lambda spec: (
+            spec.engine.type == "simulated"
+            or all(role.template is not None or role.selector is not None or role.max_replicas == 0 for role in spec.roles)
+        ),
+        field="roles",
+        message="roles[].template or selector is required unless engine.type is simulated or the role's maxReplicas is 0",
+    ),
+    Rule(
+        cel="self.engine.type != 'sglang' || self.roles.all(role, role.name == 'both')",
+        holds=lambda spec: spec.engine.type != "sglang" or all(role.name is Role.BOTH for role in spec.roles),
+        field="roles",
+        message="engine.type sglang takes only the role both, because its handover from prefill to decode is not supported; "
+        "leave roles prefill and decode out, or use engine.type vllm",
+    ),
+    Rule(
+        cel="self.earlyRejection.mode != 'AfterPrefill' || self.roles.exists(role, role.name == 'prefill')",
+        holds=lambda spec: spec.early_rejection.mode != AFTER_PREFILL or len(spec.roles) == 2,
+        field="earlyRejection",
+        message=NEEDS_PREFILL_ROLE,
+    ),
+    Rule(
+        cel="!has(self.scaling.schedules) || self.roles.exists(role, role.name == 'prefill') || "
+        "self.scaling.schedules.all(schedule, !has(schedule.earlyRejection) || !has(schedule.earlyRejection.mode) || "
+        "schedule.earlyRejection.mode != 'AfterPrefill')",
+        holds=lambda spec: len(spec.roles) == 2 or not list(_scheduled_after_prefill(spec)),
+        fault=lambda spec: next(_scheduled_after_prefill(spec)),
+        message=f"scaling.schedules[].{NEEDS_PREFILL_ROLE}",
+    ),
+    ZERO_TOGETHER,
+    RATIO_NEEDS_ROLES,
+    Rule(
+        cel="!has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.roles) || "
+        "schedule.roles.all(bounds, self.roles.exists(role, role.name == bounds.name)))",
+        holds=lambda spec: not list(_unknown_roles(spec)),
+        fault=lambda spec: next(_unknown_roles(spec)),
+        message="scaling.schedules[].roles[].name must be one of the pool's roles",
+    ),
+    Rule(
+        cel="!has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.roles) || "
+        "schedule.roles.all(bounds, self.roles.all(role, role.name != bounds.name || ("
+        + " && ".join(
+            f"(!has(bounds.{name}) || (bounds.{name} >= role.minReplicas && bounds.{name} <= role.maxReplicas))"
+            for name in ("replicas", "minReplicas", "maxReplicas")
+        )
+        + "))))",
+        holds=lambda spec: not list(_bounds_outside(spec)),
+        fault=lambda spec: next(_bounds_outside(spec)),
+        message="the bounds in scaling.schedules[].roles must lie within the role's own minReplicas and maxReplicas in roles[]",
+    ),
+    Rule(
+        cel="!has(self.scaling.schedules) || self.roles.exists(role, role.name == 'prefill') || "
+        "self.scaling.schedules.all(schedule, !has(schedule.ratio))",
+        holds=lambda spec: len(spec.roles) == 2 or not list(_scheduled_ratios(spec)),
+        fault=lambda spec: next(_scheduled_ratios(spec)),
+        message="scaling.schedules[].ratio needs the roles prefill and decode; remove it, or declare them in roles",
+    ),
+    Rule(
+        cel="!has(self.adapters) || self.adapters.size() == 0 || self.engine.type == 'vllm'",
+        holds=lambda spec: not spec.adapters or spec.engine.type == "vllm",
+        field="adapters",
+        message="adapters are only for engine.type vllm; remove adapters",
+    ),
+    *adoption_specs.OF_POOLS,
+    ONE_INSTANCE_A_REQUEST,
+)

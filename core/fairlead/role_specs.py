@@ -1,0 +1,125 @@
+"""The section `spec.roles` of an InferencePool."""
+
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fairlead import adoption_specs
+from fairlead.instances import Role
+from fairlead.schemas.shapes import Rule, nested, text, verbatim, whole
+from fairlead.selectors import SelectorSpec
+
+MAX_REPLICAS = 4096
+
+_OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+"""Copied where it is used, as YAML would write references to one object."""
+
+POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "required": ["spec"],
+    "properties": {
+        "metadata": {**_OBJECT, "properties": {"labels": {**_OBJECT}, "annotations": {**_OBJECT}}},
+        "spec": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "required": ["containers"],
+            "properties": {
+                "containers": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                        "required": ["name", "image"],
+                        "properties": {
+                            "name": {"type": "string", "minLength": 1},
+                            "image": {"type": "string", "minLength": 1},
+                            "ports": {"type": "array", "items": {**_OBJECT}},
+                            "env": {"type": "array", "items": {**_OBJECT}},
+                            "readinessProbe": {**_OBJECT},
+                        },
+                    },
+                }
+            },
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSpec:
+    """Number, bounds and pod template of one role's instances."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.minReplicas <= self.maxReplicas",
+            holds=lambda role: role.min_replicas <= role.max_replicas,
+            field="minReplicas",
+            message="minReplicas must not be greater than maxReplicas",
+        ),
+        Rule(
+            cel="self.name != 'both' || !has(self.replicas)",
+            holds=lambda role: role.name is not Role.BOTH or role.replicas is None,
+            field="replicas",
+            message="roles[].replicas is only for prefill and decode; write spec.replicas for the role both",
+        ),
+        Rule(
+            cel="!has(self.replicas) || self.replicas >= self.minReplicas",
+            holds=lambda role: role.replicas is None or role.replicas >= role.min_replicas,
+            field="replicas",
+            message="roles[].replicas must not be less than its minReplicas; raise replicas or lower minReplicas",
+        ),
+        Rule(
+            cel="!has(self.replicas) || self.replicas <= self.maxReplicas",
+            holds=lambda role: role.replicas is None or role.replicas <= role.max_replicas,
+            field="replicas",
+            message="roles[].replicas must not be greater than its maxReplicas; lower replicas or raise maxReplicas",
+        ),
+        Rule(
+            cel="self.name == 'both' || self.maxReplicas >= 1",
+            holds=lambda role: role.name is Role.BOTH or role.max_replicas >= 1,
+            field="maxReplicas",
+            message="maxReplicas of prefill and decode must be at least 1, because neither can serve without the other",
+        ),
+        *adoption_specs.OF_ROLES,
+    )
+
+    name: Role = text(
+        "Name of the role; an instance of role both prefills and decodes.", enum=tuple(role.value for role in Role), convert=Role
+    )
+    replicas: int | None = whole("Number of instances wanted; only for prefill and decode.", None, minimum=1, maximum=MAX_REPLICAS)
+    min_replicas: int = whole(
+        "Never fewer instances than this while enough are healthy. Prefill and decode have at least one, even if this is 0, unless the whole pool "
+        "is at zero. In scaling.mode SLO, 0 lets the pool go to zero after scaling.zero.idleAfter.",
+        0,
+        maximum=MAX_REPLICAS,
+    )
+    max_replicas: int = whole("Never more instances than this.", adoption_specs.MOST_BY_DEFAULT, maximum=MAX_REPLICAS)
+    template: dict[str, Any] | None = verbatim(
+        "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. Optional for simulated engines, and for a role "
+        "without instances (maxReplicas 0).",
+        POD_TEMPLATE_SCHEMA,
+    )
+    selector: SelectorSpec | None = nested(
+        SelectorSpec,
+        "Labels of running pods that are the instances, instead of pods made from a template: those of a Deployment, StatefulSet or LeaderWorkerSet.",
+        optional=True,
+    )
+    scale_target_ref: adoption_specs.ScaleTargetSpec | None = nested(
+        adoption_specs.ScaleTargetSpec,
+        "The workload of the selected pods, to be scaled to the number wanted of the role; without it the pods are only routed to.",
+        optional=True,
+    )
+
+    @property
+    def least(self) -> int:
+        """The fewest instances that may be wanted: `minReplicas`, and at least one of prefill and decode."""
+        return self.min_replicas if self.name is Role.BOTH else max(1, self.min_replicas)
+
+    @property
+    def most(self) -> int:
+        """The most instances that may be wanted; nothing bounds how many pods there are that a role selects."""
+        return self.max_replicas if self.selector is None or self.scale_target_ref is not None else MAX_REPLICAS

@@ -1,0 +1,91 @@
+"""Merge patches and annotations that change a running pod: its state, its drain, its adoption. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
+from fairlead.instances import InstanceState, Role
+from fairlead.pools import GROUP
+from fairlead_operator.pod_marks import (
+    ADOPTED_ROLE_LABEL,
+    DELETION_COST_ANNOTATION,
+    DRAINING_ANNOTATION,
+    FORMER_COST_ANNOTATION,
+    NO_DRAIN,
+    POOL_LABEL,
+    REVISION_ANNOTATION,
+    ROLE_LABEL,
+    STATE_ANNOTATION,
+    STATE_REASON_ANNOTATION,
+    STATE_SINCE_ANNOTATION,
+    WEIGHT_ANNOTATION,
+)
+from fairlead_operator.pool_identity import PoolIdentity
+
+_LEAST_COST = "-2147483648"
+
+
+def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
+    """Annotations that record a state.
+
+    Draining has an additional annotation of its own, which stays when the state becomes Lost.
+    """
+    annotations = {STATE_ANNOTATION: state.value, STATE_SINCE_ANNOTATION: since, STATE_REASON_ANNOTATION: reason}
+    if state is InstanceState.DRAINING:
+        annotations[DRAINING_ANNOTATION] = since
+    return annotations
+
+
+def flip_patch(role: Role, since: str) -> dict[str, Any]:
+    """The merge patch that lets a drained pod go on in a role: its label, its state, and the end of its drain."""
+    return {
+        "metadata": {
+            "labels": {ROLE_LABEL: role.value},
+            "annotations": {
+                **state_annotations(InstanceState.WARMING, since, "RoleFlipped"),
+                **NO_DRAIN,
+            },
+        }
+    }
+
+
+def end_of_drain_patch(metadata: Mapping[str, Any], since: str) -> dict[str, Any]:
+    """The merge patch that puts a draining pod with this metadata back in service."""
+    state = state_annotations(InstanceState.WARMING, since, "DrainWithdrawn")
+    return {"metadata": {"annotations": {**state, **NO_DRAIN, **former_cost(metadata)}}}
+
+
+def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
+    """The merge patch that makes a running pod an instance of the pool."""
+    return {
+        "metadata": {
+            "labels": {POOL_LABEL: identity.name, ADOPTED_ROLE_LABEL: role.value},
+            "annotations": {ADOPTED_BY_ANNOTATION: identity.uid},
+        }
+    }
+
+
+def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that takes all of ours off an adopted pod with this metadata: what the pool wrote, and what
+    people asked of it by our annotations. What its own template may say to us, as its weight, stays.
+    """
+    marks = {part: dict.fromkeys(name for name in metadata.get(part) or {} if _is_mark(name)) for part in ("labels", "annotations")}
+    return {"metadata": {"uid": metadata["uid"], **marks, "annotations": {**marks["annotations"], **former_cost(metadata)}}}
+
+
+def least_cost(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Annotations by which the workload ends a pod with this metadata first, and which keep the cost it had."""
+    annotations = metadata.get("annotations") or {}
+    if FORMER_COST_ANNOTATION in annotations:
+        return {DELETION_COST_ANNOTATION: _LEAST_COST}
+    return {DELETION_COST_ANNOTATION: _LEAST_COST, FORMER_COST_ANNOTATION: annotations.get(DELETION_COST_ANNOTATION, "")}
+
+
+def former_cost(metadata: Mapping[str, Any]) -> dict[str, str | None]:
+    """Annotations that give a pod with this metadata the deletion cost that it had before it was to go first."""
+    former = (metadata.get("annotations") or {}).get(FORMER_COST_ANNOTATION)
+    return {} if former is None else {DELETION_COST_ANNOTATION: former or None, FORMER_COST_ANNOTATION: None}
+
+
+def _is_mark(name: str) -> bool:
+    return name.startswith(f"{GROUP}/") and name not in {WEIGHT_ANNOTATION, REVISION_ANNOTATION}

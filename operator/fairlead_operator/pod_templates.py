@@ -1,0 +1,112 @@
+"""What an instance's pod is made from: its role's template, completed, and the hash by which another is needed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any
+
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec
+
+SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
+"""Stands for the template of a role that selects its pods: what they are made from is their workload's business."""
+
+ENGINE = "engine"
+
+_PROBE_SECONDS: Mapping[str, tuple[int, int]] = MappingProxyType({"simulated": (1, 2), "vllm": (1, 2), "sglang": (2, 10)})
+"""Pause between readiness probes, and their time limit, by `engine.type`. SGLang's `/health` takes a second or more: it
+waits for a token.
+"""
+
+
+def spec_hash(spec: PoolSpec, role: Role) -> str:
+    """Hash of everything in the spec that a running pod of the role depends on; another hash means
+    the pod must be replaced.
+
+    The default engine image's version is left out, so that upgrading the operator alone restarts nothing. A role
+    without instances may have no template; its hash is that of none.
+    """
+    if any(item.selector is not None for item in spec.roles if item.name is role):
+        return SELECTED_HASH
+    has_template = spec.simulated is not None or any(item.template is not None for item in spec.roles if item.name is role)
+    if not has_template:
+        return hashlib.sha256(b"no template").hexdigest()[:12]
+    canonical = json.dumps(pod_template(spec, role, "fairlead/engine"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
+    """The role's pod template, completed with the fields that every engine needs; the template's own settings win."""
+    given = given_template(spec, role)
+    template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
+    container = engine_container(template)
+    ports = container["ports"] = container.get("ports") or []
+    if not any(port.get("containerPort") == spec.engine.port for port in ports):
+        ports.append({"name": "http", "containerPort": spec.engine.port, "protocol": "TCP"})
+    environment = container["env"] = container.get("env") or []
+    for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
+        if not any(item.get("name") == name for item in environment):
+            environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    if container.get("readinessProbe") is None:
+        period, timeout = _PROBE_SECONDS[spec.engine.type]
+        container["readinessProbe"] = {
+            "httpGet": {"path": "/health", "port": spec.engine.port},
+            "periodSeconds": period,
+            "timeoutSeconds": timeout,
+            "failureThreshold": 3,
+        }
+    return template
+
+
+def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
+    """The role's pod template as it was written; None where there is none."""
+    return next((item.template for item in spec.roles if item.name is role), None)
+
+
+def restricted(template: Mapping[str, Any]) -> dict[str, Any]:
+    """The template of a simulated engine, as the Pod Security Standard `restricted` demands.
+
+    This is no part of the hash: instances that were made without run as well, and an upgrade is to restart none.
+    """
+    pod_security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    container_security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    containers = [{**container, "securityContext": container_security} for container in template["spec"]["containers"]]
+    return {**template, "spec": {**template["spec"], "securityContext": pod_security, "containers": containers}}
+
+
+def engine_container(template: Mapping[str, Any]) -> dict[str, Any]:
+    """The container that serves: `engine`, or the first."""
+    containers: list[dict[str, Any]] = template["spec"]["containers"]
+    return next((item for item in containers if item.get("name") == ENGINE), containers[0])
+
+
+def _simulated_template(spec: PoolSpec, image: str) -> dict[str, Any]:
+    container = {
+        "name": ENGINE,
+        "image": image,
+        "command": ["fairlead-engine"],
+        "args": [word for name, value in _engine_arguments(spec).items() for word in (f"--{name}", value)],
+    }
+    return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 30}}
+
+
+def _engine_arguments(spec: PoolSpec) -> Mapping[str, str]:
+    simulated = spec.simulated
+    if simulated is None:
+        raise ValueError(f"engine {spec.engine.type} needs a template")
+    return {
+        "model": spec.model,
+        "host": "$(POD_IP)",
+        "port": str(spec.engine.port),
+        "prefill-tokens-per-second": f"{spec.engine.prefill_tokens_per_second:.12g}",
+        "decode-step-ms": f"{simulated.decode_step_seconds * 1000:.12g}",
+        "kv-cache-tokens": str(spec.engine.kv_cache_tokens),
+        "block-size": str(simulated.block_size),
+        "max-running": str(simulated.max_running),
+        "max-waiting": str(simulated.max_waiting),
+        "time-scale": f"{simulated.time_scale:.12g}",
+        "bytes-per-token": str(spec.engine.bytes_per_token),
+        "startup-seconds": f"{simulated.startup_seconds:.12g}",
+    }

@@ -1,0 +1,39 @@
+"""The pool that owns objects, as they name it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.instances import Role
+from fairlead.pools import GROUP, KIND, VERSION
+from fairlead_operator.pod_marks import POOL_LABEL, ROLE_LABEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolIdentity:
+    """Identifies the pool that owns the objects."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def owner_reference(self) -> dict[str, Any]:
+        """The owner reference that makes the pool the controller of a child, so that deleting the pool deletes the
+        child.
+        """
+        return {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+    def reference(self) -> dict[str, Any]:
+        """The reference to the pool that an Event needs."""
+        metadata = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
+        return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
+
+    def selector(self, role: Role | None = None) -> str:
+        """Label selector of the pool's pods, or of those of one role."""
+        return f"{POOL_LABEL}={self.name}" + (f",{ROLE_LABEL}={role.value}" if role is not None else "")

@@ -1,0 +1,113 @@
+"""Requests of a proxy that go past the scheduler: to the least loaded instance, or to the one that made a response."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Sequence
+
+from fairlead.tables import Outlook
+from fairlead_router import paths
+from fairlead_router.calls import Calls
+from fairlead_router.direct import DirectRelay
+from fairlead_router.held_responses import HeldResponses
+from fairlead_router.keys import GatewayKey, GatewayKeys
+from fairlead_router.picking.accounts import DirectAccount
+from fairlead_router.picking.finding import members
+from fairlead_router.picking.messages import HeaderList
+from fairlead_router.picking.picked_request import PickedRequest
+from fairlead_router.pool import Pool
+from fairlead_router.pools import Opens, Pools
+from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves
+from fairlead_router.settings import RouterSettings
+
+_NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_ENDS_A_LINE = re.compile(rb"[\r\n\0]")
+
+
+class DirectPicks:
+    """Decides for them. `start` lets a request go on in a task of its own, which tells it of what fails there."""
+
+    def __init__(
+        self,
+        settings: RouterSettings,
+        pools: Pools,
+        keys: GatewayKeys,
+        calls: Calls,
+        direct: DirectRelay,
+        held: HeldResponses,
+        now: Callable[[], float],
+        start: Callable[[PickedRequest, Coroutine[None, None, None]], None],
+    ) -> None:
+        self._settings = settings
+        self._pools = pools
+        self._keys = keys
+        self._calls = calls
+        self._direct = direct
+        self._held = held
+        self._now = now
+        self._start = start
+
+    def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, changed: bytes | None = None) -> None:
+        """The instance with the fewest requests in flight; waits for a pool without one to have one."""
+        excluded = () if subset is None else tuple(pool.addresses.keys() - set(members(pool, subset)))
+        instances = pool.by_load(excluded, self._now())
+        if instances:
+            self._send(asked, pool, instances, changed)
+        elif subset is not None or pool.table.outlook is not Outlook.COMING:
+            self._refuse(asked, pool)
+        else:
+            self._start(asked, self._await_instance(asked, pool, changed))
+
+    async def _await_instance(self, asked: PickedRequest, pool: Pool, changed: bytes | None) -> None:
+        pool.used_at = self._now()
+        await pool.wait_for_instance(0 if changed is None else len(changed))
+        instances = pool.by_load((), self._now())
+        if instances:
+            self._send(asked, pool, instances, changed)
+        else:
+            self._refuse(asked, pool)
+
+    def _refuse(self, asked: PickedRequest, pool: Pool) -> None:
+        pool.counters.direct["refused"] += 1
+        asked.refuse(self._nobody(asked, pool))
+
+    def _nobody(self, asked: PickedRequest, pool: Pool) -> ErrorAnswer:
+        if pool.table.outlook is Outlook.CLOSED:
+            return closed(pool.table, self._now(), pool.header, asked.dialect)
+        return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
+
+    def _send(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], changed: bytes | None = None) -> None:
+        """Name the first of the instances, then as many of the others as may be named."""
+        told = instances[: 1 + self._settings.picker_fallbacks]
+        asked.account = DirectAccount(pool, told, self._now())
+        asked.send(pool, [pool.addresses[instance] for instance in told], self._calls.next_id(), changed)
+
+    async def pick_holder(
+        self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
+    ) -> None:
+        """The instance that made the response; if none is remembered, look for it. No other can stand in for it."""
+        path = target.partition(b"?")[0]
+        response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
+        home = self._held.find(response)
+        pool = self._pools.get(home[0]) if home is not None else None
+        if home is None or pool is None or home[1] not in pool.addresses or not opens(pool):
+            pools = [pool for pool in self._pools.all() if opens(pool)]
+            headers = _of_http1(asked.headers)  # engines speak that
+            found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), headers)
+            if found is None or found[1] not in found[0].addresses:
+                raise BadRequest(404, "response_not_found", f"response {response[:100]!r} is held by no instance")
+            pool, instance = found
+            self._held.remember(response, pool.key, instance)
+        else:
+            instance = home[1]
+        if key is not None:
+            self._keys.sent_to_pool(key, self._now())
+        if subset is None or instance in members(pool, subset):
+            self._send(asked, pool, [instance])
+        else:
+            self._refuse(asked, pool)
+
+
+def _of_http1(headers: HeaderList) -> HeaderList:
+    """The headers that may stand in a request of HTTP/1.1; whoever reaches the picker's port may send any bytes."""
+    return [(name, value) for name, value in headers if _NAME.fullmatch(name) and not _ENDS_A_LINE.search(value)]

@@ -1,0 +1,81 @@
+"""Cuts the bytes of an HTTP/2 client into frames, and joins the frames of each header block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairlead_router.picking import http2
+from fairlead_router.picking.http2 import CONTINUATION, END_HEADERS, HEAD, HEADERS, ConnectionFailed
+
+FRAME_SIZE = 256 * 1024
+LARGEST_HEADERS = 64 * 1024
+
+_OF_HEADERS = (HEADERS, CONTINUATION)
+
+
+class FrameReader:
+    """Reads one connection: `began` gets stream, flags and whole block of headers, `came` each other frame.
+
+    Whatever breaks the protocol raises ConnectionFailed, and nothing may be read any more.
+    """
+
+    __slots__ = ("_began", "_block", "_came", "_rest", "is_greeted")
+
+    def __init__(self, came: Callable[[int, int, int, bytes], None], began: Callable[[int, int, bytes], None]) -> None:
+        self._came = came
+        self._began = began
+        self._rest = b""
+        self._block: tuple[int, int, bytearray] | None = None
+        """Stream, flags and beginning of a header block that goes on in the next frame."""
+        self.is_greeted = False
+        """Whether the client has shown that it speaks HTTP/2."""
+
+    def read(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._rest:
+            data = self._rest + data
+        start, end = 0, len(data)
+        if not self.is_greeted:
+            if not data.startswith(http2.PREFACE[:end]):
+                raise ConnectionFailed(http2.PROTOCOL_ERROR, "this port speaks gRPC over HTTP/2 only")
+            if end < len(http2.PREFACE):
+                self._rest = data
+                return
+            self.is_greeted = True
+            start = len(http2.PREFACE)
+        while end - start >= 9:
+            high, low, kind, flags, number = HEAD.unpack_from(data, start)
+            size = (high << 8) | low
+            if size > FRAME_SIZE:
+                raise ConnectionFailed(http2.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
+            stop = start + 9 + size
+            if stop > end:
+                break
+            number &= 0x7FFFFFFF
+            payload = data[start + 9 : stop]
+            if kind in _OF_HEADERS or self._block is not None:
+                self._take_headers(kind, flags, number, payload)
+            else:
+                self._came(kind, flags, number, payload)
+            start = stop
+        self._rest = data[start:]
+
+    def _take_headers(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if self._block is None:
+            if kind == CONTINUATION:
+                raise ConnectionFailed(http2.PROTOCOL_ERROR, "a continuation of nothing")
+            payload = http2.unpadded(payload, flags)
+            if flags & END_HEADERS:
+                self._began(number, flags, payload)
+            else:
+                self._block = (number, flags, bytearray(payload))
+            return
+        begun, first_flags, block = self._block
+        if kind != CONTINUATION or number != begun:
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, "a header block was interrupted")
+        block += payload
+        if len(block) > LARGEST_HEADERS:
+            raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "a header block too large")
+        if flags & END_HEADERS:
+            self._block = None
+            self._began(number, first_flags, bytes(block))

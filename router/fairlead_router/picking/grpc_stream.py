@@ -1,0 +1,182 @@
+"""A gRPC server's side of one call: messages both ways on a stream of an HTTP/2 connection, with flow control.
+
+A stream's answers wait here while its peer takes none. As long as too much waits, the peer gets no leave to send more
+on that stream, so memory stays bounded whoever is slow.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead_router.picking import http2
+
+STREAM_WINDOW = 512 * 1024
+"""Bytes that a peer may send on a stream before it gets leave for more."""
+MOST_WAITING = 512 * 1024
+"""Bytes of a stream's answers that wait; with more, the peer gets no leave to send on it."""
+
+OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
+RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 9, 12, 13, 14
+
+
+class Listener(Protocol):
+    """Who handles a stream."""
+
+    def message(self, payload: bytes) -> None:
+        """A message of the peer."""
+
+    def half_closed(self) -> None:
+        """The peer sends no more messages."""
+
+    def gone(self) -> None:
+        """The stream is no more; nothing can be said on it."""
+
+
+class Connection(Protocol):
+    """What a stream asks of its connection."""
+
+    def push(self, data: bytes) -> None:
+        """Send these bytes, together with others of the same moment."""
+
+    def send_data(self, stream: GrpcStream, data: bytes) -> bool:
+        """Send all of it in one frame if that may be; the usual case."""
+
+    def send_part(self, stream: GrpcStream, data: bytes) -> int:
+        """Send as much of it as may be now; how many bytes that are."""
+
+    def forget(self, stream: GrpcStream) -> None:
+        """The stream has ended here."""
+
+
+Opener = Callable[["GrpcStream"], Listener | None]
+"""Who handles a new stream; None when nobody knows its path."""
+
+
+class GrpcStream:
+    """One call."""
+
+    __slots__ = (
+        "_begun", "_buffer", "_closing", "_connection", "_ended", "_unacknowledged", "_waiting", "_waiting_bytes", "authority", "id", "listener",
+        "path", "send_window",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, number: int, path: bytes, authority: bytes, send_window: int) -> None:
+        self._connection = connection
+        self.id = number
+        self.path = path
+        self.authority = authority
+        self.send_window = send_window
+        self.listener: Listener | None = None
+        self._buffer = bytearray()
+        """The beginning of a message, which may come in a great many frames."""
+        self._unacknowledged = 0
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._begun = False
+        self._closing: bytes | None = None
+        """The trailers, to be sent after what waits."""
+        self._ended = False
+
+    def send(self, message: bytes) -> None:
+        """Send a message, as soon as the peer has room for it. Nothing is sent after the end."""
+        if self._ended or self._closing is not None:
+            return
+        if not self._begun:
+            self._begun = True
+            self._connection.push(http2.frame(http2.HEADERS, http2.END_HEADERS, self.id, http2.GRPC_HEADERS))
+        size = len(message)
+        data = b"\x00" + size.to_bytes(4, "big") + message
+        if not self._waiting and self._connection.send_data(self, data):
+            return
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        self.flush()
+
+    def finish(self, status: int, message: str = "") -> None:
+        """End the call after what waits. Nobody listens to it any more."""
+        if self._ended or self._closing is not None:
+            return
+        self.listener = None
+        self._closing = http2.grpc_trailers(status, message, alone=not self._begun)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as there is room."""
+        waiting = self._waiting
+        while waiting:
+            piece = waiting[0]
+            sent = self._connection.send_part(self, piece)
+            self._waiting_bytes -= sent
+            if sent < len(piece):
+                waiting[0] = piece[sent:]
+                break
+            waiting.popleft()
+        if self._unacknowledged >= STREAM_WINDOW // 2:
+            self._allow()
+        if not waiting and self._closing is not None and not self._ended:
+            self._ended = True
+            self._connection.push(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, self.id, self._closing))
+            self._connection.forget(self)
+
+    def take(self, data: bytes, size: int, largest: int) -> None:
+        """Data of the peer, of a frame of `size` bytes: hand on each whole message.
+
+        Raises ConnectionFailed for more than it had leave to send.
+        """
+        self._unacknowledged += size
+        if self._unacknowledged > STREAM_WINDOW:
+            raise http2.ConnectionFailed(http2.FLOW_CONTROL_ERROR, f"more data of stream {self.id} than it may send")
+        if self._unacknowledged >= STREAM_WINDOW // 2:
+            self._allow()
+        held = self._buffer
+        came: bytes | bytearray = data
+        if held:
+            held += data
+            came = held
+        start, end = 0, len(came)
+        while end - start >= 5 and self.listener is not None:
+            length = int.from_bytes(came[start + 1 : start + 5], "big")
+            if came[start]:
+                self._fail(UNIMPLEMENTED, "messages are not to be compressed")
+                return
+            if length > largest:
+                self._fail(RESOURCE_EXHAUSTED, f"a message of {length} bytes is more than {largest}")
+                return
+            if end - start - 5 < length:
+                break
+            self.listener.message(bytes(came[start + 5 : start + 5 + length]))
+            start += 5 + length
+        if self.listener is None:
+            held.clear()
+        elif came is held:
+            del held[:start]
+        elif start < end:
+            held += data[start:]
+
+    def close_half(self) -> None:
+        """The peer sends no more."""
+        if self._buffer:
+            self._fail(INVALID_ARGUMENT, "the stream ended in the middle of a message")
+        elif self.listener is not None:
+            self.listener.half_closed()
+
+    def lose(self) -> None:
+        """The peer reset the stream, or the connection is gone."""
+        listener, self.listener = self.listener, None
+        self._ended = True
+        self._waiting.clear()
+        if listener is not None:
+            listener.gone()
+
+    def _fail(self, status: int, message: str) -> None:
+        listener = self.listener
+        self.finish(status, message)
+        if listener is not None:
+            listener.gone()
+
+    def _allow(self) -> None:
+        if self._waiting_bytes < MOST_WAITING and not self._ended:
+            self._connection.push(http2.window_update(self.id, self._unacknowledged))
+            self._unacknowledged = 0

@@ -1,0 +1,59 @@
+"""A request of a proxy on its way to a destination."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fairlead_router.bodies import header_value
+from fairlead_router.dialects import Dialect
+from fairlead_router.picking.accounts import Account
+from fairlead_router.picking.finding import withheld
+from fairlead_router.picking.messages import HeaderList
+from fairlead_router.pool import Pool
+from fairlead_router.refusals import ErrorAnswer
+
+
+class PickedRequest:
+    """One request on its way to a destination; whoever owns its stream is told through the three callbacks.
+
+    `go(endpoints, withheld headers, request id, changed body)` and `refuse` come once, one of them; `account` is there
+    before either.
+    """
+
+    __slots__ = ("account", "arrived_at", "authority", "dialect", "go", "gone", "headers", "refuse", "task")
+
+    def __init__(
+        self,
+        headers: HeaderList,
+        authority: bytes,
+        arrived_at: float,
+        go: Callable[[str, list[bytes], list[tuple[bytes, bytes]], bytes | None], None],
+        refuse: Callable[[ErrorAnswer], None],
+    ) -> None:
+        self.headers = headers
+        self.authority = authority
+        self.arrived_at = arrived_at
+        self.go = go
+        self.refuse = refuse
+        self.dialect = Dialect.OPENAI
+        self.account: Account | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.gone = False
+
+    def abandon(self, now: float) -> None:
+        """The stream ended: give the request up, wherever it waits."""
+        self.gone = True
+        if self.task is not None:
+            self.task.cancel()
+        account, self.account = self.account, None
+        if account is not None:
+            account.abandoned(now)
+
+    def send(self, pool: Pool, endpoints: list[str], request_id: str, changed: bytes | None) -> None:
+        """Let it go to the first of the endpoints, or the next where that fails, with a changed body if it has one."""
+        destination = ",".join(endpoints)
+        headers = [(b"x-gateway-destination-endpoint", destination.encode())]
+        if header_value(self.headers, b"x-request-id") is None:
+            headers.append((b"x-request-id", request_id.encode()))
+        self.go(destination, withheld(self.headers, credentials=pool.pass_credentials), headers, changed)
