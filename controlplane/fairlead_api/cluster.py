@@ -21,6 +21,8 @@ _PATHS = {
     TargetKind.ROLE: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{pool_roles.PLURAL}/{{}}",
     TargetKind.INSTANCE: "/api/v1/namespaces/{}/pods/{}",
 }
+_NO_NAMES = frozenset({"", ".", ".."})
+"""In a path they would name another object than the one that is asked for."""
 _JSON = "application/json"
 CONFIGURE_SECONDS = 60
 """Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
@@ -92,6 +94,8 @@ class KubernetesCluster:
         query: Sequence[tuple[str, str]] = (),
         content: str = MERGE_PATCH,
     ) -> Mapping[str, Any]:
+        if not {target.namespace, target.name}.isdisjoint(_NO_NAMES):
+            raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
         path = _PATHS[target.kind].format(quote(target.namespace, safe=""), quote(target.name, safe=""))
         found = await self.ask(method, path, body, query, content)
         if found is None:

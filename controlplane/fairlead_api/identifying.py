@@ -7,6 +7,9 @@ such as the answers that `StaleReads` remembers, can rely on a known caller.
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,13 +17,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fairlead_api.problems import of_service, problem_response
 from fairlead_api.services.access.access import Access
 from fairlead_api.services.access.callers import Caller
-from fairlead_api.services.errors import NotAuthenticated, ServiceError
+from fairlead_api.services.errors import Denied, NotAuthenticated, ServiceError
+from fairlead_client.resources.access import Identity
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes", "/v1/login/oidc"})
 """Paths that answer without a token."""
 
-IN_PROCESS = "in-process"
-"""The client's address of a call without a socket; no address of a network reads so."""
+IN_PROCESS = "in-process\n"
+"""The client's address of a call without a socket. No address of a network reads so, and no header can say it: what
+`X-Forwarded-For` says is taken for the address where a proxy is believed, as on loopback.
+"""
+
+_FOREIGN = Denied(
+    "FAIRLEAD_AUTH_MODE=none lets everybody in, but no pages of other sites: open this API at localhost or 127.0.0.1, or let people sign in"
+)
 
 _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 
@@ -41,6 +51,10 @@ class Identify:
         if scope["type"] == "http":
             request = Request(scope)
             request.state.address = address_of(request)
+            if self._access.open_to_all and is_foreign(request):
+                problem, headers = of_service(_FOREIGN)
+                await problem_response(request, problem, headers)(scope, receive, send)
+                return
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
                 now = self._clock()
@@ -52,8 +66,35 @@ class Identify:
                 return
             caller = Caller(identity=identity, key=key, request_id=request.state.request_id, address=request.state.address)
             request.state.caller = caller
+            request.state.identify = partial(self._identity, request)
             request.state.actor = identity.subject
         await self._app(scope, receive, send)
+
+    async def _identity(self, request: Request) -> Identity:
+        return (await self._access.identify(bearer(request), self._clock()))[0]
+
+
+def is_foreign(request: Request) -> bool:
+    """Whether a page of another site makes this request with somebody's browser, which reaches loopback: from its own
+    origin, or under a name of its own that leads there.
+    """
+    if request.client is not None and request.client.host == IN_PROCESS:
+        return False
+    if not _is_loopback(request.headers.get("host", "")):
+        return True
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    return origin is not None and not _is_loopback(urlsplit(origin).netloc)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host, with its port or without, is this machine by whatever name server."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def address_of(request: Request) -> str:

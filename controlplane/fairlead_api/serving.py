@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from fairlead.errors import FairleadError, InvalidInput
 from fairlead_api.settings import Settings
 from fairlead_api.store.upgrading import upgrade
+from fairlead_process.http_heads import BoundedHeads
 from fairlead_process.starting import bind
 
 COLLECTED_AFTER = (50_000, 10, 10)
@@ -75,7 +76,7 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
         timeout_graceful_shutdown=3,
         timeout_keep_alive=75,
         server_header=False,
-        h11_max_incomplete_event_size=64 * 1024,
+        http=BoundedHeads,
     )
     logging.getLogger(__name__).info("control API listening", extra={"url": url})
     server = uvicorn.Server(config)

@@ -15,7 +15,12 @@ from fairlead_api.routes.strict_json import check_json
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
-"""Bytes of the largest body that is read strictly. Larger ones are traces, which their own decoder checks."""
+"""Bytes of the largest body that is read strictly. Larger may be what comes from processes, and a simulation with its
+trace, which has a decoder of its own; all else is refused, as JSON may take forty times its size in memory.
+"""
+
+LARGEST_OF_STRANGERS = 64 * 1024
+"""Bytes of the largest body of a login, before which nobody says who asks."""
 
 OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
 """Paths of routers and of the Kubernetes API, whose bodies are decoded at once into their types, row by row if one does
@@ -36,7 +41,7 @@ class StrictBodies:
         request = Request(scope)
         messages: list[MutableMapping[str, Any]] = []
         try:
-            content = await _content(receive, messages)
+            content = await _content(scope, receive, messages)
             if content is not None and content.strip():
                 check_json(content)
         except MalformedBody as error:
@@ -55,8 +60,13 @@ class StrictBodies:
         await self._app(scope, again, send)
 
 
-async def _content(receive: Receive, messages: list[MutableMapping[str, Any]]) -> bytes | None:
-    """The whole body, None if it is larger than LARGEST_CHECKED or broke off; `messages` gets what was received."""
+async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping[str, Any]]) -> bytes | None:
+    """The whole body, None if it is larger than is checked or broke off; `messages` gets what was received.
+
+    Raises HTTPException 413 for one that is larger than the path may have.
+    """
+    most = LARGEST_CHECKED if "caller" in scope["state"] else LARGEST_OF_STRANGERS
+    may_be_larger = scope["path"].startswith("/internal/") or scope["path"].endswith("/simulations")
     parts: list[bytes] = []
     size = 0
     while True:
@@ -66,7 +76,9 @@ async def _content(receive: Receive, messages: list[MutableMapping[str, Any]]) -
             return None
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > LARGEST_CHECKED:
-            return None
+        if size > most:
+            if may_be_larger:
+                return None
+            raise HTTPException(413, f"the body is over {most} bytes; send less")
         if not message.get("more_body", False):
             return b"".join(parts)

@@ -87,10 +87,17 @@ def logs(state_dir: Path, follow: bool, count: int | None, process: str | None) 
     console = Console(sys.stdout, names=tuple(found), coloured=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     count = count if count is not None else (200 if process else 10)
 
-    def emit(name: str, line: str) -> None:
-        console.write_plain(line) if process else console.write(name, line)
+    def heed_reader() -> None:
         if console.reader_left:  # else it would follow for nobody, for ever
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    def emit(name: str, line: str) -> None:
+        console.write_plain(line) if process else console.write(name, line)
+        heed_reader()
+
+    def wait(seconds: float) -> None:
+        console.wait(seconds)
+        heed_reader()
 
     ends: dict[str, int] = {}
     for name, path in found.items():
@@ -98,7 +105,7 @@ def logs(state_dir: Path, follow: bool, count: int | None, process: str | None) 
         for line in lines:
             emit(name, line)
     if follow:
-        for name, line in log_reading.follow(found, ends):
+        for name, line in log_reading.follow(found, ends, wait=wait):
             emit(name, line)
 
 

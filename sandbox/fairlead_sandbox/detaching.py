@@ -1,10 +1,12 @@
 """`fairlead up --detach` starts the supervisor in a new session and waits until it is ready or has failed."""
 
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.errors import AlreadyRunning, StartFailed
@@ -17,7 +19,7 @@ def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Cal
     """Start `up` in the background and return its summary.
 
     Raises AlreadyRunning when a supervisor holds the directory, and StartFailed with the supervisor's last line of
-    output when the start fails. Nothing is left running when the user interrupts the wait.
+    output when the start fails. Nothing is left running when the wait is interrupted or ended by SIGTERM or SIGHUP.
     """
     directory.create()
     if directory.is_locked():
@@ -26,20 +28,30 @@ def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Cal
         where = f"{directory.root} ({urls or 'still starting'})"
         raise AlreadyRunning(f"a sandbox is already running in {where}; `{command_line('down', directory.root)}` stops it")
     log_path = directory.logs / "supervisor.log"
-    with log_path.open("wb") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fairlead_sandbox", "up", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]  # as by nohup
+    before = {number: signal.signal(number, _leave) for number in heard}
     try:
-        return _summary_when_ready(child, directory, log_path, say)
-    except KeyboardInterrupt:  # the child has a session of its own: no Ctrl-C reaches it
-        child.terminate()
-        child.wait()
-        raise
+        with log_path.open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "fairlead_sandbox", "up", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            return _summary_when_ready(child, directory, log_path, say)
+        except (KeyboardInterrupt, SystemExit):  # the child has a session of its own, so that no signal for us reaches it
+            child.terminate()
+            child.wait()
+            raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _summary_when_ready(child: "subprocess.Popen[bytes]", directory: StateDirectory, log_path: Path, say: Callable[[str], None]) -> str:

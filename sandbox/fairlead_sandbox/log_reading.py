@@ -1,7 +1,7 @@
 """`fairlead logs` prints the last lines of the processes' log files, and the lines that are added to them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fairlead_sandbox.errors import SandboxError
@@ -43,8 +43,10 @@ def last_lines(path: Path, count: int) -> tuple[list[str], int]:
     return [line.decode(errors="replace") for line in lines[-count:]], end
 
 
-def follow(logs: dict[str, Path], ends: dict[str, int], *, poll_seconds: float = 0.2) -> Iterator[tuple[str, str]]:
-    """Yield (name, line) for each line that comes after these ends, for ever.
+def follow(
+    logs: dict[str, Path], ends: dict[str, int], *, poll_seconds: float = 0.2, wait: Callable[[float], None] = time.sleep
+) -> Iterator[tuple[str, str]]:
+    """Yield (name, line) for each line that comes after these ends, for ever, or until `wait` raises an error.
 
     A file that was cut or moved away is read from its new beginning.
     """
@@ -71,4 +73,4 @@ def follow(logs: dict[str, Path], ends: dict[str, int], *, poll_seconds: float =
             for line in lines:
                 yield name, line.decode(errors="replace")
         if quiet:
-            time.sleep(poll_seconds)
+            wait(poll_seconds)

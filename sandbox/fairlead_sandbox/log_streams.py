@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import select
 from collections import deque
 from pathlib import Path
 from typing import TextIO
@@ -42,6 +43,15 @@ class Console:
             self._target.write(text + "\n")
             self._target.flush()
         except (OSError, ValueError):
+            self._target, self.reader_left = None, True
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until the reader goes away."""
+        watching = select.poll()
+        with contextlib.suppress(OSError, ValueError):  # of what is no file, as in tests, nothing can be heard
+            if self._target is not None:
+                watching.register(self._target.fileno(), 0)
+        if watching.poll(seconds * 1000):  # an error or a hang-up: nothing else was asked for
             self._target, self.reader_left = None, True
 
 

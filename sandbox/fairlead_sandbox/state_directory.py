@@ -74,10 +74,11 @@ class StateDirectory:
     def socket_directory(self) -> Path:
         """The folder of Postgres' socket.
 
-        It lies in the state directory, or is a short private folder when that path would be too long.
+        It lies in the state directory, or is a short private folder when that path would be too long, or has a comma:
+        Postgres and its clients take it for a list then.
         """
         own = self.root / "run"
-        if len(os.fsencode(own / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT:
+        if len(os.fsencode(own / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT and "," not in str(own):
             return own
         digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"fairlead-{os.getuid()}-{digest}"
@@ -95,7 +96,7 @@ class StateDirectory:
                 f"--state-dir {self.root}: cannot be created ({problem.strerror}); choose a directory you may write"
             ) from None
         if self.socket_directory.stat().st_uid not in self._socket_owners():
-            raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir")
+            raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir without a comma")
 
     def _socket_owners(self) -> set[int]:
         """Who may own the socket's folder: we; for root also Postgres' own user, unless it lies where all may write."""

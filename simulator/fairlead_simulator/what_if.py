@@ -15,8 +15,8 @@ from itertools import pairwise
 from math import gcd
 from queue import SimpleQueue
 
+from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import FairleadError
-from fairlead.pools import SimulatedSpec
 from fairlead_client.resources.simulations import TraceRequest
 from fairlead_client.simulation_jobs import (
     PARTS,

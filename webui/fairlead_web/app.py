@@ -33,7 +33,7 @@ from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
 from fairlead_web.fragments import PICTURE_SECONDS, SECONDS, Fragments
 from fairlead_web.paces import Paces
-from fairlead_web.pages import access, errors, streams
+from fairlead_web.pages import access, errors, simulator, streams
 from fairlead_web.rendering import Renderer
 from fairlead_web.routes import Handler, Routes
 from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
@@ -46,6 +46,9 @@ from fairlead_web.visits import Site, Visit, regions_of, visit_of
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{pages.__name__}.{one.name}") for one in iter_modules(pages.__path__))
 """Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
+
+MOST_FORM_BYTES = 1024 * 1024
+"""Of a form without an upload."""
 
 SHARED = (".png", "/series.json")
 """Ends of paths whose answers depend on address and rights alone, as the regions of live pages do: pictures, and what
@@ -102,7 +105,7 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
         return await access.show(site, request)
 
     async def sign_in(request: Request) -> Response:
-        return await access.sign_in(site, request)
+        return await access.sign_in(site, bounded(request, access.LONGEST_FORM))
 
     async def begin_sign_in(request: Request) -> Response:
         return await access.begin(site, request)
@@ -153,7 +156,10 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
         ages = watch()
         try:
             if request.method not in SAFE_METHODS:
-                request = bounded(request)
+                uploads = path == simulator.SIMULATOR
+                if uploads:
+                    await site.api.with_token(token).whoami()  # anybody can make up a cookie: a stranger's upload is not read
+                request = bounded(request, MOST_BYTES if uploads else MOST_FORM_BYTES)
                 form = await request.form()
                 given = request.headers.get("x-csrf-token") or str(form.get("csrf", ""))
                 if not csrf_matches(token, given):
@@ -172,16 +178,17 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
     return endpoint
 
 
-def bounded(request: Request) -> Request:
-    """The request, reading of which raises HTTPException 413 when its body is too large."""
+def bounded(request: Request, most: int) -> Request:
+    """The request, reading of which raises HTTPException 413 when its body has more than `most` bytes."""
     seen = 0
 
     async def receive() -> Message:
         nonlocal seen
         message = await request.receive()
         seen += len(message.get("body", b""))
-        if seen > MOST_BYTES:
-            raise HTTPException(413, f"What was sent is larger than {MOST_BYTES // 1024 // 1024} MiB. Nothing was changed.")
+        if seen > most:
+            size = f"{most // 1024 // 1024} MiB" if most >= 1024 * 1024 else f"{most // 1024} KiB"
+            raise HTTPException(413, f"What was sent is larger than {size}. Nothing was changed.")
         return message
 
     return Request(request.scope, receive)

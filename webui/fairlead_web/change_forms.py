@@ -1,29 +1,20 @@
-"""The forms by which people change a pool: their fields as the spec has them, and what was typed as a plan's request.
+"""The forms by which people change a pool, their fields filled in as the spec has them.
 
 A form that was refused keeps what was typed and says what was wrong beside it. Pure.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
-import yaml
-
-from fairlead.errors import InvalidInput
 from fairlead.instances import Role
-from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
-from fairlead.tables import EARLY_REJECTION_MODES, MIGRATIONS_MODES
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind, PlanRequest
+from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web import formats
-from fairlead_web.typed_text import read_yaml, whole_number
+from fairlead_web.changed_sections import SECTIONS, Input, Section
 from fairlead_web.yaml_text import yaml_text
-
-REPLICAS_MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,170 +44,6 @@ class ChangeForm:
     opened: bool
 
 
-Parse = Callable[[str], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Input:
-    """A field of the spec's section as a form has it: `parse` makes its value of text, and raises ValueError.
-
-    `name` is the field's path in the section, its parts joined by dots: `zero.idleAfter`.
-    """
-
-    name: str
-    words: str
-    kind: str
-    parse: Parse
-    remedy: str = ""
-    hint: str = ""
-    options: tuple[str, ...] = ()
-    told: str = "{}"
-    """How the closed form tells the value; empty = not at all."""
-
-
-def _number(text: str) -> int | float:
-    value = float(text)
-    if not isfinite(value):
-        raise ValueError(text)
-    return int(text) if text.removeprefix("-").isdecimal() else value
-
-
-def _truth(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ValueError(text)
-    return text == "true"
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    try:
-        found = read_yaml(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise ValueError("no mapping")  # noqa: TRY004 - every parser raises ValueError
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Section:
-    title: str
-    section: str
-    inputs: tuple[_Input, ...]
-
-
-def _number_input(name: str, words: str, example: str, *, hint: str = "", told: str = "{}") -> _Input:
-    return _Input(name=name, words=words, kind="number", parse=_number, remedy=f"write a number such as {example}", hint=hint, told=told)
-
-
-def _duration_input(name: str, words: str, examples: str, *, told: str = "") -> _Input:
-    return _Input(name=name, words=words, kind="text", parse=str, hint=f"such as {examples}", told=told)
-
-
-def _choice(name: str, words: str, options: Iterable[str], *, told: str = "{}") -> _Input:
-    return _Input(name=name, words=words, kind="choice", parse=str, options=tuple(options), told=told)
-
-
-_SECTIONS: Mapping[PlanKind, _Section] = {
-    PlanKind.POLICY: _Section(
-        title="Policy",
-        section="routing",
-        inputs=(
-            _Input(name="policy", words="Policy", kind="names", parse=str, options=tuple(sorted(BUILT_IN.names))),
-            _Input(
-                name="parameters",
-                words="Parameters",
-                kind="yaml",
-                parse=_mapping,
-                remedy="write one `name: value` per line",
-                hint="one `name: value` per line; replaces all",
-                told="",
-            ),
-        ),
-    ),
-    PlanKind.SLO: _Section(
-        title="SLO",
-        section="slo",
-        inputs=(
-            _duration_input("ttft", "Time to first token", "5s or 800ms", told="TTFT {}"),
-            _duration_input("tpot", "Time per output token", "100ms", told="TPOT {}"),
-            _number_input("percentile", "Goal, % in time", "95", told="goal {} %"),
-        ),
-    ),
-    PlanKind.EARLY_REJECTION: _Section(
-        title="Early rejection",
-        section="earlyRejection",
-        inputs=(
-            _choice("mode", "Mode", EARLY_REJECTION_MODES),
-            _number_input("headroom", "Headroom", "1.5", hint="limit as a multiple of the SLO", told="headroom {}"),
-        ),
-    ),
-    PlanKind.MIGRATIONS: _Section(
-        title="Migrations",
-        section="routing",
-        inputs=(_choice("migrations", "Sessions move", MIGRATIONS_MODES),),
-    ),
-    PlanKind.SCALING: _Section(
-        title="Scaling",
-        section="scaling",
-        inputs=(
-            _choice("mode", "Mode", ScalingMode),
-            _number_input("targetLoad", "Target load", "0.8", hint="share of an instance's capacity, 0 to 1", told="target load {}"),
-            _duration_input("zero.idleAfter", "Last instances go when idle for", "10m; in mode SLO, with minReplicas 0"),
-            _duration_input("zero.holdFor", "Hold a request for", "2m; while no instance serves and one is to come"),
-            _number_input("zero.heldRequests", "Requests held at most", "1024", hint="by each router", told=""),
-        ),
-    ),
-    PlanKind.RATIO: _Section(
-        title="Ratio",
-        section="ratio",
-        inputs=(
-            _choice("mode", "Mode", RatioMode),
-            _choice("method", "How an instance changes its role", RatioMethod, told=""),
-            _number_input("band", "Band", "0.3", hint="difference of the roles' loads that is left alone", told="band {}"),
-            _duration_input("cooldown", "Cooldown", "2m"),
-        ),
-    ),
-    PlanKind.ROLLOUT: _Section(
-        title="Rollout",
-        section="rollout",
-        inputs=(
-            _Input(
-                name="paused",
-                words="Paused",
-                kind="choice",
-                parse=_truth,
-                remedy="write true or false",
-                options=("false", "true"),
-                told="paused: {}",
-            ),
-            _Input(
-                name="maxSurge",
-                words="Instances above the wanted number",
-                kind="number",
-                parse=_number,
-                remedy="write a number such as 1",
-                told="surge {}",
-            ),
-            _Input(
-                name="maxUnavailable",
-                words="Instances that may be missing",
-                kind="number",
-                parse=_number,
-                remedy="write a number such as 0",
-                told="",
-            ),
-        ),
-    ),
-    PlanKind.RING: _Section(
-        title="Ring",
-        section="routing",
-        inputs=(_number_input("anchorsPerInstance", "Anchors per instance", "160", told="{} anchors per instance"),),
-    ),
-}
-
-
 OF_RUNNING_ENGINES = frozenset({PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING, PlanKind.MIGRATIONS})
 """What can be changed of a pool whose instances nobody here makes or scales."""
 
@@ -231,7 +58,7 @@ def change_forms(
     `typed` is the form that was refused, and `problem` why.
     """
     if pool.runs_already and pool.scale_target is None:
-        possible = {kind: section for kind, section in _SECTIONS.items() if kind in OF_RUNNING_ENGINES}
+        possible = {kind: section for kind, section in SECTIONS.items() if kind in OF_RUNNING_ENGINES}
         listed = [_engine_form(typed, problem)] if pool.engines_file is not None else []
         return [*listed, *(_section_form(kind, section, spec, typed, problem) for kind, section in possible.items())]
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
@@ -240,41 +67,9 @@ def change_forms(
     left_out = {PlanKind.RATIO} if not several else set()
     if pool.runs_already:
         left_out |= {PlanKind.RATIO, PlanKind.ROLLOUT}
-    sections = {kind: section for kind, section in _SECTIONS.items() if kind not in left_out}
+    sections = {kind: section for kind, section in SECTIONS.items() if kind not in left_out}
     forms = [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in sections.items())]
     return [*forms, _deletion_form(pool, typed, problem)]
-
-
-def asked(form: Mapping[str, str]) -> PlanRequest:
-    """The request of a form. Raises InvalidInput for text that cannot be sent."""
-    kind = _kind(form)
-    section = _SECTIONS.get(kind)
-    if section is not None:
-        return PlanRequest(kind=kind, fields=_nested({one.name: _parsed(one, form.get(one.name, "").strip()) for one in section.inputs}))
-    if kind is PlanKind.ROLLBACK:
-        return PlanRequest(kind=kind, revision=_whole("revision", form.get("revision", ""), "use a button of this page"))
-    if kind is PlanKind.ENGINES:
-        return PlanRequest(kind=kind, fields=_engine(form))
-    if kind is PlanKind.DELETE:
-        return PlanRequest(kind=kind)
-    given = form.get("replicas", "").strip()
-    replicas = whole_number(given)
-    if replicas is None or replicas > REPLICAS_MOST:
-        raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
-    role = form.get("role")
-    return PlanRequest(kind=kind, replicas=replicas, role=Role(role) if role in set(Role) else None)
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path as the section has them: `zero.holdFor` becomes `holdFor` in `zero`."""
-    found: dict[str, Any] = {}
-    for path, value in values.items():
-        *sections, name = path.split(".")
-        inner = found
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[name] = value
-    return found
 
 
 def _at(section: Mapping[str, Any], path: str) -> Any:
@@ -282,40 +77,6 @@ def _at(section: Mapping[str, Any], path: str) -> Any:
     for name in path.split("."):
         found = (found or {}).get(name)
     return found
-
-
-def _whole(name: str, text: str, remedy: str) -> int:
-    number = whole_number(text)
-    if number is None:
-        raise InvalidInput(name, text, remedy)
-    return number
-
-
-def _kind(form: Mapping[str, str]) -> PlanKind:
-    given = form.get("kind") or PlanKind.SCALE.value
-    others = {PlanKind.SCALE.value, PlanKind.ROLLBACK.value, PlanKind.ENGINES.value, PlanKind.DELETE.value}
-    if given not in {*others, *(kind.value for kind in _SECTIONS)}:
-        raise InvalidInput("kind", given, "use a form of this page")
-    return PlanKind(given)
-
-
-def _parsed(one: _Input, text: str) -> Any:
-    if not text:
-        return {} if one.kind == "yaml" else None
-    try:
-        return one.parse(text)
-    except ValueError as error:
-        raise InvalidInput(one.name, text, one.remedy) from error
-
-
-def _engine(form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a plan that adds an engine; one is taken out where it is listed."""
-    given = {"action": EngineAction.ADD.value} | {name: text for name in ("url", "name") if (text := form.get(name, "").strip())}
-    weight = form.get("weight", "").strip()
-    try:
-        return {**given, "weight": _number(weight)} if weight else given
-    except ValueError as error:
-        raise InvalidInput("weight", weight, "write a number such as 2") from error
 
 
 def _engine_form(typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
@@ -386,7 +147,7 @@ def _deletion_form(pool: PoolSummary, typed: Mapping[str, str], problem: Problem
 
 
 def _section_form(
-    kind: PlanKind, section: _Section, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None
+    kind: PlanKind, section: Section, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None
 ) -> ChangeForm:
     mine, found = typed.get("kind") == kind, spec.get(section.section) or {}
     present = {one.name: _shown(one, _at(found, one.name)) for one in section.inputs}
@@ -413,7 +174,7 @@ def _section_form(
     )
 
 
-def _shown(one: _Input, value: Any) -> str:
+def _shown(one: Input, value: Any) -> str:
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

@@ -5,6 +5,7 @@ network; settings from the environment.
 import click
 import uvicorn
 
+from fairlead_process.http_heads import BoundedHeads
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_web.app import create_web_app
 from fairlead_web.settings import read_settings
@@ -19,7 +20,8 @@ def main(host: str, port: int) -> None:
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port)
         app = create_web_app(None, settings.api_urls, settings.public_url or f"http://{host}:{listener.getsockname()[1]}")
-        uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)).run(sockets=[listener])
+        config = uvicorn.Config(app, http=BoundedHeads, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

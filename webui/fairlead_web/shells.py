@@ -8,7 +8,6 @@ from fairlead_client.resources.pools import PoolSummary
 from fairlead_web.addresses import Here, pool_path
 from fairlead_web.findings import Finding
 from fairlead_web.health import pain
-from fairlead_web.paging import MOST_POOLS
 from fairlead_web.time_ranges import PRESETS, TimeRange
 
 SECTIONS = (
@@ -94,7 +93,7 @@ class Shell:
 
     `partial` names the sources that did not answer, and why. `stale_seconds` is the age of answers from memory while
     the database is away, None when all are fresh. `ranged` says that the page depends on the time range. When
-    `live_topics` is empty, the page streams nothing.
+    `live_topics` is empty, the page streams nothing. `pools_cut` says which pools `pools` are, where there are more.
     """
 
     here: Here
@@ -116,6 +115,7 @@ class Shell:
     live_topics: str = ""
     crumbs: tuple[Crumb, ...] = ()
     findings: tuple[Finding, ...] = ()
+    pools_cut: str = ""
 
     @property
     def sections(self) -> tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]:
@@ -164,11 +164,6 @@ class Shell:
     def runs_already(self) -> bool:
         """Whether the instances of the page's pool are made and ended elsewhere."""
         return self.of_pool is not None and self.of_pool.runs_already
-
-    @property
-    def pools_cut(self) -> str:
-        """Which pools a choice offers, where the frame may not have all of them; else empty."""
-        return f"of the first {MOST_POOLS} by name" if len(self.pools) >= MOST_POOLS else ""
 
     @property
     def namespace(self) -> str | None:

@@ -1,7 +1,8 @@
-"""Reads what people type into forms: whole numbers, and YAML as JSON has it. Pure."""
+"""Reads what people type into forms: numbers, and YAML as JSON has it. Pure."""
 
 from collections.abc import Iterator
 from itertools import count
+from math import isfinite
 from typing import Any
 
 import yaml
@@ -15,6 +16,14 @@ MOST_VALUES = 100_000
 def whole_number(text: str) -> int | None:
     """The whole number, without a sign; None for another text, also for one of very many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
+
+
+def number(text: str) -> int | float:
+    """The number, a whole one as such. Raises ValueError for another text, and for what is not finite."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    return int(text) if text.removeprefix("-").isdecimal() else value
 
 
 def read_yaml(text: str) -> Any:

@@ -10,7 +10,7 @@ from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead_client.resources.simulations import MOST_UPLOADED, TraceRequest
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Of an upload, and of every other form."""
+"""Of an upload, with the form it is in."""
 MOST_NAMED = 12
 """Rows left out that are named one by one."""
 _MOST_TOKENS = 10_000_000

@@ -164,7 +164,7 @@ class Visit:
         ranged: bool = False,
         live: str = "",
         findings: tuple[Finding, ...] = (),
-        pools: list[PoolSummary] | None = None,
+        pools: Taken[PoolSummary] | None = None,
         summary: PoolSummary | None = None,
     ) -> Shell:
         """The page's frame; asks the API for the identity and the pools.
@@ -177,13 +177,12 @@ class Visit:
             title, tab, section, pool = f"{title} of {key}", section, "pools", key
             crumbs = crumbs_below(key, *crumbs)
         known = self.api.whoami() if self.identity is None else _known(self.identity)
-        identity, listed = await asyncio.gather(
-            known, _known(pools) if pools is not None else self._pools(pool if summary is None else None)
-        )
-        if summary is not None:
-            listed = with_own(listed, summary)
+        identity, taken = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
+        own = summary if summary is not None or pools is not None else await self._beyond(taken, pool)
+        cut = taken.cut_words("pools")
         return replace(
-            self.frame(title, section, identity, listed),
+            self.frame(title, section, identity, taken.items if own is None else with_own(taken.items, own)),
+            pools_cut=f"of {cut} by name" if cut else "",
             crumbs=crumbs,
             pool=pool,
             tab=tab,
@@ -213,25 +212,25 @@ class Visit:
         """The first pools by namespace and name, None for all. Raises ApiProblem."""
         return await first_of(lambda cursor: self.api.pools(cursor=cursor, limit=MOST_PER_CALL), most)
 
-    async def _pools(self, own: str | None) -> list[PoolSummary]:
-        """The pools for the frame; no pools for somebody who may see none, of whose pages that is no missing part.
+    async def _pools(self) -> Taken[PoolSummary]:
+        """The pools for the frame; no pools for somebody who may see none, of whose pages that is no missing part."""
+        none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
-        `own` is the page's pool. It is among them even where it is beyond the first: what is offered depends on it.
-        """
-
-        async def in_sight() -> list[PoolSummary]:
+        async def in_sight() -> Taken[PoolSummary]:
             try:
-                found = await self.first_pools()
+                return await self.first_pools()
             except ApiProblem as error:
                 if error.problem.status != 403:
                     raise
-                return []
-            if own is None or not found.cut or any(f"{one.namespace}/{one.name}" == own for one in found.items):
-                return found.items
-            beyond = await self.attempt("pool", self._pool_named(own))
-            return [*found.items, beyond] if beyond else found.items
+                return none
 
-        return await self.attempt("pools", in_sight()) or []
+        return await self.attempt("pools", in_sight()) or none
+
+    async def _beyond(self, taken: Taken[PoolSummary], own: str | None) -> PoolSummary | None:
+        """The page's pool where it is beyond the first ones: what is offered depends on it."""
+        if own is None or not taken.cut or any(f"{one.namespace}/{one.name}" == own for one in taken.items):
+            return None
+        return await self.attempt("pool", self._pool_named(own))
 
     async def _pool_named(self, name: str) -> PoolSummary | None:
         """The pool of this name, which may be made up in the address."""

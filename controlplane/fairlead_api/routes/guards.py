@@ -7,7 +7,8 @@ from fastapi import Request
 
 from fairlead_api.services.access.access import Access
 from fairlead_api.services.access.callers import Caller
-from fairlead_client.resources.access import AccessRole
+from fairlead_api.services.errors import NotAuthenticated, ServiceError
+from fairlead_client.resources.access import AccessRole, Identity
 
 
 class Guard:
@@ -32,6 +33,18 @@ class Guard:
             return caller
 
         return dependency
+
+    async def still_knows(self, request: Request, caller: Caller) -> bool:
+        """Whether the credential of a request that goes on is as good as at its beginning; it is while nobody can be
+        asked.
+        """
+        try:
+            identity: Identity = await request.state.identify()
+        except NotAuthenticated:
+            return False
+        except ServiceError:
+            return True
+        return (identity.role, identity.namespaces) == (caller.identity.role, caller.identity.namespaces)
 
     async def require(self, request: Request, caller: Caller, role: AccessRole, pool: str) -> None:
         """Raises Denied unless the caller's role reaches `role` where the pool is."""

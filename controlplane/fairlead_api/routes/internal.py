@@ -17,7 +17,7 @@ from fairlead_api.routes.answers import answer
 from fairlead_api.routes.bodies import MalformedBody, described
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.report_bodies import decode_reports
-from fairlead_api.routes.streaming import BoundedStream
+from fairlead_api.routes.streaming import BoundedStream, while_known
 from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.errors import Conflict
 from fairlead_api.services.instants import check_time
@@ -89,7 +89,8 @@ def internal_routes(
         The token must speak for the router.
         """
         await guard.require_router(request, caller, router)
-        return BoundedStream(await stream.open(router), media_type="application/x-ndjson")
+        lines = while_known(await stream.open(router), lambda: guard.still_knows(request, caller))
+        return BoundedStream(lines, media_type="application/x-ndjson")
 
     @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
     async def post_reports(request: Request, caller: Router) -> Response:

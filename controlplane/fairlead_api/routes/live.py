@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 
 from fairlead_api.routes.guards import Guard
-from fairlead_api.routes.streaming import BoundedStream
+from fairlead_api.routes.streaming import BoundedStream, while_known
 from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.streams.live import Live
 from fairlead_client.resources.access import AccessRole
@@ -17,6 +17,7 @@ def live_routes(guard: Guard, live: Live) -> APIRouter:
 
     @routes.get("/live", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
     async def get_live(
+        request: Request,
         caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER, somewhere=True))],
         topics: str = "pools",
         pool: str | None = None,
@@ -28,6 +29,7 @@ def live_routes(guard: Guard, live: Live) -> APIRouter:
         """
         wanted = [topic.strip() for topic in topics.split(",") if topic.strip()]
         live.check(wanted, pool)
-        return BoundedStream(live.stream(wanted, pool, caller.key, last_event_id, caller.sight), media_type="text/event-stream")
+        events = live.stream(wanted, pool, caller.key, last_event_id, caller.sight)
+        return BoundedStream(while_known(events, lambda: guard.still_knows(request, caller)), media_type="text/event-stream")
 
     return routes

@@ -2,11 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import MutableMapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
+
+KNOWN_SECONDS = 30.0
+"""After at most about this long a stream ends whose reader's credential has ended, or has other rights."""
 
 _log = logging.getLogger(__name__)
 
@@ -27,3 +32,17 @@ class BoundedStream(StreamingResponse):
             await super().__call__(scope, receive, bounded)
         except* TimeoutError:
             _log.warning("stream closed, reader does not read", extra={"path": scope["path"]})
+
+
+async def while_known(
+    content: AsyncGenerator[bytes, None], is_still_known: Callable[[], Awaitable[bool]], monotonic: Callable[[], float] = time.monotonic
+) -> AsyncIterator[bytes]:
+    """The content, as long as its reader may have it: who asks is settled once, and a stream goes on for days."""
+    looked_at = monotonic()
+    async with aclosing(content):
+        async for piece in content:
+            if monotonic() - looked_at >= KNOWN_SECONDS:
+                if not await is_still_known():
+                    return
+                looked_at = monotonic()
+            yield piece

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.services.access.callers import Caller, Login, digest
-from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, IDLE
+from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, IDLE, Held
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import NotAuthenticated, NotFound, StoreUnavailable
 from fairlead_api.services.spans import Sight
@@ -39,7 +39,7 @@ class PostgresAccess:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def identify(self, key: bytes, kind: str, now: datetime) -> Identity | None:
+    async def identify(self, key: bytes, kind: str, now: datetime) -> Held | None:
         table = tables.api_tokens if kind == "flt" else tables.web_sessions
         async with self._database.reading() as connection:
             row = (await connection.execute(select(table).where(table.c.token_hash == key))).one_or_none()
@@ -55,8 +55,8 @@ class PostgresAccess:
             with suppress(StoreUnavailable):  # a database that takes no writes still says who this is
                 await self._database.writing(note)
         if kind == "flt":
-            return read(Identity, row, subject=row.name, source=f"{_TOKEN}{row.id}")
-        return read(Identity, row)
+            return Held(identity=read(Identity, row, subject=row.name, source=f"{_TOKEN}{row.id}"))
+        return Held(identity=read(Identity, row), opened_by=None if row.opened_by is None else bytes(row.opened_by))
 
     async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
         links = tables.login_links
@@ -67,14 +67,14 @@ class PostgresAccess:
             if row is None:
                 return None
             identity = read(Identity, row, source=f"{_LINK} of {row.created_by}", expires_at=now + ABSOLUTE)
-            await _open(connection, session, identity, login, now)
+            await _open(connection, session, Held(identity=identity), login, now)
             return identity
 
         return await self._database.writing(work)
 
-    async def open_session(self, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
+    async def open_session(self, session: bytes, held: Held, login: Login, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
-            await _open(connection, session, identity, login, now)
+            await _open(connection, session, held, login, now)
 
         await self._database.writing(work)
 
@@ -232,8 +232,9 @@ def _session(row: Any) -> WebSessionItem:
     return read(WebSessionItem, row, id=bytes(row.token_hash).hex()[:ID_DIGITS], current=False)
 
 
-async def _open(connection: AsyncConnection, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
+async def _open(connection: AsyncConnection, session: bytes, held: Held, login: Login, now: datetime) -> None:
     """Stores a session. Raises NotAuthenticated for one of a token that was revoked since it was looked up."""
+    identity = held.identity
     if identity.source.startswith(_TOKEN):
         tokens = tables.api_tokens.c
         good = select(tokens.id).where(tokens.id == identity.source.removeprefix(_TOKEN), tokens.revoked_at.is_(None))
@@ -252,6 +253,7 @@ async def _open(connection: AsyncConnection, session: bytes, identity: Identity,
             namespaces=identity.namespaces,
             address=login.address,
             groups=list(identity.groups),
+            opened_by=held.opened_by,
         )
     )
     user = upsert(tables.users).values(subject=identity.subject, role=identity.role, source=identity.source, last_login_at=now)

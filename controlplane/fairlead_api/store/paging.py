@@ -38,7 +38,7 @@ def decode_cursor(cursor: str, columns: Sequence[Any]) -> tuple[Any, ...]:
         if not isinstance(values, list) or len(values) != len(columns):
             raise ValueError("another list's cursor")
         return tuple(_restored(value, column) for value, column in zip(values, columns, strict=True))
-    except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError) as error:
+    except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput("cursor", cursor, "use next_cursor of the page before, or leave it out") from error
 
 

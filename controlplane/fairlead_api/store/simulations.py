@@ -12,9 +12,10 @@ from sqlalchemy import ColumnElement, Select, func, insert, or_, select, text, u
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, InstanceState, Role
-from fairlead.pools import SimulatedSpec, parse_spec
+from fairlead.pools import parse_spec
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft

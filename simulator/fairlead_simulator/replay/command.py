@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 import orjson
@@ -24,6 +23,7 @@ from fairlead_simulator.replay.open_loop import NobodyListens, Replay, ReplaySet
 from fairlead_simulator.replay.outcomes import RequestOutcome, Tally
 from fairlead_simulator.replay.progress import show_progress
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
+from fairlead_simulator.replay.result_files import ResultFile
 from fairlead_simulator.replay.sending import Sender
 from fairlead_simulator.replay.summaries import outcome_document, summary_document, summary_lines
 from fairlead_simulator.traces.descriptions import IdealCache
@@ -159,8 +159,8 @@ def replay(
         return time.monotonic() - started
 
     with ExitStack() as files, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        rows_file = files.enter_context(_open(rows_path)) if rows_path is not None else None
-        json_file = files.enter_context(_open(json_path)) if json_path is not None else None
+        rows_file = files.enter_context(ResultFile(rows_path)) if rows_path is not None else None
+        json_file = files.enter_context(ResultFile(json_path)) if json_path is not None else None
 
         def write_row(outcome: RequestOutcome) -> None:
             if rows_file is not None:
@@ -193,11 +193,3 @@ def _origin(url: str) -> Origin:
         return Origin.parse(url)
     except ValueError as error:
         raise click.UsageError(f"--url {error}") from None
-
-
-def _open(path: Path) -> BinaryIO:
-    """Open a file for results, before the first request, so that none is lost."""
-    try:
-        return path.open("wb")
-    except OSError as error:
-        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None

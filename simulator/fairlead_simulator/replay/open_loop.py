@@ -34,7 +34,7 @@ class ReplaySettings:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """One run. `rows` gives the rows of repetition n afresh; `on_outcome` hears of every end."""
+    """One run. `rows` gives the rows of repetition n afresh; `on_outcome` hears of every end, unless nobody listens."""
 
     rows: Callable[[int], Iterable[TraceRow]]
     sessions: SessionIndex
@@ -128,14 +128,14 @@ class Replay:
 
     async def _follow(self, planned: Planned, patient: bool) -> None:
         outcome = await self.sender.send(planned)
-        self._account(outcome)
         if not self.sender.connected and not patient:
             self._refused = outcome.reason
             self.stop.set()
+        self._account(outcome)
 
     def _account(self, outcome: RequestOutcome) -> None:
         self.tally.end(outcome)
-        if self.on_outcome is not None:
+        if self.on_outcome is not None and not self._refused:
             self.on_outcome(outcome)
 
     def _ended(self, planned: Planned, task: asyncio.Task[None]) -> None:

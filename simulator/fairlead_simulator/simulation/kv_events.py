@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, Literal
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.events import BlockStored, EventKind, KvEvent
 from fairlead.kv_events.sequences import SequenceTracker, SourceState, Step
+from fairlead.kv_events.sources import Source
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 
 KEPT_BATCHES = 10_000

@@ -369,6 +369,29 @@ def test_an_instance_without_a_row_is_asked_for_once(page: Page, site: RunningSi
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["an event tells of it", "nothing tells of it"])
+def test_a_map_without_load_is_drawn_once_load_comes(told: bool, page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    page.clock.install()
+    heatmap_then, loaded = site.fake.world.heatmap, False
+
+    def heatmap(*asked: object, **named: object) -> Heatmap:
+        found = heatmap_then(*asked, **named)  # type: ignore[arg-type]  # passed on as it came
+        return found if loaded else replace(found, rows=[], rows_total=0, migrations=[], migrations_total=0)
+
+    monkeypatch.setattr(site.fake.world, "heatmap", heatmap)
+    page.goto(f"{site.url}{PATH}?from=now-1h&to=now")
+    page.wait_for_selector("[data-heatmap-awaited]")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    loaded = True
+    page.clock.fast_forward(10_000 if told else 61_000)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not page.locator("[data-heatmap][data-ready]").count():
+        assert time.monotonic() < deadline
+        if told:
+            site.push("instances", [site.fake.world.instance(CHAT, INSTANCES[CHAT][0])])
+        page.wait_for_timeout(250)
+
+
 def test_the_table_agrees_with_the_csv(page: Page, site: RunningSite) -> None:
     query, _, _ = absolute(site, minutes=4)
     page.goto(f"{site.url}{PATH}?{query}&metric=running&view=table&columns=25")

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until, watch_troubles
@@ -114,6 +115,31 @@ def test_a_form_has_the_value_in_force_until_somebody_types(page: Page, site: Ru
     push_pools(site)
     wait_until(page, "/\\b9\\b/.test(document.querySelector('#change-scale [data-now]').textContent)")
     assert replicas.input_value() == "12", "typed is typed"
+
+
+def test_where_a_session_can_be_moved_follows_the_pool_and_what_was_chosen_stays(
+    page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = site.fake.world
+    session = next(one for one in world.sessions() if one.pool == CHAT and one.instance)
+    page.goto(f"{site.url}/sessions/{CHAT}/{session.session}")
+    page.wait_for_selector(LIVE)
+    choice = page.locator("#targets select")
+    first, *between, chosen, last = choice.locator("option").all_inner_texts()
+    choice.select_option(chosen)
+    page.evaluate("document.querySelector('#targets select').marked = true")
+    found = {one.id: one for one in world.instances(CHAT)}
+    now = [found[last], *(found[name] for name in between), found[chosen], replace(found[last], id="chat-new")]
+    now = [replace(one, pending_prefill_tokens=number) for number, one in enumerate(now)]
+    monkeypatch.setattr(world, "instances", lambda pool: now)
+    site.push("migrations", [world.migrations()[0]])
+    expect(choice.locator("option")).to_have_text([one.id for one in now])
+    assert first not in choice.inner_text()
+    assert choice.input_value() == chosen
+    assert page.evaluate("document.querySelector('#targets select').marked"), "an opened choice is not closed"
+    monkeypatch.setattr(world, "instances", lambda pool: [])
+    site.push("migrations", [world.migrations()[1]])
+    expect(page.get_by_role("button", name="Move…")).to_be_disabled()
 
 
 def test_a_stream_that_falls_silent_is_no_longer_called_live_and_is_made_again(chromium: Browser, site: RunningSite) -> None:

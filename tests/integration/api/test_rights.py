@@ -277,9 +277,37 @@ async def test_too_many_requests_of_one_credential_are_answered_429_and_processe
 async def test_the_ways_to_log_in_are_told_to_everybody(api: ApiInstance, database_url: str) -> None:
     assert (await api.base.login_modes()).modes == (LoginMode.LINK, LoginMode.TOKEN)
     async with running_api(database_url, auth_mode="none") as open_api:
-        assert (await open_api.base.login_modes()).modes == (LoginMode.OPEN,)
-        session = await open_api.base.login("")
-        assert (await open_api.base.with_token(session.token).whoami()).role == "admin"
+        assert (await local(open_api).login_modes()).modes == (LoginMode.OPEN,)
+        session = await local(open_api).login("")
+        assert (await local(open_api).with_token(session.token).whoami()).role == "admin"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example:8080"},
+        {"host": "127.0.0.1.evil.example"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+    ],
+    ids=lambda headers: " ".join(headers.values()),
+)
+async def test_where_everybody_is_let_in_pages_of_other_sites_are_not(database_url: str, headers: dict[str, str]) -> None:
+    async with running_api(database_url, auth_mode="none") as open_api:
+        transport = StreamingAsgiTransport(open_api.app)
+        async with httpx.AsyncClient(base_url="http://127.0.0.1:8080", transport=transport) as http:
+            for method, path in (("GET", "/v1/pools"), ("POST", "/v1/plans/p/undo"), ("POST", "/v1/login"), ("GET", "/v1/login-modes")):
+                answer = await http.request(method, path, headers=headers, json={"token": ""} if path == "/v1/login" else None)
+                assert (answer.status_code, "other sites" in answer.json()["detail"]) == (403, True)
+            for own in ({}, {"sec-fetch-site": "same-origin"}, {"origin": "http://localhost:8080"}, {"host": "[::1]:8080"}):
+                assert (await http.get("/v1/pools", headers=own)).status_code == 200
+
+
+def local(api: ApiInstance) -> ControlApi:
+    """A client at loopback, as where everybody is let in."""
+    return ControlApi("http://127.0.0.1:8080", None, StreamingAsgiTransport(api.app))
 
 
 async def test_people_are_told_from_the_system_in_the_audit_log(api: ApiInstance) -> None:

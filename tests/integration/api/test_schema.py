@@ -241,6 +241,24 @@ def test_a_stored_table_speaks_of_early_rejection_in_the_words_of_today(postgres
         assert connection.execute("SELECT facts FROM pools").fetchone() == ({"table": {"early_rejection": {"mode": "Disabled"}}},)
 
 
+def test_windows_of_pools_deleted_before_are_closed_when_the_database_is_upgraded(postgres_url: str) -> None:
+    with fresh_database(postgres_url) as url, psycopg.connect(plain(url), autocommit=True) as connection:
+        downgrade(url, "0054_session_openers")
+        for name, deleted in (("living", "NULL"), ("gone", "'2026-11-01 12:00Z'")):
+            connection.execute(
+                "WITH p AS (INSERT INTO pools (namespace, name, uid, generation, resource_version, model, spec, labels, annotations, "
+                "changed_by, conditions, revision, slo_version, created_at, observed_at, deleted_at) VALUES ('d', %s, 'u', 1, '1', 'm', '{}', "
+                f"'{{}}', '{{}}', 'a', '[]', 1, 1, now(), now(), {deleted}) RETURNING id) INSERT INTO schedule_runs "
+                "(pool_id, uid, schedule, start, closes, outcome, opened_at) SELECT id, 'u', %s, now(), now(), 'open', now() FROM p".encode(),
+                (name, name),
+            )
+        upgrade(url)
+        found = connection.execute(
+            "SELECT schedule, outcome, reason, closed_at = '2026-11-01 12:00Z' FROM schedule_runs ORDER BY 1"
+        ).fetchall()
+        assert found == [("gone", "closed", "removed", True), ("living", "open", None, None)]
+
+
 def test_moves_of_requests_leave_the_migrations_when_the_database_is_upgraded(postgres_url: str) -> None:
     with fresh_database(postgres_url, template=False) as url:
         upgrade(url, "0012_disabled_mode")

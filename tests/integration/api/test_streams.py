@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from fairlead_api.routes import streaming
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.streams import topics
+from fairlead_api.services.streams import live, topics
 from fairlead_api.services.streams.live import Snapshot
 from fairlead_client.client import ControlApi
 from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 from fairlead_client.live import LiveEvent
+from fairlead_client.resources.access import AccessRole, TokenRequest
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.strict_system_api import StrictSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -161,6 +163,24 @@ async def test_live_events_tell_a_change_made_at_another_replica_when_it_is_made
     await told([])
     reader.cancel()
     await asyncio.wait([reader])
+
+
+@pytest.mark.parametrize("change", ["revoked", "revoked with its session"])
+async def test_a_live_stream_ends_soon_after_its_credential(api: ApiInstance, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(live, "KEEPALIVE_SECONDS", 0.1)
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    made = await api.admin.create_token(TokenRequest(name="guest", role=AccessRole.VIEWER, days=1))
+    secret = made.secret or ""
+    if change == "revoked with its session":
+        secret = (await api.viewer.login(secret)).token
+    events: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
+    reader = asyncio.create_task(events_of(api.viewer.with_token(secret), ("pools",), events))
+    first = await asyncio.wait_for(events.get(), PATIENCE_SECONDS)
+    assert first is not None
+    await api.admin.revoke_token(made.id)
+    await asyncio.wait({reader}, timeout=PATIENCE_SECONDS)
+    assert reader.done()
 
 
 async def test_a_fourth_live_stream_is_told_to_poll(api: ApiInstance) -> None:

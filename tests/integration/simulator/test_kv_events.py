@@ -8,9 +8,9 @@ import httpx
 import pytest
 import zmq
 
-from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.predictions import predict
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
+from fairlead.kv_events.sources import Source
 from fairlead_router.kv_events.wire import decode
 from fairlead_testing.running.engine import RunningEngine, StartEngine
 from fairlead_testing.waiting import PATIENCE_SECONDS

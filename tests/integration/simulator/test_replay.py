@@ -152,6 +152,8 @@ def test_an_engine_killed_in_the_middle_costs_failures_but_no_lost_request(start
 def test_a_loop_goes_on_until_stopped_and_then_accounts_for_everything(start_engine: StartEngine, tmp_path: Path, number: int) -> None:
     engine = start_engine(*FAST)
     out, rows = tmp_path / "out.json", tmp_path / "rows.jsonl"
+    for older in (out, rows):
+        older.write_text("figures of an earlier run")
     source = ("--generate", "conversation", "--requests", "20", "--rate", "100", "--loop")
     command = [*COMMAND, *source, "--url", engine.url, "--json", str(out), "--rows", str(rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
@@ -166,6 +168,7 @@ def test_a_loop_goes_on_until_stopped_and_then_accounts_for_everything(start_eng
     assert found["accounted"]
     assert found["sent"] > 40
     assert found["ideal_token_hit_rate"] is None
+    assert len([orjson.loads(line) for line in rows.read_text().splitlines()]) == found["sent"], "nothing is left of an earlier run"
     assert "(sums)" in printed
 
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.expected_blocks import Bursts
 from benchmarks.expected_blocks import figures as burst_figures
 
-from fairlead.kv_events.block_index import Source
+from fairlead.kv_events.sources import Source
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload, plan_jobs
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
-from fairlead_api.services.errors import ClusterUnavailable
+from fairlead_api.services.errors import ClusterUnavailable, NotFound
+from fairlead_api.services.plans.objects import Target
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 KUBECONFIG = (
@@ -69,4 +71,17 @@ async def test_a_call_that_fails_ends_no_other_and_the_next_reads_the_kubeconfig
     assert await cluster.ask("GET", "/x") == {"by": "second"}
     server.let_go.set()
     assert await held == {"by": "first"}
+    await cluster.close()
+
+
+@pytest.mark.parametrize("name", ["..", ".", ""])
+async def test_a_name_that_is_a_way_in_a_path_names_nothing(servers: dict[str, MoodyServer], tmp_path: Path, name: str) -> None:
+    address, server = next(iter(servers.items()))
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG.format(server=address), encoding="utf-8")
+    cluster = KubernetesCluster(str(path))
+    for target in (Target.of_instance(PoolKey(namespace="team-a", name="chat"), name), Target.of_pool(PoolKey(namespace=name, name="x"))):
+        with pytest.raises(NotFound):
+            await cluster.read(target)
+    assert server.asked == []
     await cluster.close()

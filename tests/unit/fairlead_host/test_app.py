@@ -1,10 +1,14 @@
 """The host sends each path to the component it belongs to."""
 
+from typing import Any
+
 import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from fairlead.errors import InvalidInput
+from fairlead_api.identifying import IN_PROCESS
 from fairlead_api.settings import Settings
 from fairlead_host.app import BesideWeb, create_app
 
@@ -51,3 +55,14 @@ def test_a_public_url_that_nobody_can_open_is_refused_before_anything_is_served(
     settings = Settings(database_url="postgresql+psycopg://nobody@127.0.0.1:1/none")
     with pytest.raises(InvalidInput, match="FAIRLEAD_PUBLIC_URL"):
         create_app(settings, "ftp://x")
+
+
+async def test_no_header_makes_a_stranger_the_web_ui_of_this_process() -> None:
+    """Where everybody is let in, pages of other sites are not; the web UI beside the API is no such page."""
+    settings = Settings(database_url="postgresql+psycopg://nobody@127.0.0.1:1/none", auth_mode="none")
+    app: Any = create_app(settings, "http://127.0.0.1:8080")
+    believing: Any = ProxyHeadersMiddleware(app, trusted_hosts="127.0.0.1")  # as uvicorn does
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=believing), base_url="http://evil.example:8080") as client:
+        for said in ("in-process", IN_PROCESS.strip(), f"in-process, {IN_PROCESS.strip()}"):
+            answer = await client.post("/v1/login", json={"token": ""}, headers={"x-forwarded-for": said})
+            assert answer.status_code == 403

@@ -1,5 +1,6 @@
 """`fairlead up --detach`: the wait for a supervisor in a session of its own."""
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,7 +19,8 @@ for turn in $(seq 600); do sleep 0.05; done
 """A supervisor that starts something for 30 s, and needs a moment to stop."""
 
 
-def test_an_interrupted_wait_leaves_nothing_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_wait_that_is_ended_leaves_nothing_starting(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "supervisor"
     program.write_text(SUPERVISOR.format(root=tmp_path))
     program.chmod(0o700)
@@ -26,13 +28,15 @@ def test_an_interrupted_wait_leaves_nothing_starting(tmp_path: Path, monkeypatch
 
     def interrupted(seconds: float) -> None:
         if (tmp_path / "started").exists():
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
         waiting(seconds)
 
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setattr(time, "sleep", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    before = signal.getsignal(number)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
         start_detached(StateDirectory(root=tmp_path), (), print)
+    assert signal.getsignal(number) is before
     assert (tmp_path / "stopped").exists(), "it was asked to stop and waited for"
 
 

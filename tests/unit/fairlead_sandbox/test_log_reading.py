@@ -1,6 +1,8 @@
 """Reading logs back: last lines, pods by name, and following through cuts."""
 
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -12,6 +14,7 @@ from fairlead_sandbox.commands import logs
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.log_reading import find_logs, follow, last_lines
 from fairlead_sandbox.state_directory import StateDirectory
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -76,7 +79,7 @@ def test_following_ends_when_the_reader_has_gone(directory: StateDirectory, monk
         def write(self, text: str) -> int:
             raise BrokenPipeError
 
-    def two_lines(*_: object) -> Iterator[tuple[str, str]]:
+    def two_lines(*_: object, **__: object) -> Iterator[tuple[str, str]]:
         yield "api", "four"
         pytest.fail("it followed for nobody")
 
@@ -85,3 +88,19 @@ def test_following_ends_when_the_reader_has_gone(directory: StateDirectory, monk
     assert logs.callback is not None
     with pytest.raises(BrokenPipeError, match="Broken pipe"):
         logs.callback(state_dir=directory.root, follow=True, count=0, process="api")
+
+
+def test_following_ends_with_its_reader_though_no_line_comes(directory: StateDirectory) -> None:
+    command = [sys.executable, "-m", "fairlead_cli.main", "logs", "-f", "--state-dir", str(directory.root), "api"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+        assert following.stdout is not None
+        assert [following.stdout.readline() for _ in range(3)] == [b"one\n", b"two\n", b"three\n"]
+        time.sleep(0.5)
+        assert following.poll() is None, "it follows as long as somebody reads"
+        following.stdout.close()
+        try:
+            assert following.wait(PATIENCE_SECONDS) == 1
+        finally:
+            following.kill()
+        assert following.stderr is not None
+        assert following.stderr.read() == b""

@@ -55,6 +55,12 @@ def test_the_socket_moves_to_a_short_folder_when_the_path_would_be_too_long(tmp_
     assert far.socket_directory != StateDirectory(root=Path("/srv") / ("deep" * 21)).socket_directory
 
 
+def test_the_socket_moves_where_its_path_is_no_list_of_folders() -> None:
+    cut = StateDirectory(root=Path("/srv/one, two")).socket_directory
+    assert "," not in str(cut)
+    assert cut != StateDirectory(root=Path("/srv/one, three")).socket_directory
+
+
 def give_away(folder: Path, account: int | str) -> None:
     try:
         shutil.chown(folder, account)

@@ -290,6 +290,13 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_sent(folder: P
     assert complaint(folder, *REPLAY, option, "nowhere/x") == "nowhere/x: cannot be written: No such file or directory"
 
 
+@pytest.mark.parametrize("option", ["--json", "--rows"])
+def test_a_replay_that_never_begins_leaves_an_older_result_as_it_was(folder: Path, option: str) -> None:
+    (folder / "older").write_text("earlier figures")
+    assert "is the router running" in CliRunner().invoke(replay, [*REPLAY[1:], option, str(folder / "older")]).stderr
+    assert (folder / "older").read_text() == "earlier figures"
+
+
 def test_a_pool_of_a_replay_is_named_as_everywhere(folder: Path) -> None:
     told = complaint(folder, *REPLAY, "--pool", "a/b/c")
     assert told == "Invalid value for '--pool': 'a/b/c' cannot be used; write a pool's name, or namespace/name"

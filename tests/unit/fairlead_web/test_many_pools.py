@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -122,7 +123,18 @@ async def test_a_choice_of_a_pool_says_that_it_does_not_offer_all(monkeypatch: p
         for count, cut in ((60, False), (230, True)):
             fleet(one, monkeypatch, count)
             for path in ("/sessions", "/migrations", "/decisions", "/rejections", "/schedules"):
-                assert ("Pool (of the first 200 by name)" in told((await one.http.get(path)).text)) is cut
+                assert ("Pool (of the first 200 of 230 pools by name)" in told((await one.http.get(path)).text)) is cut
+
+
+@pytest.mark.parametrize(("count", "first"), [(200, ""), (201, "200 of 201"), (1_234, "200 of 1,234")])
+async def test_the_sidebar_says_of_which_pools_it_names_the_worst(monkeypatch: pytest.MonkeyPatch, count: int, first: str) -> None:
+    async with visitor() as one:
+        last = fleet(one, monkeypatch, count)
+        for path in ("/", "/sessions", f"/pools/{last}/sessions"):
+            told = re.findall(r'href="/pools"\s+title="[^"]+">([^<]+)<', (await one.http.get(path)).text)
+            assert told == ([f"Worst of the first {first} pools by name"] if first else [])
+        told = re.findall(r'href="/pools"\s+title="[^"]+">([^<]+)<', (await one.http.get("/pools")).text)
+        assert told == (["Worst of the first 1,000 of 1,234 pools by name"] if count > 1_000 else []), "the list knows more"
 
 
 async def test_every_page_knows_the_worst_of_sixty_pools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,6 +180,28 @@ async def test_slo_versions_of_all_pools_come_fifty_to_a_page_and_whole_in_a_fil
         alone = (await one.http.get(f"/slo?pool={last}")).text
         assert set(re.findall(r'<tr data-key="([^"]+)-\d+"', alone)) == {last}
         assert (await asked_by(one, "/slo"))[f"/v1/pools/{last}/slo"] == 0, "the first page needs no more than fifty pools"
+
+
+async def test_all_versions_of_a_pools_slo_are_in_a_file_and_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        newest = one.fake.world.slo(CHAT)[0]
+        versions = [replace(newest, version=number) for number in range(130, 0, -1)]
+        monkeypatch.setattr(one.fake.world, "slo", lambda pool: versions)
+        assert [row["version"] for row in (await one.http.get(f"/slo.json?pool={CHAT}")).json()["items"]] == [*range(130, 0, -1)]
+        assert len((await one.http.get(f"/slo.csv?pool={CHAT}")).text.splitlines()) == 131
+        for cursor, words in (("0", "50 shown"), ("50", "50 shown"), ("100", "30 of 130 shown")):
+            page = (await one.http.get(f"/slo?pool={CHAT}&cursor={cursor}")).text
+            assert words in told(page)
+            assert ('rel="next"' in page) is (cursor != "100")
+
+
+async def test_a_file_of_versions_is_refused_rather_than_sent_without_those_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        one.fake.broken.add(f"/v1/pools/{CODE}/slo")
+        for name in ("slo.csv", "slo.json"):
+            assert (await one.http.get(f"/{name}")).status_code == 503
+        page = await one.http.get("/slo")
+        assert (page.status_code, "Part of this page is missing" in page.text) == (200, True)
 
 
 async def test_a_pool_beyond_those_the_frame_reads_has_its_badge_and_is_known_to_run_already(monkeypatch: pytest.MonkeyPatch) -> None:

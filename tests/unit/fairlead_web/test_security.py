@@ -1,5 +1,6 @@
 """Who may ask, from where, and what every answer carries."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -164,6 +165,39 @@ async def test_a_login_from_another_site_is_refused() -> None:
         answer = await guest.http.post("/login", data={"token": "viewer-token"}, headers={"sec-fetch-site": "cross-site"})
         assert answer.status_code == 403
         assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("cookie", "path", "most"), [("", "/login", 64 << 10), (f"{COOKIE}=made-up", "/keys/new", 1 << 20)], ids=["login", "a form"]
+)
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=b", "application/x-www-form-urlencoded"])
+async def test_no_more_of_a_form_is_read_than_forms_have(cookie: str, path: str, most: int, kind: str) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        yield b'--b\r\ncontent-disposition: form-data; name="f"; filename="x"\r\n\r\n' if kind.startswith("multipart") else b""
+        while sent < 8 << 20:
+            sent += 16384
+            yield b"x" * 16383 + b"&"
+
+    async with visitor(None) as guest:
+        headers = {"sec-fetch-site": "same-origin", "content-type": kind, "cookie": cookie}
+        answer = await guest.http.post(path, content=endless(), headers=headers)
+        assert (answer.status_code, "larger than" in answer.text) == (413, True)
+        assert sent <= most + 2 * 16384
+
+
+async def test_the_upload_of_somebody_who_is_not_signed_in_is_not_read() -> None:
+    async def upload() -> AsyncIterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    async with visitor(None) as guest:
+        headers = {"sec-fetch-site": "same-origin", "content-type": "multipart/form-data; boundary=b", "cookie": f"{COOKIE}=made-up"}
+        answer = await guest.http.post("/pools/default/chat/simulator", content=upload(), headers=headers)
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/login")
 
 
 @pytest.mark.parametrize("cookie", ["x" * 600, "a b\tc", "tök"])

@@ -44,6 +44,8 @@ class LoginPage(Context):
 
 
 LONGEST_COOKIE = 512
+LONGEST_FORM = 64 * 1024
+"""Bytes of the login form, which anybody may send."""
 LONGEST_TOKEN = 8192
 """A Kubernetes token, a signed document, is a few kB."""
 

@@ -108,7 +108,7 @@ async def show(visit: Visit) -> Response:
         ranged=True,
         live="pools,migrations",
         findings=top,
-        pools=pools.items,
+        pools=pools,
     )
     return visit.page(
         FleetPage(

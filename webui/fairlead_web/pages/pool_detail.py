@@ -18,8 +18,9 @@ from fairlead_client.resources.plans import PlanKind
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
-from fairlead_web import change_forms, findings, formats
-from fairlead_web.change_forms import ChangeForm
+from fairlead_web import findings, formats
+from fairlead_web.change_forms import ChangeForm, change_forms
+from fairlead_web.change_requests import asked
 from fairlead_web.differences import Change, changes_of
 from fairlead_web.learnt_figures import Learnt, learnt_of
 from fairlead_web.rendering import Context
@@ -85,7 +86,7 @@ async def plan(visit: Visit) -> Response:
     """Asks the API for a plan and redirects to it; a problem is shown in the form that was sent."""
     form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     try:
-        made = await visit.api.create_plan(visit.pool_key(), change_forms.asked(form))
+        made = await visit.api.create_plan(visit.pool_key(), asked(form))
     except InvalidInput as error:
         told = Problem(type="invalid-input", title="Invalid value", status=422, detail=str(error), field=error.field)
         return await _page(visit, form, told)
@@ -135,7 +136,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             learnt=learnt_of(detail.learnt, tuple(Quantity)),
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
-            forms=change_forms.change_forms(detail.pool, detail.spec, detail.desired, typed, problem),
+            forms=change_forms(detail.pool, detail.spec, detail.desired, typed, problem),
             rollout=rollout,
             revisions=[(one, changes_of(one.diff)) for one in rollout.revisions] if rollout else [],
             refusal=formats.told(problem.detail, problem.remedy) if problem and typed.get("kind") == PlanKind.ROLLBACK else None,

@@ -73,7 +73,7 @@ async def index(visit: Visit) -> Response:
         crumbs=(Crumb(words="Pools"),),
         live="pools",
         findings=findings.first(findings.of_advice(advice.items if advice else ())),
-        pools=pools.items,
+        pools=pools,
     )
     return visit.page(
         PoolsPage(

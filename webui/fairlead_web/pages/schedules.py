@@ -8,7 +8,7 @@ import yaml
 from starlette.responses import Response
 
 from fairlead.instances import Role
-from fairlead.pools import MAX_REPLICAS
+from fairlead.role_specs import MAX_REPLICAS
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole

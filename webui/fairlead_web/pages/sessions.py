@@ -92,7 +92,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50}), ["migrations"]),
         visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20}), ["reroutes"]),
         visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20}), ["decisions"]),
-        visit.attempt("instances", visit.api.pool(key), ()),
+        visit.attempt("instances", visit.api.pool(key), ["targets"]),
     )
     shell = await visit.shell(
         f"Session {session}",

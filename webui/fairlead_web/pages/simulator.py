@@ -83,7 +83,7 @@ async def index(visit: Visit) -> Response:
     listed, wanted = await visit.first_pools(), visit.param("pool")
     name = wanted or next((f"{one.namespace}/{one.name}" for one in sorted(listed.items, key=pain)), None)
     if name is None:
-        shell = await visit.shell("Simulator", "simulator", pools=listed.items)
+        shell = await visit.shell("Simulator", "simulator", pools=listed)
         return visit.page(SimulatorPage(shell=shell, at="", cut="", form=None, listing=None))
     try:
         key = PoolKey.parse(name)
@@ -108,7 +108,7 @@ async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None, poo
         earlier = visit.param("again")
         found = await visit.attempt("the earlier simulation", visit.api.simulation(key, earlier)) if earlier else None
         form = simulation_forms.again(form, found) if found else form
-    shell = await visit.shell("Simulator", "simulator", pools=pools.items if pools else None, summary=detail.pool)
+    shell = await visit.shell("Simulator", "simulator", pools=pools, summary=detail.pool)
     context = SimulatorPage(shell=shell, at=_at(key), cut=pools.cut_words("pools") if pools else "", form=form, listing=listing)
     return visit.page(context, status=422 if form.problem else 200)
 

@@ -16,7 +16,7 @@ from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_web import exports
-from fairlead_web.paging import Taken, part_of, place_of
+from fairlead_web.paging import MOST_PER_CALL, Taken, first_of, part_of, place_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Crumb, Shell
@@ -36,7 +36,7 @@ async def index(visit: Visit) -> Response:
     pools, place, wanted = await visit.first_pools(), visit.param("cursor"), visit.param("pool")
     versions = await found(visit, pools.items, place_of(place) + PAGE_ROWS)
     listing = part_of(versions.items, place, PAGE_ROWS)
-    shell = await visit.shell("Service level objectives", "slo", crumbs=(Crumb(words="SLO"),), pool=wanted, pools=pools.items)
+    shell = await visit.shell("Service level objectives", "slo", crumbs=(Crumb(words="SLO"),), pool=wanted, pools=pools)
     return visit.page(
         SloPage(shell=shell, listing=replace(listing, total=versions.total), cut="" if wanted else pools.cut_words("pools")),
     )
@@ -59,15 +59,18 @@ async def as_json(visit: Visit) -> Response:
 async def found(visit: Visit, pools: Iterable[PoolSummary], enough: int | None = None) -> Taken[SloVersion]:
     """The versions of the pool that the URL asks for, without one of these pools: pool by pool, the newest first.
 
-    Where more than `enough` are found, no further pools are asked about.
+    All of them without `enough`, and then raises ApiProblem where a pool's cannot be read. Where more than `enough` are
+    found, no more are asked for.
     """
-    keys, versions = _asked(visit.param("pool"), pools), list[SloVersion]()
+    keys, versions, cut = _asked(visit.param("pool"), pools), list[SloVersion](), False
     for at in range(0, len(keys), PAGE_ROWS):
         if enough is not None and len(versions) > enough:
-            return Taken(items=versions, cut=True, total=None)
-        for each in await asyncio.gather(*(_versions(visit, key) for key in keys[at : at + PAGE_ROWS])):
-            versions += each
-    return Taken(items=versions, cut=False, total=len(versions))
+            cut = True
+            break
+        for each in await asyncio.gather(*(_versions(visit, key, enough) for key in keys[at : at + PAGE_ROWS])):
+            versions += each.items
+            cut = cut or each.cut
+    return Taken(items=versions, cut=cut, total=None if cut else len(versions))
 
 
 def _asked(wanted: str | None, pools: Iterable[PoolSummary]) -> list[PoolKey]:
@@ -79,9 +82,12 @@ def _asked(wanted: str | None, pools: Iterable[PoolSummary]) -> list[PoolKey]:
         return []
 
 
-async def _versions(visit: Visit, key: PoolKey) -> list[SloVersion]:
-    page = await visit.attempt(f"SLO of {key}", visit.api.slo_versions(key, limit=50))
-    return sorted(page.items, key=lambda version: -version.version) if page else []
+async def _versions(visit: Visit, key: PoolKey, enough: int | None) -> Taken[SloVersion]:
+    most = None if enough is None else enough + 1
+    reading = first_of(lambda cursor: visit.api.slo_versions(key, cursor=cursor, limit=MOST_PER_CALL), most)
+    if enough is None:
+        return await reading
+    return await visit.attempt(f"SLO of {key}", reading) or Taken(items=[], cut=False, total=0)
 
 
 ROUTES = Routes(pages={"/slo": index, "/slo.csv": as_csv, "/slo.json": as_json})

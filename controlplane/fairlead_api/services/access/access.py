@@ -113,11 +113,13 @@ class Access:
 
     async def _looked_up(self, key: bytes, kind: str, now: datetime) -> Identity:
         """The holder of a token or web session. Raises NotAuthenticated, StoreUnavailable."""
-        identity = await self._store.identify(key, kind, now)
-        if identity is None:
+        held = await self._store.identify(key, kind, now)
+        if held is None:
             self._seen.pop(key, None)
             raise NotAuthenticated("token-invalid", "the token is not known, has expired or was revoked")
-        return identity
+        if held.opened_by is not None and held.opened_by not in {token.key for token in self._bootstrap}:
+            raise NotAuthenticated("token-invalid", f"the bootstrap token {held.identity.subject!r} has another secret now, or none")
+        return held.identity
 
     async def _of_cluster(self, secret: str, key: bytes, now: datetime) -> Identity:
         """The identity of a Kubernetes token. Raises NotAuthenticated, ClusterUnavailable."""

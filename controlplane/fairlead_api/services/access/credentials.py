@@ -1,5 +1,6 @@
 """What access control asks of the database that keeps credentials."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -19,10 +20,22 @@ ID_DIGITS = 16
 """Of a credential's hash, as its public name."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The holder of a credential.
+
+    `opened_by` is the hash of the bootstrap token that opened a web session; None for all others, and for sessions
+    that a process of the release before opened.
+    """
+
+    identity: Identity
+    opened_by: bytes | None = None
+
+
 class AccessStore(Protocol):
     """Credentials in the database. Every write appends its audit entry in the same transaction."""
 
-    async def identify(self, key: bytes, kind: str, now: datetime) -> Identity | None:
+    async def identify(self, key: bytes, kind: str, now: datetime) -> Held | None:
         """The holder of the API token (`flt`) or web session (`fls`) with this hash, None unless it is valid now.
 
         Records that it was used.
@@ -31,7 +44,7 @@ class AccessStore(Protocol):
     async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
         """Exchanges an unused, unexpired login link for a web session; None if it is not one."""
 
-    async def open_session(self, session: bytes, identity: Identity, login: Login, now: datetime) -> None:
+    async def open_session(self, session: bytes, held: Held, login: Login, now: datetime) -> None:
         """Stores a web session for an identity established in another way."""
 
     async def close_session(self, caller: Caller, now: datetime) -> None:

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from fairlead.errors import InvalidInput
 from fairlead_api.given_roles import OIDC
-from fairlead_api.services.access.access import Access
+from fairlead_api.services.access.access import BOOTSTRAP, Access
 from fairlead_api.services.access.callers import Caller, Login, digest
-from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, AccessStore
+from fairlead_api.services.access.credentials import ABSOLUTE, ID_DIGITS, AccessStore, Held
 from fairlead_api.services.access.denials import DenialBudgets, with_count
 from fairlead_api.services.access.rate_limits import Allowances
 from fairlead_api.services.audit.chain import AuditDraft
@@ -97,7 +97,7 @@ class Logins:
                 raise NotAuthenticated("login-link-expired", "this login link was used, has expired or never existed; ask for a new one")
             return WebSession(token=token, identity=identity, expires_at=identity.expires_at)
         try:
-            found, _ = await self._access.identify(secret or None, now)
+            found, key = await self._access.identify(secret or None, now)
         except NotAuthenticated:
             await self._failed(login, "token unknown, expired or revoked", now)
             raise
@@ -107,7 +107,8 @@ class Logins:
             raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
         expires_at = min(now + ABSOLUTE, found.expires_at or now + ABSOLUTE)
         identity = replace(found, expires_at=expires_at)
-        await self._store.open_session(digest(token), identity, login, now)
+        held = Held(identity=identity, opened_by=key if found.source == BOOTSTRAP else None)
+        await self._store.open_session(digest(token), held, login, now)
         return WebSession(token=token, identity=identity, expires_at=expires_at)
 
     async def provider(self) -> OidcProvider:
@@ -130,7 +131,7 @@ class Logins:
         token, expires_at = f"fls_{self._new_secret()}", now + ABSOLUTE
         known = Identity(subject=person.name, role=AccessRole.NONE, source=OIDC, expires_at=expires_at, groups=person.groups)
         identity = self._access.provided(known)
-        await self._store.open_session(digest(token), identity, login, now)
+        await self._store.open_session(digest(token), Held(identity=identity), login, now)
         return WebSession(token=token, identity=identity, expires_at=expires_at)
 
     def _asked(self) -> IdentityProvider:

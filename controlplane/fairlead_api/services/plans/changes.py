@@ -8,7 +8,8 @@ from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
-from fairlead.pools import MAX_REPLICAS, PoolSpec, parse_spec
+from fairlead.pools import PoolSpec, parse_spec
+from fairlead.role_specs import MAX_REPLICAS
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead_api.services.plans.merge_patches import merged, replacing
 from fairlead_api.services.plans.schedule_changes import schedule_patch

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
-from fairlead.pools import MAX_REPLICAS
+from fairlead.role_specs import MAX_REPLICAS
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
 from fairlead.routing.knowledge.ring_changes import expected_sessions, imbalance, moved_shares
 from fairlead.routing.knowledge.rings import anchor_count, key_shares

@@ -6,7 +6,8 @@ from itertools import islice
 from typing import Any
 
 from fairlead.errors import InvalidInput
-from fairlead.pools import PoolSpec, RoleSpec, parse_spec
+from fairlead.pools import PoolSpec, parse_spec
+from fairlead.role_specs import RoleSpec
 from fairlead.scaling.bounds import DeclaredRole, bounds_in_force
 from fairlead.schedules.conflicts import WEEK, conflicts
 from fairlead.schedules.in_force import in_force, subjects

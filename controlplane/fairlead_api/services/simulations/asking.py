@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
-from fairlead.pools import SimulatedSpec, TableFacts
+from fairlead.pools import TableFacts
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.services.history.times import parse_time

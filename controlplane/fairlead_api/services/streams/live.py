@@ -7,7 +7,7 @@ with the same credential gets one event `poll` and ends.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -120,7 +120,7 @@ class Live:
 
     async def stream(
         self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None, sight: Sight = None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Events for ever, of pools in sight. `key` is the credential that counts against MAX_STREAMS."""
         if self._open[key] >= MAX_STREAMS:
             yield b"event: poll\ndata: {}\n\n"

@@ -7,7 +7,7 @@ tell readers which to keep.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
 from fairlead.gateway_keys import GatewayKeyFacts
@@ -109,7 +109,7 @@ class TableStream:
         for subscriber in self._subscribers:
             subscriber.offer(None)
 
-    async def open(self, router: str) -> AsyncIterator[bytes]:
+    async def open(self, router: str) -> AsyncGenerator[bytes, None]:
         """Lines for one router, for ever.
 
         The first snapshot is begun before this returns, so that a missing database is an error and not an empty
@@ -124,7 +124,7 @@ class TableStream:
             raise
         return self._lines(subscriber, first)
 
-    async def _lines(self, subscriber: Subscriber, first: list[bytes]) -> AsyncIterator[bytes]:
+    async def _lines(self, subscriber: Subscriber, first: list[bytes]) -> AsyncGenerator[bytes, None]:
         try:
             async for content in self._snapshot(first):
                 yield content

@@ -63,6 +63,7 @@ web_sessions = Table(
     rights_column(),
     text_column("address", null=True),
     Column("groups", JSONB, nullable=False, server_default="[]"),
+    Column("opened_by", LargeBinary),
 )
 
 gateway_keys = Table(

@@ -26,6 +26,8 @@ document.documentElement.classList.add("scripted");
 
 const figures = document.querySelectorAll("[data-heatmap]");
 if (figures.length) import("./heatmap.js").then((heatmap) => heatmap.start(figures));
+const awaited = document.querySelector("[data-heatmap-awaited]");
+if (awaited) import("./heatmap_awaited.js").then((heatmap) => heatmap.start(awaited));
 
 const charts = document.querySelectorAll("[data-chart]");
 if (charts.length) import("./charts.js").then((module) => module.start(charts));

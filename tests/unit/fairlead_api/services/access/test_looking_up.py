@@ -8,6 +8,7 @@ import pytest
 
 from fairlead_api.services.access.access import Access
 from fairlead_api.services.access.callers import Caller
+from fairlead_api.services.access.credentials import Held
 from fairlead_api.services.access.tokens import Tokens
 from fairlead_api.services.errors import NotAuthenticated, StoreUnavailable
 from fairlead_client.resources.access import AccessRole, Identity
@@ -25,13 +26,13 @@ class OneToken:
         self.reads = 0
         self.is_away = False
 
-    async def identify(self, key: bytes, kind: str, now: datetime) -> Identity | None:
+    async def identify(self, key: bytes, kind: str, now: datetime) -> Held | None:
         self.reads += 1
         found = self.identity
         await asyncio.sleep(0.01)
         if self.is_away:
             raise StoreUnavailable("away")
-        return found
+        return Held(identity=found) if found else None
 
     async def revoke_token(self, token_id: str, namespaces: Any, caller: Caller, now: datetime) -> None:
         self.identity = None

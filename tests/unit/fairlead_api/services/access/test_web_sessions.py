@@ -1,5 +1,6 @@
 """How long a web session is good: no longer than that stands by which it was opened."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from fairlead_api.services.access.access import Access
 from fairlead_api.services.access.callers import Bootstrap, Caller
+from fairlead_api.services.access.credentials import Held
 from fairlead_api.services.errors import Denied, NotAuthenticated
 from fairlead_client.resources.access import AccessRole, Identity
 
@@ -21,18 +23,18 @@ def session_of(subject: str, source: str, role: AccessRole = AccessRole.ADMIN) -
 class OneSession:
     """A store with one web session."""
 
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
+    def __init__(self, identity: Identity, opened_by: bytes | None) -> None:
+        self.held = Held(identity=identity, opened_by=opened_by)
 
-    async def identify(self, _key: bytes, _kind: str, _now: datetime) -> Identity:
-        return self.identity
+    async def identify(self, _key: bytes, _kind: str, _now: datetime) -> Held:
+        return self.held
 
     async def record(self, draft: Any, now: datetime) -> None:
         pass
 
 
-def access(identity: Identity, *bootstrap: Bootstrap, open_to_all: bool = False) -> Access:
-    return Access(OneSession(identity), bootstrap, open_to_all=open_to_all)  # type: ignore[arg-type] # only what is used here
+def access(identity: Identity, *bootstrap: Bootstrap, open_to_all: bool = False, opened_by: bytes | None = None) -> Access:
+    return Access(OneSession(identity, opened_by), bootstrap, open_to_all=open_to_all)  # type: ignore[arg-type] # only what is used here
 
 
 async def test_a_session_of_an_open_api_is_not_good_at_one_that_asks_who_comes() -> None:
@@ -52,6 +54,14 @@ async def test_a_session_opened_with_a_bootstrap_token_ends_with_the_token(stand
     assert (await access(of_root, *stands, ROOT).identify("fls_1", NOW))[0] == of_root
     with pytest.raises(NotAuthenticated):
         await access(of_root, *stands).identify("fls_1", NOW)
+
+
+async def test_a_session_opened_with_a_bootstrap_token_ends_with_the_tokens_secret() -> None:
+    of_root, anew = session_of("root", "bootstrap"), replace(ROOT, key=b"root, with another secret")
+    for opened_by, stands in ((ROOT.key, ROOT), (None, ROOT), (anew.key, anew), (None, anew)):
+        assert (await access(of_root, stands, opened_by=opened_by).identify("fls_1", NOW))[0] == of_root
+    with pytest.raises(NotAuthenticated):
+        await access(of_root, anew, opened_by=ROOT.key).identify("fls_1", NOW)
 
 
 async def test_only_an_open_api_lets_anybody_do_the_work_of_processes() -> None:

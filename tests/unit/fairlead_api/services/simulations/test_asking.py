@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
-from fairlead.pools import SimulatedSpec, parse_spec
+from fairlead.pools import parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.routes.bodies import MalformedBody
 from fairlead_api.routes.simulations import decode_request

@@ -128,7 +128,7 @@ async def test_one_look_serves_all_who_listen_to_a_topic() -> None:
     assert live.streams == 20
     assert looks == 1
     for stream in streams:
-        await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
+        await stream.aclose()
     assert live.streams == 0
 
 
@@ -151,7 +151,7 @@ async def test_a_pool_that_changed_is_looked_at_at_once_by_those_who_show_it_and
     first, second = (at for pool, at in looks if pool is None)
     assert second - first >= LEAST_SECONDS * 0.99
     for stream in streams.values():
-        await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
+        await stream.aclose()
 
 
 @pytest.mark.parametrize("pool", ["a", "a/", "/b", "a/b/c"])
@@ -173,7 +173,7 @@ async def test_a_look_that_fails_is_not_the_last_one_of_those_who_listen() -> No
     live = Live({"pools": Snapshot(seconds=LEAST_SECONDS, read=read)}, lambda: datetime.now(UTC))
     stream = live.stream(["pools"], None, b"", None)
     assert b"[2]" in await asyncio.wait_for(anext(stream), PATIENCE_SECONDS)
-    await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
+    await stream.aclose()
 
 
 async def test_concurrent_askers_share_one_computation_and_failures_are_not_kept() -> None:
