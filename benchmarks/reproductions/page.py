@@ -26,7 +26,8 @@ the figures differ. Naming sections runs only these and leaves the rest of the p
 def render(page: str, sections: Sequence[Section], written: dict[str, str], seeds: int = SEEDS) -> str:
     """The page in the sections' order.
 
-    Parts in `written` are new, with so many `seeds`; others are kept from the old `page`; sections in neither are left out.
+    Parts in `written` are new, with so many `seeds`; others are kept from the old `page`; sections in neither are left
+    out.
     """
     kept = dict(re.findall(r"<!-- section (\S+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
     parts = [HEAD]
