@@ -53,6 +53,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, object, object]:
+    """No garbage is collected while a failure is told: it parses sources, and if a task that nobody awaited goes in the
+    middle of that, its error parses too, which Python 3.11 answers with a SystemError that ends the whole run.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     with _watched(item):
         return (yield)
