@@ -100,10 +100,12 @@ class PoolReader:
         only.
         """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
+        autoscalers: list[dict[str, Any]] | None = None
         for role in spec.roles if spec is not None else ():
             if (target := role.scale_target_ref) is not None:
                 try:
-                    autoscalers = await self._autoscalers(identity.namespace)
+                    if autoscalers is None:
+                        autoscalers = await self._autoscalers(identity.namespace)
                     scale = await self._cluster.get(SCALABLE[target.kind], identity.namespace, target.name, subresource="scale")
                 except ClusterRefused as refused:
                     yield refused_workload(role.name, target, refused.text)
