@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_64_intdigest
 
 from fairlead.instances import InstanceState
-from fairlead.routing.knowledge.rings import CandidateRings, DualRing, HashRing, Key, anchor_count, key_shares
+from fairlead.routing.knowledge import rings
+from fairlead.routing.knowledge.rings import FULL_CIRCLE, SALTS, CandidateRings, DualRing, HashRing, Key, anchor_count, key_shares
 from fairlead_testing.builders.routing import entries, entry
 
 WORKED = [(100, "A"), (300, "B"), (600, "C"), (900, "D")]
@@ -31,6 +33,26 @@ def test_the_worked_example_moves_exactly_the_keys_301_to_450_to_a_new_instance(
 
 def test_shares_of_the_worked_example_are_its_arcs() -> None:
     assert HashRing(WORKED, size=1000).shares() == pytest.approx({"A": 0.2, "B": 0.2, "C": 0.3, "D": 0.3})
+
+
+@given(anchors=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(min_value=0, max_value=40)), salt=st.sampled_from(SALTS))
+def test_a_ring_of_anchors_is_that_of_their_hashes(anchors: dict[str, int], salt: int) -> None:
+    ring = HashRing.of_anchors(anchors.items(), salt)
+    by_hand = HashRing(
+        ((xxh3_64_intdigest(f"{name}#{number}".encode(), salt), name) for name, count in anchors.items() for number in range(count)),
+        salt=salt,
+    )
+    assert (ring.instances, ring.positions) == (by_hand.instances, by_hand.positions)
+    assert [ring.owner(key) for key in KEYS[:50]] == [by_hand.owner(key) for key in KEYS[:50]]
+    assert ring.shares() == by_hand.shares()
+    assert sum(ring.shares().values()) == pytest.approx(1.0 if any(anchors.values()) else 0.0)
+
+
+def test_of_two_anchors_at_one_position_the_smaller_id_owns_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rings, "_positions_of", lambda *_: [FULL_CIRCLE // 2])
+    ring = HashRing.of_anchors([("b", 1), ("a", 1)])
+    assert ring.owner_at(0) == "a"
+    assert ring.shares() == {"a": 1.0, "b": 0.0}
 
 
 def test_an_empty_ring_owns_nothing() -> None:
