@@ -43,6 +43,11 @@ def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), 
     return blocks[0] if blocks else int(xxh3_64_intdigest(text[:block_bytes], root))
 
 
+def shared_blocks(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many leading blocks two prompts have in common, by their chained hashes."""
+    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other)))
+
+
 class PrefixIndex:
     """Which instances hold which blocks, each bounded to its KV cache by LRU. Blocks are chained hashes.
 

@@ -146,9 +146,7 @@ class Accounting:
         """QUEUED → PREFILLING where it waits, with the hit as it is believed now."""
         assert tracked.stage is Stage.QUEUED
         load = self.loads[tracked.instance]
-        self.forget_late(tracked)
-        tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
-        self._estimate(tracked, hit_tokens)
+        self.estimate_again(tracked, hit_tokens, now)
         tracked.stage = Stage.PREFILLING
         if not tracked.by_proxy or tracked.dispatched_at is None:
             tracked.dispatched_at = now
@@ -158,9 +156,19 @@ class Accounting:
         load.prefilling += 1
         load.dispatched_prefill_tokens += tracked.miss_tokens
         load.in_flight[tracked.request.id] = (tracked.dispatched_at, tracked.prefill_microseconds)
-        self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
         if tracked.transfer_from is not None:
             self.loads[tracked.transfer_from].transfers_out += 1
+
+    def estimate_again(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
+        """A queued request's prefill is as long as the hit that is believed now leaves it, and whether it can be in
+        time is open again.
+        """
+        assert tracked.stage is Stage.QUEUED
+        self.forget_late(tracked)
+        tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
+        self._estimate(tracked, hit_tokens)
+        load = self.loads[tracked.instance]
+        self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
     def find_late(self, tracked: TrackedRequest) -> None:
         """A queued request can no longer be in time."""

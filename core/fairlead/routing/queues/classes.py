@@ -9,7 +9,7 @@ Its danger is the accounting of what is overtaken: policies and early rejection 
 counted makes its instance look free (`discrepancies` in the tests counts it again).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import add
 
@@ -65,10 +65,9 @@ class ClassQueues:
             self._bands[found[0]].queue.remove(request_id)
             self._left(request_id)
 
-    def find_late(self, now: float) -> None:
-        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart."""
-        for band in tuple(self._bands.values()):
-            band.queue.find_late(now)
+    def find_late(self, now: float) -> Sequence[TrackedRequest]:
+        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart; returns it."""
+        return [tracked for band in tuple(self._bands.values()) for tracked in band.queue.find_late(now)]
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return what the highest priority sends next; None while it sends nothing."""

@@ -33,7 +33,7 @@ The danger is in the estimates: too short ones spend time on requests that come 
 the pace seen on the instance.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -131,31 +131,33 @@ class DeadlineQueue:
             self._turns.leaves(tracked, late=late is not None)
         self._nothing_until = -inf
 
-    def find_late(self, now: float) -> None:
-        """Sort out the requests that would miss the target even if they went at once.
+    def find_late(self, now: float) -> Sequence[TrackedRequest]:
+        """Sort out the requests that would miss the target even if they went at once; returns them.
 
         Costs nothing until the first can be one, and then O(log n) for each, unless the pace has changed.
         """
         starts, pace = self._latest_starts, self._load.prefill_pace
         if pace <= self._pace_then and not (starts and now > starts[0][0]):
-            return
+            return ()
         if pace != self._pace_then:
             self._pace_then = pace
             starts = self._latest_starts = [(self._latest_start(one), place, one) for place, one in enumerate(self._able.values())]
             heapify(starts)
-        found: list[tuple[int, TrackedRequest]] = []
+        by_place: list[tuple[int, TrackedRequest]] = []
         while starts and now > starts[0][0]:
             _, place, tracked = heappop(starts)
             if self._able.get(tracked.request.id) is tracked and now > self._latest_start(tracked):
                 del self._able[tracked.request.id]
-                found.append((place, tracked))
-        for _, tracked in sorted(found, key=itemgetter(0)):
+                by_place.append((place, tracked))
+        found = [tracked for _, tracked in sorted(by_place, key=itemgetter(0))]
+        for tracked in found:
             self._late.add(tracked)
             self._first_late = None
             if self._turns is not None:
                 self._turns.found_late(tracked)
             self._nothing_until = -inf
             self._rules.found_late(tracked)
+        return found
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return the request to send next; None when there is none that should go now."""

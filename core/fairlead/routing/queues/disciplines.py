@@ -6,7 +6,7 @@ others, oldest first. `slack` sends first what must start soonest to meet the TT
 meet it last, oldest first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
@@ -97,8 +97,9 @@ class InstanceQueue:
                 return (2, 0.0, sequence), entry[1]
             heappop(self._late)
 
-    def find_late(self, now: float) -> None:
+    def find_late(self, now: float) -> Sequence[TrackedRequest]:
         """Nothing: these disciplines send late requests too."""
+        return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """As `take`."""

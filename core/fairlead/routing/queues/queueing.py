@@ -1,5 +1,6 @@
 """A queue as the scheduler uses it, whatever its discipline."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
@@ -19,8 +20,8 @@ class Queue(Protocol):
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
 
-    def find_late(self, now: float) -> None:
-        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart."""
+    def find_late(self, now: float) -> Sequence[TrackedRequest]:
+        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart; returns it."""
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return the request to send next; None when there is none that should go now."""

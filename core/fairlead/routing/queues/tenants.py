@@ -5,7 +5,7 @@ So tenants that always have something waiting never differ by more than one requ
 discipline plans requests of all tenants together and takes turns in its plan (`deadline.DeadlineQueue`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import count
 
@@ -46,8 +46,9 @@ class TenantQueues:
             self._turns.leaves(tracked, late=False)
             self._take_out(tracked)
 
-    def find_late(self, now: float) -> None:
+    def find_late(self, now: float) -> Sequence[TrackedRequest]:
         """Nothing: these disciplines send late requests too."""
+        return ()
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return what the tenant that has had the least sends next."""

@@ -2,12 +2,15 @@
 watched until it is over.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from fairlead.instances import REACHABLE, Role
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.knowledge.prefixes import shared_blocks
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.queues.queueing import Queue
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
@@ -37,7 +40,7 @@ class Dispatching:
         window = state.table.routing.prefills_in_flight
         small = state.parameters.in_flight_seconds * state.table.engine.prefill_tokens_per_second
         sent: list[Dispatch] = []
-        queue.find_late(now)
+        self._look_again(queue, queue.find_late(now), now)
         while queue and load.broken_until <= now:
             gate = state.policy.gates_dispatch
             if gate is not None and load.prefilling and not gate.may_dispatch(load, state.view, now):
@@ -56,6 +59,26 @@ class Dispatching:
         if not queue:
             del state.queues[instance]
         return sent
+
+    def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
+        """What is late by the hit it had when it came may not be by that of now: others with its prefix, most often the
+        session's request before, went ahead of it.
+        """
+        state = self._state
+        for tracked in late:
+            held = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view)
+            hit = max(held, self._held_soon(tracked))
+            if hit > tracked.hit_tokens:
+                queue.remove(tracked.request.id)
+                state.accounting.estimate_again(tracked, hit, now)
+                queue.add(tracked)
+
+    def _held_soon(self, tracked: TrackedRequest) -> int:
+        """Tokens of a queued prompt that what is computed ahead of it will leave in the cache."""
+        state, request = self._state, tracked.request
+        ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
+        shared = max((shared_blocks(request.blocks, blocks) for blocks in ahead), default=0)
+        return min(shared * state.table.engine.block_tokens, request.prompt_tokens - 1)
 
     def dispatch(self, tracked: TrackedRequest, now: float) -> Dispatch:
         """Queued (and already taken from its queue) → prefilling, hits estimated afresh."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.routing.knowledge.prefixes import PrefixIndex, block_hashes, first_bytes_hash, prompt_root
+from fairlead.routing.knowledge.prefixes import PrefixIndex, block_hashes, first_bytes_hash, prompt_root, shared_blocks
 
 
 def chain(*labels: int) -> tuple[int, ...]:
@@ -22,6 +22,12 @@ def test_only_full_blocks_are_hashed() -> None:
 def test_a_block_size_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="block_bytes must be at least 1"):
         block_hashes(b"abc", 0)
+
+
+@pytest.mark.parametrize(("other", "shared"), [((1, 2, 3), 3), ((1, 2, 3, 4), 3), ((1, 2), 2), ((1, 9, 3), 1), ((9, 2, 3), 0), ((), 0)])
+def test_two_prompts_share_the_blocks_up_to_the_first_that_differs(other: tuple[int, ...], shared: int) -> None:
+    one = chain(1, 2, 3)
+    assert shared_blocks(one, chain(*other)) == shared_blocks(chain(*other), one) == shared
 
 
 def test_hashes_are_the_same_in_every_process() -> None:

@@ -23,7 +23,7 @@ from fairlead.routing.knowledge.pool_load import affinity
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters, LearningFairlead
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.tables import EarlyRejectionFacts, RoutingFacts
+from fairlead.tables import FAIR_TENANTS, EarlyRejectionFacts, PriorityClass, RoutingFacts
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
 from fairlead_testing.worlds.learnt_models import sum_of
 from fairlead_testing.worlds.watched_policy import WatchedPolicy
@@ -292,6 +292,46 @@ def test_a_request_that_became_late_is_refused_when_early_rejection_is_on() -> N
     assert refused.retry_after_seconds >= 1
     assert "2.5 s in the queue" in refused.message
     assert scheduler.waiting() == 0
+    assert scheduler.discrepancies() == ()
+
+
+@pytest.mark.parametrize("mode", ["Load", "Disabled"])
+def test_a_request_whose_prefix_is_computed_ahead_of_it_is_not_late_by_the_time_without(mode: str) -> None:
+    """The next request of a session often comes while its last one is computed."""
+    scheduler = pool(mode=mode)
+    blocks = tuple(range(24))  # of 512 tokens
+    scheduler.submit(request("a", 2 * SECOND, blocks=blocks), 0.0)
+    assert scheduler.submit(request("b", round(2.7 * SECOND), blocks=(*blocks, 100, 101)), 0.0) == ()
+    load = scheduler.load("i00")
+    assert load is not None
+    assert load.pending_prefill_microseconds == 4_700_000
+    assert scheduler.tick(2.5) == ()
+    assert (load.late_prefill_microseconds, load.pending_prefill_microseconds) == (0, 2_000_000 + 733_920)
+    (sent,) = dispatches(scheduler.first_token("a", 3.0))
+    assert (sent.request.id, sent.hit_tokens) == ("b", 24 * 512)
+    assert scheduler.discrepancies() == ()
+
+
+def test_what_is_late_no_more_is_counted_among_classes_and_tenants_as_it_is() -> None:
+    of = table(1, policy="fairlead", classes=(PriorityClass(name="high", priority=10), PriorityClass(name="low", priority=-10)))
+    scheduler = PoolScheduler(replace(of, routing=replace(of.routing, fairness=FAIR_TENANTS)), "router-0", 1)
+    blocks = tuple(range(24))
+    scheduler.submit(request("a", 2 * SECOND, blocks=blocks), 0.0)
+    for name in ("high", "low"):
+        scheduler.submit(replace(request(name, round(2.7 * SECOND), blocks=(*blocks, 100)), priority_class=name, tenant=name), 0.0)
+    scheduler.tick(2.5)
+    load = scheduler.load("i00")
+    assert load is not None
+    assert (load.late_prefill_microseconds, load.pending_prefill_microseconds) == (0, 2_000_000 + 2 * 733_920)
+    assert scheduler.discrepancies() == ()
+
+
+def test_a_prefix_that_is_too_short_leaves_a_request_late() -> None:
+    scheduler = pool(mode="Load")
+    scheduler.submit(request("a", 2 * SECOND, blocks=(1, 2, 3)), 0.0)
+    scheduler.submit(request("b", round(2.7 * SECOND), blocks=(1, 4, 5)), 0.0)
+    assert scheduler.tick(2.27) == (), "by a block's time later"
+    assert [one.request.id for one in refusals(scheduler.tick(2.5))] == ["b"]
     assert scheduler.discrepancies() == ()
 
 
