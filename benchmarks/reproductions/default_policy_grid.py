@@ -3,130 +3,81 @@
 The whole grid has 144 settings and takes hours; `SPANNING`, which the page shows, minutes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from math import fsum
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 
 from benchmarks.reproductions.default_policy_grid_cells import (
     LONG_MEDIAN,
-    OURS,
     POSSIBLE,
     REQUESTS,
     RIVALS,
+    SPANNING,
     WHOLE,
-    GridRow,
-    Rows,
     Setting,
     cells_of,
     measure,
     settings_of,
 )
+from benchmarks.reproductions.default_policy_grid_overview import by_axis, plot
+from benchmarks.reproductions.default_policy_grid_verdicts import CALM, LONGEST_WAIT, Verdict, mean, verdicts
 from benchmarks.reproductions.runs import GOODPUT_ATTAINMENT, percent, table
-from benchmarks.reproductions.sections import Context, Section
+from benchmarks.reproductions.sections import IMAGES, Context, Section
 
-TIE = 0.005
-"""What another policy may be ahead."""
+PLOT = "default-policy-grid.png"
 FAR = 0.05
 """What is called far ahead."""
-LONGEST_WAIT = 3.0
-"""What the P99 TTFT of served requests may be, as a multiple of the SLO, up to `CALM` times saturation."""
-CALM = 0.9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """`fairlead` in one setting at one rate against the best other, by each of the two targets; means over seeds.
-
-    A lead has an entry for each seed that both policies have rows of: by how much (0-1) the other is ahead.
-    """
-
-    setting: Setting
-    rate: float
-    ours: GridRow
-    first: str
-    """The other policy with the most first tokens in time, and its row."""
-    by_ttft: GridRow
-    ttft_leads: tuple[float, ...]
-    best: str
-    """The other policy with the most goodput, and its row."""
-    by_goodput: GridRow
-    goodput_leads: tuple[float, ...]
-
-    @property
-    def most_in_time(self) -> bool:
-        """Whether no other policy has half a point more first tokens in time."""
-        return _mean(self.ttft_leads) <= TIE
-
-    @property
-    def most_goodput(self) -> bool:
-        """Whether no other policy has half a point more goodput."""
-        return _mean(self.goodput_leads) <= TIE
-
-    @property
-    def nobody_starves(self) -> bool:
-        """Whether the longest waits are bounded; asked up to 0.9 of the saturation."""
-        return self.rate > CALM or self.ours.ttft_p99 <= LONGEST_WAIT * self.setting.slo
-
-
-def verdicts(rows: Rows) -> list[Verdict]:
-    """One for each setting and rate of which rows are there, in the grid's order."""
-    places = {setting: place for place, setting in enumerate(WHOLE)}
-    seen = sorted({(places.get(cell.setting, len(WHOLE)), cell.setting, cell.rate) for cell in rows})
-    found: list[Verdict] = []
-    for _, setting, rate in seen:
-        by_seed = {policy: _by_seed(rows, setting, rate, policy) for policy in (OURS, *RIVALS)}
-        ours = by_seed.pop(OURS)
-        others = {policy: theirs for policy, theirs in by_seed.items() if theirs.keys() & ours.keys()}
-        if others:
-            in_time = {policy: _leads(ours, theirs, attrgetter("in_time")) for policy, theirs in others.items()}
-            goodput = {policy: _leads(ours, theirs, attrgetter("goodput")) for policy, theirs in others.items()}
-            first = max(others, key=lambda policy: _mean(in_time[policy]))
-            best = max(others, key=lambda policy: _mean(goodput[policy]))
-            found.append(
-                Verdict(
-                    setting=setting,
-                    rate=rate,
-                    ours=_mean_row(ours),
-                    first=first,
-                    by_ttft=_mean_row(others[first]),
-                    ttft_leads=in_time[first],
-                    best=best,
-                    by_goodput=_mean_row(others[best]),
-                    goodput_leads=goodput[best],
-                )
-            )
-    return found
 
 
 def write(context: Context) -> str:
     """Run the cells asked for and describe them."""
     settings = settings_of(context)
-    return describe(context, settings, verdicts(measure(context, cells_of(context, settings))))
+    found = verdicts(measure(context, cells_of(context, settings)))
+    if len(settings) > len(SPANNING):
+        plot(found).savefig(context.image(PLOT), dpi=80, metadata={"Software": None})
+    return describe(context, settings, found)
 
 
 def describe(context: Context, settings: Sequence[Setting], found: Sequence[Verdict]) -> str:
-    """The section's text."""
-    heading = ["", "in time: `fairlead` / best other", "goodput: `fairlead` / best other", "P99 of served", "refused"]
-    tables = "\n\n".join(
-        f"**{setting}**\n\n{table(heading, (_line(one) for one in found if one.setting == setting))}" for setting in settings
-    )
+    """The section's text: each setting's table where they are few, else all at a glance."""
+    many = len(settings) > len(SPANNING)
+    chosen = f"{len(settings)} of the {len(WHOLE)} settings" if len(settings) < len(WHOLE) else f"the {len(WHOLE)} settings"
+    others = "" if context.whole else " (`--whole` runs them all,\n`--only TEXT` some)"
     return f"""
-`fairlead` with its default parameters against {", ".join(f"`{name}`" for name in RIVALS)}, in {len(settings)} of the {len(WHOLE)} settings of the grid
-two workloads × two mixes of prompts × SLO 2, 5, 10 s × three presets × 8 and 32 instances × early rejection off and predicted (`--whole` runs them all,
-`--only TEXT` some). Mix `long`: a median opening prompt of {LONG_MEDIAN:,.0f} tokens, but none that alone takes more than {POSSIBLE:g} of the SLO;
+`fairlead` with its default parameters against {", ".join(f"`{name}`" for name in RIVALS)}, in {chosen} of the grid
+two workloads × two mixes of prompts × SLO 2, 5, 10 s × three presets × 8 and 32 instances × early rejection off and predicted{others}.
+Mix `long`: a median opening prompt of {LONG_MEDIAN:,.0f} tokens, but none that alone takes more than {POSSIBLE:g} of the SLO;
 `impossible`: the generator's own prompts as long as the engine takes them, some of which cannot be in time on an idle instance.
 {REQUESTS[8]:,} requests for 8 instances, {REQUESTS[32]:,} for 32; {_seeds(context)}.
 
 *In time*: first token within the SLO, in % of all that arrived. *Goodput*: the same, and each further token within the preset's TPOT SLO in the mean.
-P99 (of the TTFT of served requests) and refused: `fairlead` / the best other by goodput.
+The best other is that of each cell, by each target: no single policy has what stands there. *Ahead* is who has more than half a point more.
 
 {_conclusion(found)}
 
-{tables}
+{_at_a_glance(found) if many else _each(settings, found)}
 
 {_why(found)}
 """
+
+
+def _each(settings: Sequence[Setting], found: Sequence[Verdict]) -> str:
+    heading = ["", "in time: `fairlead` / best other", "goodput: `fairlead` / best other", "P99 of served", "refused"]
+    tables = [f"**{setting}**\n\n{table(heading, (_line(one) for one in found if one.setting == setting))}" for setting in settings]
+    words = "P99 (of the TTFT of served requests) and refused: `fairlead` / the best other by goodput."
+    return "\n\n".join(["\n".join(_lost(found)), words, *tables]).strip()
+
+
+def _at_a_glance(found: Sequence[Verdict]) -> str:
+    lost = list(_lost(found))
+    named = "\n".join(["<details><summary>Each of them</summary>", "", *lost, "", "</details>"]) if lost else ""
+    return f"""
+{by_axis(found)}
+
+Means over cells of the shares in %; then in how many cells nobody is ahead, and where up to {CALM:g}× the P99 is at most {LONGEST_WAIT:g} × the SLO.
+
+![By how many points fairlead is ahead of the best other policy, in each cell]({IMAGES}/{PLOT})
+
+{named}
+""".strip()
 
 
 def _seeds(context: Context) -> str:
@@ -147,12 +98,15 @@ def _line(one: Verdict) -> Sequence[str]:
 
 def _conclusion(found: Sequence[Verdict]) -> str:
     calm = [one for one in found if one.rate <= CALM]
-    lines = [
-        f"- By TTFT no other policy is more than half a point ahead in {sum(one.most_in_time for one in found)} of {len(found)} cells.",
-        f"- By goodput in {sum(one.most_goodput for one in found)} of {len(found)}.",
-        f"- Up to {CALM:g}× its P99 is at most {LONGEST_WAIT:g} × the SLO in {sum(one.nobody_starves for one in calm)} of {len(calm)}.",
-    ]
-    return "\n".join([*lines, *_lost(found)])
+    behind = [mean(one.ttft_leads) for one in found if not one.most_in_time]
+    far = f"; elsewhere it is behind by {100 * mean(behind):.1f} in the mean, {100 * max(behind):.1f} at most" if behind else ""
+    return "\n".join(
+        [
+            f"- By TTFT no other policy is more than half a point ahead in {sum(one.most_in_time for one in found)} of {len(found)} cells{far}.",
+            f"- By goodput in {sum(one.most_goodput for one in found)} of {len(found)}.",
+            f"- Up to {CALM:g}× its P99 is at most {LONGEST_WAIT:g} × the SLO in {sum(one.nobody_starves for one in calm)} of {len(calm)}.",
+        ]
+    )
 
 
 def _why(found: Sequence[Verdict]) -> str:
@@ -160,11 +114,10 @@ def _why(found: Sequence[Verdict]) -> str:
     told: list[str] = []
     lost = [one for one in found if not one.most_in_time]
     if lost:
-        more = _mean([one.ours.goodput - one.by_ttft.goodput for one in lost])
-        held = "far more" if more > FAR else "more" if more > TIE else "no more"
-        told.append(f"""First tokens are lost to rests. Where prefills and decodes together need more time than there is (below 1× too, if much
-decodes), no policy keeps both targets of all: `fairlead` lets some first tokens be late and holds the pace of {held}
-answers.""")
+        paid = sum(one.ours.goodput - one.by_ttft.goodput > FAR for one in lost)
+        told.append(f"""In {paid} of the {len(lost)} cells that are lost by first tokens it has over {100 * FAR:.0f} points more goodput than who leads there.
+Where prefills and decodes together need more time than there is (below 1× too, if much decodes), no policy keeps both
+targets of all: rests between prefills let some first tokens be late, so that answers keep their pace.""")
     if not all(one.nobody_starves for one in found):
         told.append("A long P99 is of prompts that cannot be in time.")
     beyond = sum(one.rate > 1 and max(one.ours.goodput, one.by_goodput.goodput) >= GOODPUT_ATTAINMENT for one in found)
@@ -184,7 +137,8 @@ def _lost(found: Sequence[Verdict]) -> Iterator[str]:
         place = f"{one.setting}, {one.rate:g}×"
         if not one.most_in_time:
             figures = f"{percent(one.ours.in_time)} against {percent(one.by_ttft.in_time)} of `{one.first}`"
-            yield f"- Lost by TTFT: {place}: {figures}{_spread(one.ttft_leads)}."
+            goodputs = f"goodput {percent(one.ours.goodput)} against {percent(one.by_ttft.goodput)}"
+            yield f"- Lost by TTFT: {place}: {figures}{_spread(one.ttft_leads)}; {goodputs}."
         if not one.most_goodput:
             figures = f"{percent(one.ours.goodput)} against {percent(one.by_goodput.goodput)} of `{one.best}`"
             yield f"- Lost by goodput: {place}: {figures}{_spread(one.goodput_leads)}."
@@ -194,22 +148,6 @@ def _lost(found: Sequence[Verdict]) -> Iterator[str]:
 
 def _spread(leads: Sequence[float]) -> str:
     return f", {100 * min(leads):.1f} to {100 * max(leads):.1f} points by seed" if len(leads) > 1 else ""
-
-
-def _by_seed(rows: Rows, setting: Setting, rate: float, policy: str) -> dict[int, GridRow]:
-    return {cell.seed: row for cell, row in rows.items() if (cell.setting, cell.rate, cell.policy) == (setting, rate, policy)}
-
-
-def _leads(ours: dict[int, GridRow], theirs: dict[int, GridRow], figure: Callable[[GridRow], float]) -> tuple[float, ...]:
-    return tuple(round(figure(theirs[seed]) - figure(row), 9) for seed, row in sorted(ours.items()) if seed in theirs)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fsum(values) / len(values)
-
-
-def _mean_row(by_seed: dict[int, GridRow]) -> GridRow:
-    return GridRow(**{one.name: _mean([getattr(row, one.name) for row in by_seed.values()]) for one in fields(GridRow)})
 
 
 SECTION = Section(name="default_policy_grid", title="The default policy by both targets, and where it loses", write=write)

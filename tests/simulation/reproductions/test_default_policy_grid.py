@@ -3,8 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from benchmarks.reproductions.default_policy_grid import SECTION, describe, verdicts
+from benchmarks.reproductions.default_policy_grid import SECTION, describe
 from benchmarks.reproductions.default_policy_grid_cells import (
     OURS,
     RIVALS,
@@ -18,6 +19,8 @@ from benchmarks.reproductions.default_policy_grid_cells import (
     measure,
     settings_of,
 )
+from benchmarks.reproductions.default_policy_grid_overview import plot
+from benchmarks.reproductions.default_policy_grid_verdicts import verdicts
 from benchmarks.reproductions.sections import Context
 
 from fairlead_simulator.errors import SimulatorError
@@ -62,7 +65,7 @@ def test_the_mean_over_the_seeds_that_both_have_decides_and_its_spread_is_told()
     (lost,) = verdicts(found)
     assert [round(lead, 3) for lead in lost.ttft_leads] == [0.02, -0.002, 0.006]
     assert not lost.most_in_time, "0.8 points in the mean"
-    assert "of `ear`, -0.2 to 2.0 points by seed." in describe(Context(docs=Path()), [SETTING], [lost])
+    assert "of `ear`, -0.2 to 2.0 points by seed; goodput" in describe(Context(docs=Path()), [SETTING], [lost])
     found |= {cell: replace(row, in_time=0.5) for cell, row in found.items() if cell.policy == OURS and cell.seed}
     (only,) = verdicts(
         {cell: row for cell, row in found.items() if cell.policy in (OURS, "preble") and (cell.policy == OURS or not cell.seed)}
@@ -113,14 +116,48 @@ def test_a_line_that_a_killed_run_left_half_written_is_named(tmp_path: Path) -> 
         measure(Context(docs=tmp_path, rows=kept), [])
 
 
-def test_the_text_says_why_cells_are_lost_only_where_some_are() -> None:
+def test_the_text_says_what_goodput_stands_against_lost_first_tokens_only_where_some_are() -> None:
     won = describe(Context(docs=Path()), [SETTING], verdicts(rows(FINE, replace(FINE, in_time=0.5, goodput=0.5))))
-    assert "First tokens are lost" not in won
+    assert "lost by first tokens" not in won
     assert "which no policy reaches here" in won
     far = describe(Context(docs=Path()), [SETTING], verdicts(rows(FINE, replace(FINE, in_time=0.95, goodput=0.3))))
-    assert "holds the pace of far more\nanswers" in far
+    assert "In 1 of the 1 cells that are lost by first tokens it has over 5 points more goodput" in far
     none = describe(Context(docs=Path()), [SETTING], verdicts(rows(FINE, replace(FINE, in_time=0.95, goodput=0.8))))
-    assert "holds the pace of no more\nanswers" in none
+    assert "In 0 of the 1 cells" in none
+
+
+def everywhere(rate: float = 0.75) -> Rows:
+    """A row of each policy in each setting: `ear` has more first tokens with an SLO of 2 s, and nothing else more."""
+    found: Rows = {}
+    for setting in WHOLE:
+        lost = setting.slo == 2.0
+        found |= {
+            replace(cell, setting=setting): row
+            for cell, row in rows(FINE, replace(FINE, in_time=0.93 if lost else 0.7, goodput=0.4), rate).items()
+        }
+    return found
+
+
+def test_the_whole_grid_is_told_at_a_glance_by_what_settings_differ_in() -> None:
+    text = describe(Context(docs=Path(), whole=True, seeds=1), WHOLE, verdicts(everywhere()))
+    assert "in the 144 settings of the grid" in text
+    assert "| SLO 2 s | 48 | 90.0 / 93.0 | 0 | 80.0 / 40.0 | 48 | 48 of 48 |" in text
+    assert "| SLO 10 s | 48 | 90.0 / 70.0 | 48 | 80.0 / 40.0 | 48 | 48 of 48 |" in text
+    assert "| **all** | 144 | 90.0 / 77.7 | 96 | 80.0 / 40.0 | 144 | 144 of 144 |" in text
+    assert "elsewhere it is behind by 3.0 in the mean, 3.0 at most" in text
+    assert text.count("- Lost by TTFT: ") == 48
+
+
+def test_the_picture_has_a_cell_for_each_setting_and_rate() -> None:
+    figure = plot(verdicts({**everywhere(0.75), **everywhere(1.5)}))
+    panels = [axes for axes in figure.axes if axes.images]
+    assert [axes.get_title() for axes in panels[:2]] == ["dualmap-910b4-qwen7b: first tokens in time", "vllm-h100-8b: first tokens in time"]
+    first = panels[0].images[0].get_array()
+    assert first is not None
+    assert first.shape == (48, 6)
+    assert [round(float(first[0, place]), 1) for place in (1, 5)] == [-3.0, -3.0]
+    assert round(float(first[47, 1]), 1) == 20.0
+    assert bool(np.ma.getmaskarray(np.ma.masked_invalid(first))[0, 0]), "a rate that was not run has no colour"
 
 
 def test_goodput_beyond_the_saturation_is_told() -> None:
