@@ -50,9 +50,11 @@ def photograph(browser: Browser, sandbox: RunningSandbox, paths: dict[str, str],
 
 
 def settle(page: Page) -> None:
-    """Returns when all is drawn. A chart is drawn only once it has been near the window."""
-    for chart in page.locator("[data-chart]").all():
-        chart.scroll_into_view_if_needed()
+    """Returns when all is drawn. A chart, and a picture that is loaded late, is drawn only once it has been near the
+    window.
+    """
+    for late in page.locator("[data-chart], img[loading=lazy]").all():
+        late.scroll_into_view_if_needed()
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_function(DRAWN, timeout=PATIENCE_MS)
 

@@ -7,11 +7,12 @@ from urllib.parse import quote
 
 from fairlead import pool_roles
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.pools import GROUP, KIND, PLURAL, VERSION
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
 from fairlead_api.services.plans.marks import CHANGED_BY, FIELD_MANAGER
-from fairlead_api.services.plans.objects import POOL_LABEL, ClusterObject, Target, TargetKind
+from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.services.pools.rollouts import StoredRevision, instant
 from fairlead_process import kubernetes_api
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi

@@ -1,5 +1,6 @@
 """Roles that the settings give to people and groups of an identity provider. Pure."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -7,6 +8,9 @@ from fairlead_client.resources.access import AccessRole, Rights
 
 OIDC = "oidc"
 """Source of identities of the identity provider."""
+
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A namespace's name, as Kubernetes takes it."""
 
 EVERYBODY = "*"
 """Stands for all whom the identity provider signs in."""

@@ -1,17 +1,15 @@
 """Settings of signing in by an identity provider (OpenID Connect), read once from the environment."""
 
-import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from fairlead.errors import InvalidInput
-from fairlead_api.given_roles import EVERYBODY, GivenRole, GivenRoles
+from fairlead_api.given_roles import EVERYBODY, NAMESPACE, GivenRole, GivenRoles
 from fairlead_client.resources.access import PEOPLE, AccessRole
 from fairlead_process.environment import variable
 from fairlead_process.kinds import Parsed, Text
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _WANTED = "role:name or role@namespace:name, with commas"
 _EXAMPLE = "write role:name or role@namespace:name with a role of viewer, operator, admin"
 
@@ -131,7 +129,7 @@ def parse_given(variable_name: str, text: str) -> tuple[GivenRole, ...]:
     for number, part in enumerate((one.strip() for one in text.split(",") if one.strip()), 1):
         place, colon, who = part.partition(":")
         role, at, namespace = place.partition("@")
-        if not colon or not who.strip() or role not in PEOPLE or (at and not _NAMESPACE.fullmatch(namespace)):
+        if not colon or not who.strip() or role not in PEOPLE or (at and not NAMESPACE.fullmatch(namespace)):
             raise InvalidInput(variable_name, part, f"{_EXAMPLE} (entry {number})")
         found.append(GivenRole(role=AccessRole(role), who=who.strip(), namespace=namespace if at else None))
     return tuple(found)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidInput
 from fairlead_api.oidc_settings import OidcSettings
+from fairlead_client.resources.access import AccessRole
 from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Choice, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import KUBECONFIG
 
-ROLES = ("viewer", "operator", "admin", "system-operator", "system-router", "system-audit")
-"""Roles of people in rising order, and those of the operator process and of routers."""
+ROLES = tuple(role.value for role in AccessRole if role is not AccessRole.NONE)
+"""The roles that a token may have."""
 
 MOST_DAYS = 36_500
 """Longest retention: a hundred years, which counts as for ever."""

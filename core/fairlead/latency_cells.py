@@ -50,16 +50,6 @@ def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float)
     return InTime(requests=requests, least=least, most=most)
 
 
-def ttft_step(cell: int) -> int:
-    """The step of a cell's TTFT."""
-    return cell // WIDTH
-
-
-def tpot_step(cell: int) -> int:
-    """The step of a cell's TPOT; NO_TPOT where there is none."""
-    return cell % WIDTH
-
-
 def quantile(steps: Mapping[int, int], share: float) -> float | None:
     """The latency in seconds below which `share` (0-1) of the requests of `steps` (by step) lie; None without requests.
 

@@ -10,9 +10,8 @@ leaves `roles[].replicas` out; otherwise it is pinned to what the pool says, and
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fairlead.instances import Role
+from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.pools import MAX_NAME
-from fairlead.role_specs import MAX_REPLICAS
 from fairlead.schemas.shapes import Rule, text, whole
 
 PLURAL = "inferencepoolroles"

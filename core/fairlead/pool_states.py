@@ -18,6 +18,9 @@ from fairlead.tables import EarlyRejectionFacts, Outlook, PoolKey, PriorityClass
 LONGEST_MESSAGE = 1024
 """Bytes; an index of Postgres holds no more than 2,704."""
 
+INSTANCES_STARTING = "InstancesStarting"
+"""Ready's reason while instances start and nothing is wrong: advice and pages tell it as a notice, not as an alarm."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:

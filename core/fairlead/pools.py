@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeVar
 from fairlead import adoption_specs
 from fairlead.engine_specs import EngineSpec, SimulatedSpec, adapter_names
 from fairlead.gateway_specs import GatewaySpec
-from fairlead.instances import Role
+from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.pool_rules import BETWEEN_SECTIONS
-from fairlead.role_specs import MAX_REPLICAS, RoleSpec
+from fairlead.role_specs import RoleSpec
 from fairlead.rollout_specs import RolloutSpec
 from fairlead.routing_specs import RoutingSpec
 from fairlead.scaling.specs import RatioSpec, ScalingSpec

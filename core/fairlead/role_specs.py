@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fairlead import adoption_specs
-from fairlead.instances import Role
+from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.schemas.shapes import Rule, nested, text, verbatim, whole
 from fairlead.selectors import SelectorSpec
-
-MAX_REPLICAS = 4096
 
 _OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 """Copied where it is used, as YAML would write references to one object."""

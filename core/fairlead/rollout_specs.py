@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fairlead.instances import MAX_REPLICAS
 from fairlead.schemas.shapes import Rule, duration, nested, number, truth, whole
 
 _DAY = 86400.0
@@ -38,8 +39,10 @@ class RolloutSpec:
         ),
     )
 
-    max_surge: int = whole("Instances above the wanted number while others are replaced.", 1, maximum=4096)
-    max_unavailable: int = whole("Instances that may be missing meanwhile, never below minReplicas, or an open window's.", 0, maximum=4096)
+    max_surge: int = whole("Instances above the wanted number while others are replaced.", 1, maximum=MAX_REPLICAS)
+    max_unavailable: int = whole(
+        "Instances that may be missing meanwhile, never below minReplicas, or an open window's.", 0, maximum=MAX_REPLICAS
+    )
     paused: bool = truth("Whether outdated instances stay as they are for now.", False)
     progress_deadline_seconds: float = duration(
         "Longest time without another updated instance until Progressing says so.", "10m", minimum=1.0, maximum=_DAY

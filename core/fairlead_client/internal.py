@@ -19,8 +19,9 @@ from fairlead_client import internal_paths, protocol
 from fairlead_client.addresses import reaching
 from fairlead_client.lines import LineCutter, StreamLine
 from fairlead_client.outcomes import Answer, Cause, Later, Outcome, Refused, Taken
-from fairlead_client.problems import StreamLost, UnreadableLine
+from fairlead_client.problems import StreamLost, UnreadableLine, told
 from fairlead_client.report_posts import post_body
+from fairlead_client.resources.problems import Problem
 
 SILENCE_SECONDS = 7.0
 """The API sends a heartbeat every 2 s; a stream silent for this long is taken as dead."""
@@ -33,6 +34,7 @@ _observations = msgspec.json.Decoder(PoolObservations)
 _held_pools = msgspec.json.Decoder(HeldPools)
 _unheard_pools = msgspec.json.Decoder(UnheardPools)
 _shared_models = msgspec.json.Decoder(SharedModel)
+_problems = msgspec.json.Decoder(Problem)
 _receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
 
@@ -175,8 +177,13 @@ class SystemApi:
 
 
 def _words(response: httpx.Response) -> str:
-    """The status and the beginning of the body, in one line."""
-    return f"{response.status_code} {' '.join(response.text.split())[:400]}".rstrip()
+    """The status and what the problem document says, else the beginning of the body; in one line."""
+    try:
+        problem = _problems.decode(response.content)
+        words = f"{problem.type}: {told(problem)}"
+    except msgspec.DecodeError:
+        words = response.text
+    return f"{response.status_code} {' '.join(words.split())[:400]}".rstrip()
 
 
 def _cause(status: int) -> Cause:

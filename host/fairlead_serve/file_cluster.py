@@ -12,13 +12,14 @@ from typing import Any
 import yaml
 
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import Conflict, NotFound
 from fairlead_api.services.plans.engine_changes import ENGINES, engine_name
 from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
 from fairlead_api.services.plans.merge_patches import merged
-from fairlead_api.services.plans.objects import POOL_LABEL, ClusterObject, Target, TargetKind
+from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.services.pools.rollouts import StoredRevision
 from fairlead_serve.pool_files import NAMESPACE, SECTIONS, PoolFile, digest, read_pool_file
 from fairlead_serve.pool_reports import FILE_MANAGER, annotations_of

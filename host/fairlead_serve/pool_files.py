@@ -145,7 +145,9 @@ def parse_pool_file(content: str, policies: PolicyCatalogue) -> PoolFile:
     try:
         document = yaml.safe_load(content)
     except yaml.YAMLError as error:
-        raise InvalidInput(FILE, " ".join(str(error).split())[:200], "correct the YAML") from None
+        mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "it cannot be read"
+        where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InvalidInput(FILE, None, f"correct the YAML{where}: {why}") from None
     return read_pool_file(document, policies)
 
 

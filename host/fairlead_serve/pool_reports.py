@@ -5,12 +5,12 @@ from typing import Any
 
 from fairlead.conditions.facts import ConditionType, PoolFacts, SpecProblem, SpecRefusal, Trouble
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import DesiredRole
 from fairlead.tables import MIGRATIONS_PAUSED
-from fairlead_api.services.plans.changes import CORDONED, DRAIN
 from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
 from fairlead_api.services.plans.marks import FIELD_MANAGER
 from fairlead_api.services.plans.owners import OWNER
@@ -68,8 +68,8 @@ def wanted_engines(file: PoolFile, marks: Marks) -> tuple[WantedEngine, ...]:
                 name=entry.id,
                 address=entry.address,
                 weight=entry.weight,
-                cordoned=mark.get(CORDONED) == "true",
-                drained=DrainReason.REQUESTED if mark.get(DRAIN) == "true" else "DrainedByFile" if entry.drain else None,
+                cordoned=mark.get(CORDONED_ANNOTATION) == "true",
+                drained=DrainReason.REQUESTED if mark.get(DRAIN_ANNOTATION) == "true" else "DrainedByFile" if entry.drain else None,
             )
         )
     return tuple(found)

@@ -10,8 +10,8 @@ from typing import Any
 
 import kopf
 
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead_operator.observing.pods import pod_health, trouble_of
-from fairlead_operator.pod_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 
 Document = Mapping[str, Any]
 

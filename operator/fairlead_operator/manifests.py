@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead import pool_roles
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, VERSION, PoolSpec
@@ -15,7 +16,6 @@ from fairlead_operator.pod_marks import (
     HASH_ANNOTATION,
     INSTANCE_LABEL,
     ORDINAL_ANNOTATION,
-    POOL_LABEL,
     REVISION_ANNOTATION,
     ROLE_LABEL,
 )

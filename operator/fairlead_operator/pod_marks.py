@@ -1,9 +1,8 @@
-"""Labels and annotations of pods: what the operator writes there, and what people ask by them."""
+"""Labels and annotations of pods by which the operator remembers; people ask by those of `fairlead.instance_marks`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-POOL_LABEL = "fairlead.dev/pool"
 INSTANCE_LABEL = "fairlead.dev/instance"
 ROLE_LABEL = "llm-d.ai/role"
 HASH_ANNOTATION = "fairlead.dev/spec-hash"
@@ -13,12 +12,6 @@ STATE_REASON_ANNOTATION = "fairlead.dev/state-reason"
 DRAINING_ANNOTATION = "fairlead.dev/draining-since"
 FLIP_ANNOTATION = "fairlead.dev/flip-to"
 """Annotation of a draining pod: the role it goes on in once it is drained."""
-
-CORDONED_ANNOTATION = "fairlead.dev/cordoned"
-"""Annotation set by people: with the value `true` the instance gets no new requests."""
-
-DRAIN_ANNOTATION = "fairlead.dev/drain"
-"""Annotation set by people: with the value `true` the instance is drained, and another takes its place."""
 
 DRAIN_REASON_ANNOTATION = "fairlead.dev/drain-reason"
 """Annotation of a draining pod: why its drain began."""
@@ -34,9 +27,6 @@ ADOPTED_ROLE_LABEL = "fairlead.dev/role"
 
 NO_DRAIN: Mapping[str, None] = MappingProxyType(dict.fromkeys((DRAINING_ANNOTATION, DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION)))
 """Takes all that a drain leaves off a pod."""
-
-WEIGHT_ANNOTATION = "fairlead.dev/weight"
-"""Annotation set by people: the instance's part of the keys as a multiple of the others', such as `0.5`."""
 
 REVISION_ANNOTATION = "fairlead.dev/kv-revision"
 """Annotation: the model and the engine's image. Prefill and decode instances pair when it is equal, as other versions

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
+from fairlead.instance_marks import POOL_LABEL, WEIGHT_ANNOTATION
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import GROUP
 from fairlead_operator.pod_marks import (
@@ -12,13 +13,11 @@ from fairlead_operator.pod_marks import (
     DRAINING_ANNOTATION,
     FORMER_COST_ANNOTATION,
     NO_DRAIN,
-    POOL_LABEL,
     REVISION_ANNOTATION,
     ROLE_LABEL,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
-    WEIGHT_ANNOTATION,
 )
 from fairlead_operator.pool_identity import PoolIdentity
 

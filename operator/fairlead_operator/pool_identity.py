@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.instances import Role
 from fairlead.pools import GROUP, KIND, VERSION
-from fairlead_operator.pod_marks import POOL_LABEL, ROLE_LABEL
+from fairlead_operator.pod_marks import ROLE_LABEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ import kopf
 
 from fairlead import pool_roles
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.pools import GROUP, VERSION
 from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
@@ -31,7 +32,6 @@ from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
 from fairlead_operator.persistence import NothingHandled
-from fairlead_operator.pod_marks import POOL_LABEL
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
 from fairlead_operator.reconciling.dependencies import Dependencies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 from fairlead_router.client_requests import BodyTooLarge, ClientRequest
-from fairlead_router.refusals import BadRequest, Headers
+from fairlead_router.refusals import Headers, body_too_large, body_too_slow
 from fairlead_router.settings import RouterSettings
 
 
@@ -23,13 +23,13 @@ class BodyReader:
         if not client.complete:  # else it is as large as it is
             length = _length(headers)
             if length is not None and length > self._body_limit:
-                raise _too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES")
+                raise body_too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES")
         try:
             return await client.body(self._body_limit, self._seconds)
         except BodyTooLarge:
-            raise _too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES") from None
+            raise body_too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES") from None
         except TimeoutError:
-            raise self._too_slow() from None
+            raise body_too_slow(self._seconds) from None
 
     def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
         """An upload's length (None when it is sent in chunks) and its pieces as they arrive.
@@ -38,7 +38,7 @@ class BodyReader:
         """
         length = _length(headers)
         if length is not None and length > self._upload_limit:
-            raise _too_large(self._upload_limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
+            raise body_too_large(self._upload_limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
         return length, self._pieces(client, arrived_at + self._seconds)
 
     async def _pieces(self, client: ClientRequest, until: float) -> AsyncIterator[bytes]:
@@ -48,16 +48,13 @@ class BodyReader:
             try:
                 piece = await client.next_piece(max(0.0, until - self._now()))
             except TimeoutError:
-                raise self._too_slow() from None
+                raise body_too_slow(self._seconds) from None
             if not piece:
                 return
             size += len(piece)
             if size > self._upload_limit:
-                raise _too_large(self._upload_limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
+                raise body_too_large(self._upload_limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
             yield piece
-
-    def _too_slow(self) -> BadRequest:
-        return BadRequest(408, "body_timeout", f"the body did not arrive within {self._seconds:g} s")
 
 
 def header_value(headers: Headers, name: bytes) -> str | None:
@@ -71,7 +68,3 @@ def header_value(headers: Headers, name: bytes) -> str | None:
 def _length(headers: Headers) -> int | None:
     declared = header_value(headers, b"content-length")
     return int(declared) if declared is not None and declared.isdecimal() else None
-
-
-def _too_large(limit: int, setting: str) -> BadRequest:
-    return BadRequest(413, "request_too_large", f"the body is larger than {limit} bytes; send less ({setting})")

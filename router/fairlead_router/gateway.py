@@ -23,7 +23,7 @@ from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.proxying import Proxy
-from fairlead_router.refusals import BadRequest, ErrorAnswer, error_answer, shutting_down
+from fairlead_router.refusals import BadRequest, ErrorAnswer, form_without_model, own_fault, shutting_down
 from fairlead_router.requests import forwarded_headers, parse_request, request_head
 from fairlead_router.routed_requests import RoutedRequests, opened_by
 from fairlead_router.settings import RouterSettings
@@ -178,7 +178,7 @@ class Gateway:
                 message = f"model: not among the first {form.size} bytes of the form; send the field `model` before the file"
                 raise BadRequest(400, "missing_field", message, "model")
         if not form.model:
-            raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
+            raise form_without_model()
         pool = self._routed.pool_for(form.model, headers, key)
         body = form.taken(pool.engine_name(form.model))
         if length is not None:
@@ -260,9 +260,7 @@ class Gateway:
         if client.answering:
             client.abort()
             return
-        message = f"the router failed to handle this request; its log tells more under {request}"
-        answer = error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())])
-        await self._send(answer, client, send)
+        await self._send(own_fault(request, dialect), client, send)
 
 
 def _unknown(path: str) -> BadRequest:

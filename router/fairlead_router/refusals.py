@@ -53,6 +53,27 @@ def error_answer(
     return ErrorAnswer(status=status, headers=headers, body=body)
 
 
+def body_too_large(limit: int, setting: str) -> BadRequest:
+    """413; `setting` is the variable that sets the limit."""
+    return BadRequest(413, "request_too_large", f"the body is larger than {limit} bytes; send less ({setting})")
+
+
+def body_too_slow(seconds: float) -> BadRequest:
+    """408: the body did not come in time."""
+    return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
+
+
+def form_without_model() -> BadRequest:
+    """400: a form that names no model."""
+    return BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
+
+
+def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
+    """500: a bug of the router, told by an id that finds it in the log, never with a traceback."""
+    message = f"the router failed to handle this request; its log tells more under {request}"
+    return error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())])
+
+
 def _dropped(
     dialect: Dialect, status: int, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers
 ) -> ErrorAnswer:

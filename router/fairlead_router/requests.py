@@ -98,21 +98,25 @@ def session_name(raw: str) -> str:
     return "hashed-" + xxhash.xxh3_128_hexdigest(raw.encode("utf-8", "surrogatepass"))
 
 
-# Hop-by-hop headers (RFC 9110 §7.6.1), what the router sets itself, and what only the system may say to an engine.
-_WITHHELD = frozenset(
+SYSTEM_HEADERS = frozenset(
     {
-        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
-        b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"expect",
         b"accept-encoding",  # answers are read for usage, so engines must not compress them
         b"x-prefiller-host-port", b"x-encoder-hosts-ports", b"x-data-parallel-host-port", b"x-kv-cache-source-host-port",
-        b"x-gateway-destination-endpoint", b"x-gateway-destination-endpoint-subset", b"x-gateway-destination-endpoint-served",
-        b"x-llm-d-request-dropped-reason", b"x-request-id",
+        b"x-gateway-destination-endpoint-subset", b"x-gateway-destination-endpoint-served", b"x-llm-d-request-dropped-reason",
     }
 )  # fmt: skip
+"""What only the system may say to an engine, whoever sends the request on: this router or a proxy."""
 
+CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"x-api-key"})
+"""A client's credentials: they are for the gateway, and reach engines only where a setting says so."""
 
-_CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key"})
-_WITHHELD_WITH_CREDENTIALS = _WITHHELD | _CREDENTIALS
+# Beside those: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
+_WITHHELD = SYSTEM_HEADERS | {
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
+    b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"expect",
+    b"x-gateway-destination-endpoint", b"x-request-id",
+}  # fmt: skip
+_WITHHELD_WITH_CREDENTIALS = _WITHHELD | CREDENTIAL_HEADERS
 
 
 def forwarded_headers(

@@ -34,9 +34,6 @@ DATABASE = "fairlead"
 DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off", "log_min_messages": "warning"}
 """Settings of a sandbox's server: fsync stays on, so that every acknowledged write survives a crash."""
 
-THROW_AWAY: Mapping[str, str] = {**DURABLE, "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""Settings of a server whose data may be lost, as in tests."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerUser:
@@ -133,14 +130,14 @@ class PostgresServer:
         return True
 
 
-def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
+def embedded_server(*, data: Path, socket_directory: Path) -> PostgresServer:
     """A server on the folder `data`, with the binaries and the user that this machine allows.
 
     Raises SandboxError when there are none.
     """
     binaries = find_binaries()
     return PostgresServer(
-        binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=dict(settings)
+        binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=dict(DURABLE)
     )
 
 

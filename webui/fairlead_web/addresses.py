@@ -36,6 +36,11 @@ class Here:
         """This page over another time range."""
         return self.url(from_=ends["from"], to=ends["to"])
 
+    @property
+    def filtered(self) -> bool:
+        """Whether anything narrows what the page lists."""
+        return any(value for name, value in self.params.items() if name not in {"from", "to", "sort", "view", "cursor", "limit"})
+
     def without_filters(self, ranged: bool) -> str:
         """This page as it is looked at, over the same time if it is `ranged`, without what narrows it."""
         kept = ("from", "to", "sort", "view") if ranged else ("sort", "view")

@@ -84,7 +84,7 @@ SECTIONS: Mapping[PlanKind, Section] = {
                 kind="yaml",
                 parse=_mapping,
                 remedy="write one `name: value` per line",
-                hint="one `name: value` per line; replaces all",
+                hint="one “name: value” per line; replaces all",
                 told="",
             ),
         ),

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -12,6 +11,7 @@ from fairlead_client.resources.advice import Advice, AdviceEvidence
 from fairlead_client.resources.plans import NEEDED_ROLE
 from fairlead_web import formats
 from fairlead_web.addresses import instance_path, pool_path, with_query
+from fairlead_web.time_ranges import stamp
 
 MOST = 3
 """Findings at the top of a page; the page of advice has all."""
@@ -85,7 +85,7 @@ def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
     path = pool_path(pool) + _TABS.get(evidence.kind, "")
     if evidence.kind is EvidenceKind.INSTANCE and evidence.instance is not None:
         path = instance_path(pool, evidence.instance)
-    ends = {"from": _stamp(evidence.start), "to": _stamp(evidence.end)} if evidence.kind in _RANGED else {}
+    ends = {"from": stamp(evidence.start), "to": stamp(evidence.end)} if evidence.kind in _RANGED else {}
     return with_query(path, {"metric": evidence.metric, **ends})
 
 
@@ -102,7 +102,3 @@ def harm_words(one: Advice) -> str:
             return formats.span(one.harm)
         case HarmUnit.ERROR:
             return f"{formats.share(one.harm)} off"
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

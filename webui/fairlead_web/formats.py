@@ -69,10 +69,10 @@ def benefit(value: float | None) -> str:
 
 
 def won(value: float | None) -> str:
-    """What a move came to: `1.20 s won`, `300 ms lost`; an en dash where it is not known."""
+    """What moves came to: `1.20 s won`, `300 ms lost`, `30 min won`; an en dash where it is not known."""
     if value is None:
         return NONE
-    size = seconds(abs(value))
+    size = seconds(abs(value)) if abs(value) < 120 else span(abs(value))
     return "no difference" if size == seconds(0.0) else f"{size} won" if value > 0 else f"{size} lost"
 
 

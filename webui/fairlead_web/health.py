@@ -5,10 +5,8 @@ A ready pool that answers too late is not healthy. Pure.
 
 from dataclasses import dataclass
 
+from fairlead.pool_states import INSTANCES_STARTING
 from fairlead_client.resources.pools import PoolCondition, PoolSummary
-
-STARTING = "InstancesStarting"
-"""The Ready reason during a scale-up: shown as a notice, not as an alarm."""
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
@@ -25,11 +23,22 @@ class Health:
     words: str
 
 
-def out_of_slo(pool: PoolSummary) -> bool:
-    """Whether fewer requests than the pool's percentile asks for had their first token in time; False without
-    traffic.
+def in_time(pool: PoolSummary) -> float | None:
+    """The share of requests in time, as the pool's objective judges it: by TTFT and TPOT; of first tokens as long as no
+    request has been judged. None without traffic.
     """
-    return pool.attainment is not None and pool.attainment * 100 + _ROUNDING < pool.slo_percentile
+    return pool.attainment if pool.slo_attainment is None else pool.slo_attainment
+
+
+def out_of_slo(pool: PoolSummary) -> bool:
+    """Whether fewer requests than the pool's percentile asks for were in time; False without traffic."""
+    share = in_time(pool)
+    return share is not None and share * 100 + _ROUNDING < pool.slo_percentile
+
+
+def late_first_token(pool: PoolSummary) -> bool:
+    """Whether the TTFT at the pool's percentile is over its limit."""
+    return pool.ttft_at_percentile_seconds is not None and pool.ttft_at_percentile_seconds > pool.ttft_slo_seconds
 
 
 def health_of(pool: PoolSummary) -> Health:
@@ -37,7 +46,7 @@ def health_of(pool: PoolSummary) -> Health:
     late = out_of_slo(pool)
     if pool.ready:
         return Health(level="bad", words="ready, out of SLO") if late else Health(level="good", words="ready")
-    if pool.ready_reason == STARTING:
+    if pool.ready_reason == INSTANCES_STARTING:
         words = f"starting, {pool.serving} of {pool.desired} serve"
         return Health(level="bad", words=f"{words}, out of SLO") if late else Health(level="warn", words=words)
     return Health(level="bad", words=f"{pool.ready_reason}, out of SLO" if late else pool.ready_reason)
@@ -53,7 +62,7 @@ def condition_level(condition: PoolCondition) -> str:
     good = "False" if condition.type in _GOOD_WHEN_FALSE else "True"
     if condition.status == good:
         return "warn" if condition.type == "Progressing" and condition.reason != "Settled" else "good"
-    return "warn" if condition.type in _NOTICES or condition.reason in (STARTING, "WaitingForRouters") else "bad"
+    return "warn" if condition.type in _NOTICES or condition.reason in (INSTANCES_STARTING, "WaitingForRouters") else "bad"
 
 
 def pain(pool: PoolSummary) -> tuple[int, float, str]:
@@ -61,8 +70,8 @@ def pain(pool: PoolSummary) -> tuple[int, float, str]:
 
     The order: cannot serve, out of its SLO (furthest first), refusing, starting, the rest by name.
     """
-    gap = pool.slo_percentile / 100 - pool.attainment if pool.attainment is not None and out_of_slo(pool) else 0.0
-    if not pool.ready and pool.ready_reason != STARTING:
+    gap = pool.slo_percentile / 100 - (in_time(pool) or 0.0) if out_of_slo(pool) else 0.0
+    if not pool.ready and pool.ready_reason != INSTANCES_STARTING:
         rank = 0
     elif gap > 0:
         rank = 1

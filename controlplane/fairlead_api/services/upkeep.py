@@ -34,7 +34,7 @@ class UpkeepStore(Protocol):
 class Rollups(Protocol):
     """Turns load samples into buckets."""
 
-    async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = ...) -> int:
+    async def roll_up(self, now: datetime) -> int:
         """Recomputes some of the buckets that are due; returns how many."""
 
 

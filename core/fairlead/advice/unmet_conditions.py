@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, condition
 from fairlead.advice.situations import PoolSituation, SeenCondition
-
-STARTING = "InstancesStarting"
+from fairlead.pool_states import INSTANCES_STARTING
 
 SETTLED_SECONDS = 30.0
 """Routers take a new table within seconds; RingSynced that is False for less is only a change on its way."""
@@ -30,7 +29,7 @@ def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Finding:
     serving = sum(one.accepting for one in pool.instances)
     wanted = sum(role.wanted for role in pool.roles)
     missing = float(max(0, wanted - serving))
-    if ready.reason == STARTING:
+    if ready.reason == INSTANCES_STARTING:
         return _finding(pool, ready, Level.WARN, missing, f"{pool.pool} is starting instances")
     return _finding(pool, ready, Level.BAD, missing, f"{pool.pool} is not ready")
 

@@ -19,6 +19,8 @@ def not_answered_yet(kind: ConditionType) -> Condition:
 
 def ring_synced(facts: PoolFacts) -> Condition:
     kind = ConditionType.RING_SYNCED
+    if not facts.desired:
+        return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     if _is_unanswered(facts):
         return not_answered_yet(kind)
     if facts.observations is None:

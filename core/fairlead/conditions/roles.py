@@ -5,9 +5,10 @@ minimum?
 from collections.abc import Iterable
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.pool_states import INSTANCES_STARTING
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 
-SHORTAGES = ("InstancesLost", "WaitingForControlPlane", "InstancesCordoned", "InstancesStarting")
+SHORTAGES = ("InstancesLost", "WaitingForControlPlane", "InstancesCordoned", INSTANCES_STARTING)
 """Reasons why too few instances serve, the gravest first."""
 
 _STARTING = (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)
@@ -38,7 +39,7 @@ def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_
     cordoned = count(instances, InstanceState.CORDONED)
     if cordoned and serving + cordoned >= role.replicas:
         return "InstancesCordoned", f"{words}, {cordoned} cordoned"
-    return "InstancesStarting", words
+    return INSTANCES_STARTING, words
 
 
 def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:

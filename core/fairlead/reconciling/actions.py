@@ -86,7 +86,7 @@ class Drain:
     instance: str
     reason: DrainReason
     cost: float
-    """The cost computed for this instance when it was chosen: the lowest of the candidates."""
+    """The cost computed for this instance when it was chosen, in disturbed requests."""
     flip_to: Role | None = None
     goes_first: bool = False
     """Whether it is an adopted pod that its workload is to end before all others, by the least deletion cost."""

@@ -9,6 +9,7 @@ here.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairlead.instances import MAX_REPLICAS
 from fairlead.schemas.shapes import Rule, duration, nested, number, text, whole
 from fairlead.tables import HoldingFacts
 
@@ -45,7 +46,7 @@ class ScaleUpSpec:
     stabilization_window_seconds: float = duration(
         "The lowest number recommended in this time counts, so that a short burst starts nothing.", "30s", minimum=0.0, maximum=_HOUR
     )
-    instances: int = whole("Instances that may be added within one period; the larger of this and percent counts.", 4, maximum=4096)
+    instances: int = whole("Instances that may be added within one period; the larger of this and percent counts.", 4, maximum=MAX_REPLICAS)
     percent: float = number(
         "Percent of the instances at the period's start that may be added within it, rounded up.", 100, minimum=0, maximum=10000
     )
@@ -60,7 +61,9 @@ class ScaleDownSpec:
     stabilization_window_seconds: float = duration(
         "The highest number recommended in this time counts, so that a short lull stops nothing.", "5m", minimum=0.0, maximum=_HOUR
     )
-    instances: int = whole("Instances that may be removed within one period; the larger of this and percent counts.", 1, maximum=4096)
+    instances: int = whole(
+        "Instances that may be removed within one period; the larger of this and percent counts.", 1, maximum=MAX_REPLICAS
+    )
     percent: float = number(
         "Percent of the instances at the period's start that may be removed within it, rounded up.", 10, minimum=0, maximum=100
     )

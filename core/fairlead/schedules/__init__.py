@@ -1,4 +1,4 @@
-"""Schedules: windows in time that bound a pool's replicas per role and override its SLO and early rejection.
+"""Schedules: windows in time that bound a pool's replicas per role and override its SLO, early rejection and ratio.
 
 Everything is computed from the specs and an instant, so a missed tick or a clock that jumps changes nothing: what is in
 force depends on now alone. `crons` and `zones` read what people write, `starts` finds when windows start, `windows`

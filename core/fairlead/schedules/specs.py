@@ -7,14 +7,12 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from fairlead.instances import Role
+from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec
 from fairlead.schedules.crons import Cron, parse_cron
 from fairlead.schedules.zones import parse_zone
 from fairlead.schemas.shapes import Rule, duration, listing, nested, override, text, texts, truth, whole
 from fairlead.tables import EarlyRejectionFacts, SloFacts
-
-MAX_REPLICAS = 4096
 
 MAX_SCHEDULES = 32
 """Most schedules of a pool, so that the API server can bound the cost of the rules over them."""

@@ -21,11 +21,11 @@ class PoolCondition:
 class PoolSummary:
     """One pool.
 
-    `attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`,
+    `attainment`, `slo_attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`,
     `reroutes_per_hour` and `lost_moves_per_hour` cover the last 5 minutes (None: no traffic). A lost move is one a
     router made of a session that another writer had moved first: the request was served where the router sent it, but
-    the session's home and history are the first writer's. `attainment` is the share of first tokens in time, for which
-    `slo_percentile` (0-100) is the goal; shares of TTFT and TPOT together are told by `…/slo/attainment`.
+    the session's home and history are the first writer's. `slo_attainment` is the share of judged requests with TTFT
+    and TPOT in time, for which `slo_percentile` (0-100) is the goal; `attainment` is the share of first tokens in time.
     `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
     changes with the generation, the routing table, the conditions, the numbers wanted and the instances' states, and
     with nothing else.
@@ -63,6 +63,7 @@ class PoolSummary:
     owner: str | None
     created_at: datetime
     lost_moves_per_hour: float = 0.0
+    slo_attainment: float | None = None
     engines_file: str | None = None
     selector: str | None = None
     scale_target: str | None = None

@@ -13,7 +13,6 @@ from fairlead.reconciling.actions import (
     DeleteInstance,
     DeletionReason,
     Drain,
-    DrainReason,
     EndDrain,
     FlipRole,
     RecordState,
@@ -152,8 +151,7 @@ class Applier:
             more |= least_cost(found["metadata"])
         await self._annotate(action.instance, InstanceState.DRAINING, action.reason, more)
         aim = f"{action.reason} to {action.flip_to}" if action.flip_to is not None else action.reason
-        choice = "" if action.reason is DrainReason.REQUESTED else ", the least of all"
-        message = f"{action.instance} takes no new requests and is emptied ({aim}); cost {action.cost:.1f}{choice}"
+        message = f"{action.instance} takes no new requests and is emptied ({aim}); its cost in disturbed requests: {action.cost:.1f}"
         self._record_event("Draining", message, action.instance)
 
     async def _end_drain(self, action: EndDrain) -> None:

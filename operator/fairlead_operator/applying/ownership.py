@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.pools import KIND
 from fairlead_operator.applying.retrying import NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.manifests import MANAGED_BY
 from fairlead_operator.merge_patches import merge_patch, without_nulls
 from fairlead_operator.observing.adopted_pods import Claim, is_adopted
-from fairlead_operator.pod_marks import INSTANCE_LABEL, POOL_LABEL
+from fairlead_operator.pod_marks import INSTANCE_LABEL
 from fairlead_operator.pod_patches import adoption_patch, release_patch
 from fairlead_operator.pool_identity import PoolIdentity
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairlead.gateway_specs import GATEWAY_GROUP, GATEWAY_KIND, GATEWAY_VERSION, GatewaySpec
+from fairlead.instance_marks import POOL_LABEL
 from fairlead_operator.manifests import child_metadata
-from fairlead_operator.pod_marks import POOL_LABEL
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.settings import PickerSettings
 

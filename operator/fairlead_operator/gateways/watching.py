@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.tables import PoolKey
 from fairlead_operator.cluster import ClusterError, Resource
 from fairlead_operator.gateways.finding import FindsObjects, find_known, find_objectives
 from fairlead_operator.gateways.manifests import SERVICE_LABEL
 from fairlead_operator.gateways.objectives import is_of
-from fairlead_operator.pod_marks import POOL_LABEL
 from fairlead_operator.settings import ServiceName
 
 logger = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from typing import Any
 
 import kopf
 
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.pool_roles import PLURAL
 from fairlead.pools import GROUP, VERSION
 from fairlead.tables import PoolKey
 from fairlead_operator.filtering import child_essence, is_news
-from fairlead_operator.pod_marks import POOL_LABEL
 
 
 @kopf.on.event("", "v1", "services", labels={POOL_LABEL: kopf.PRESENT})

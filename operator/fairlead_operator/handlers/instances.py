@@ -4,9 +4,9 @@ from typing import Any
 
 import kopf
 
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.tables import PoolKey
 from fairlead_operator.filtering import is_news, pod_essence
-from fairlead_operator.pod_marks import POOL_LABEL
 
 
 @kopf.on.event("", "v1", "pods", labels={POOL_LABEL: kopf.PRESENT})

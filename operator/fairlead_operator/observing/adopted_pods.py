@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.instances import Role
 from fairlead.pools import KIND, PoolSpec
-from fairlead_operator.pod_marks import POOL_LABEL
 from fairlead_operator.pool_identity import PoolIdentity
 
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.conditions.facts import Trouble
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.pool_states import InstanceReport
 from fairlead.pools import PoolSpec
@@ -14,9 +15,7 @@ from fairlead_operator.observing.adopted_pods import is_adopted, selected_role
 from fairlead_operator.observing.workloads import place_of, template_of
 from fairlead_operator.pod_marks import (
     ADOPTED_ROLE_LABEL,
-    CORDONED_ANNOTATION,
     CREATED_ANNOTATION,
-    DRAIN_ANNOTATION,
     DRAIN_REASON_ANNOTATION,
     DRAINING_ANNOTATION,
     FAILURES_ANNOTATION,
@@ -28,7 +27,6 @@ from fairlead_operator.pod_marks import (
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
-    WEIGHT_ANNOTATION,
 )
 from fairlead_operator.pod_templates import ENGINE, SELECTED_HASH
 from fairlead_operator.times import parse_time

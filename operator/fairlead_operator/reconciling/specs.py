@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.conditions.facts import ConditionType, SpecProblem, SpecRefusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
-from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead.scaling.specs import RatioMethod, RatioMode
 from fairlead.schemas.writing import differences, written
 from fairlead_operator.merge_patches import without_nulls
@@ -54,7 +54,7 @@ class AcceptedSpecs:
         self._known: tuple[Mapping[str, Any], PoolSpec] | None = None
 
     def accept(self, document: Mapping[str, Any]) -> PoolSpec:
-        """The spec of a document. Raises InvalidInput, UnknownName."""
+        """The spec of a document. Raises InvalidInput."""
         meant = without_nulls(document)
         if self._known is None or self._known[0] != meant:
             self._known = (meant, accept(meant, self._policies))
@@ -69,7 +69,7 @@ def read_spec_in_force(pool: Mapping[str, Any], specs: AcceptedSpecs) -> SpecInF
     document = pool.get("spec") or {}
     try:
         spec = specs.accept(document)
-    except (InvalidInput, UnknownName) as error:
+    except InvalidInput as error:
         problem = SpecProblem(reason=_reason(error), message=str(error))
         if previous is None:
             return SpecInForce(spec=None, document=None, generation=None, problem=problem, previous=None)
@@ -80,11 +80,14 @@ def read_spec_in_force(pool: Mapping[str, Any], specs: AcceptedSpecs) -> SpecInF
 def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     """Parse and check a spec: schema, cross-field rules, and the policy's name, roles and parameters.
 
-    Raises InvalidInput, UnknownName.
+    Raises InvalidInput.
     """
     spec = parse_spec(document)
-    policies.check_roles(spec.routing.policy, {role.name for role in spec.roles})
-    policies.check_parameters(spec.routing.policy, spec.routing.parameters)
+    try:
+        policies.check_roles(spec.routing.policy, {role.name for role in spec.roles})
+        policies.check_parameters(spec.routing.policy, spec.routing.parameters)
+    except UnknownName as error:
+        raise InvalidInput(POLICY_FIELD, error.name, f"choose one of {', '.join(sorted(error.known))}") from error
     _check_flips(spec)
     _check_labels(spec)
     return spec
@@ -120,13 +123,12 @@ def _reread(document: object, specs: AcceptedSpecs) -> PoolSpec | None:
         return None
     try:
         return specs.accept(document)
-    except (InvalidInput, UnknownName):
+    except InvalidInput:
         return None
 
 
-def _reason(error: InvalidInput | UnknownName) -> SpecRefusal:
-    of_routing = isinstance(error, UnknownName) or error.field.startswith("spec.routing")
-    return SpecRefusal.INVALID_ROUTING if of_routing else SpecRefusal.INVALID_SPEC
+def _reason(error: InvalidInput) -> SpecRefusal:
+    return SpecRefusal.INVALID_ROUTING if error.field.startswith("spec.routing") else SpecRefusal.INVALID_SPEC
 
 
 def is_refusal_reported(pool: Mapping[str, Any], in_force: SpecInForce) -> bool:

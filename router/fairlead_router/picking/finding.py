@@ -13,19 +13,9 @@ from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.refusals import BadRequest
-from fairlead_router.requests import SESSION_HEADERS
+from fairlead_router.requests import CREDENTIAL_HEADERS, SESSION_HEADERS, SYSTEM_HEADERS
 from fairlead_router.routed_requests import POOL_HEADER, opened_by
 
-SYSTEM_HEADERS = frozenset(
-    {
-        b"accept-encoding",  # answers are read for usage, so engines must not compress them
-        b"x-prefiller-host-port", b"x-encoder-hosts-ports", b"x-data-parallel-host-port", b"x-kv-cache-source-host-port",
-        b"x-gateway-destination-endpoint-subset", b"x-gateway-destination-endpoint-served", b"x-llm-d-request-dropped-reason",
-    }
-)  # fmt: skip
-"""What only the system may say to an engine. `x-gateway-destination-endpoint` is always replaced."""
-
-_CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key"})
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
 _SUFFIX = b"-picker"
 _LONGEST_PREFIX = 1024
@@ -84,10 +74,13 @@ def session_of(headers: HeaderList, session_header: bytes) -> bytes | None:
 
 
 def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
-    """Names of headers that are taken away before an engine sees the request."""
+    """Names of headers that are taken away before an engine sees the request.
+
+    `x-gateway-destination-endpoint` is not among them: it is always replaced.
+    """
     found: list[bytes] = []
     for name, _ in headers:
-        if name in SYSTEM_HEADERS or name.startswith(b"x-fairlead-") or (name in _CREDENTIALS and not credentials):
+        if name in SYSTEM_HEADERS or name.startswith(b"x-fairlead-") or (name in CREDENTIAL_HEADERS and not credentials):
             found.append(name)
     return list(dict.fromkeys(found))
 

@@ -26,7 +26,7 @@ from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
-from fairlead_router.refusals import BadRequest, error_answer, refusal_answer, shutting_down
+from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, form_without_model, own_fault, refusal_answer, shutting_down
 from fairlead_router.requests import parse_request
 from fairlead_router.routed_requests import RoutedRequests
 from fairlead_router.settings import RouterSettings
@@ -89,8 +89,7 @@ class Picker:
 
     def too_slow(self, asked: PickedRequest) -> None:
         """Refuse a body that does not come."""
-        seconds = self._settings.timeouts.body
-        self._refuse(asked, BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s"))
+        self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
     def _refuse(self, asked: PickedRequest, problem: BadRequest) -> None:
         self._metrics.client_errors[problem.code] += 1
@@ -100,8 +99,7 @@ class Picker:
         request = self._calls.next_id()
         self._metrics.client_errors["internal_error"] += 1
         logger.exception("pick failed in the router", extra={"request": request})
-        message = f"the router failed to handle this request; its log tells more under {request}"
-        asked.refuse(error_answer(asked.dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())]))
+        asked.refuse(own_fault(request, asked.dialect))
 
     # ── what is done with a path ──
 
@@ -149,7 +147,7 @@ class Picker:
             form = PassingForm(header_value(asked.headers, b"content-type"))
             form.feed(body)
             if not form.model:
-                raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
+                raise form_without_model()
             pool = self._routed.pool_for(form.model, asked.headers, key, opens)
             name = pool.engine_name(form.model)
             return pool, None if form.model == name else form.taken(name)
@@ -160,9 +158,8 @@ class Picker:
         return pool, None if parsed.model == name else parsed.renamed(name)
 
     def _limit(self, body: bytes) -> None:
-        most = self._settings.max_body_bytes
-        if len(body) > most:
-            raise BadRequest(413, "request_too_large", f"the body is larger than {most} bytes; send less (FAIRLEAD_MAX_BODY_BYTES)")
+        if len(body) > self._settings.max_body_bytes:
+            raise body_too_large(self._settings.max_body_bytes, "FAIRLEAD_MAX_BODY_BYTES")
 
     # ── through the scheduler ──
 

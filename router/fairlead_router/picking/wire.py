@@ -24,7 +24,6 @@ from fairlead_router.picking.messages import (
     TrailersCame,
 )
 
-SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 ENDPOINT_NAMESPACE = "envoy.lb"
 ENDPOINT_KEY = "x-gateway-destination-endpoint"

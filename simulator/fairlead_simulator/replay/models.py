@@ -14,7 +14,11 @@ _PAUSE_SECONDS = 2.0
 
 
 class ModelUnknown(Exception):
-    """No router told a model to ask for; the message says why."""
+    """No router told a model to ask for; the message says why, `question` what the caller should look at."""
+
+    def __init__(self, words: str, question: str = "is the router running, and is --url right?") -> None:
+        self.question = question
+        super().__init__(words)
 
 
 class _Document(AnswerReader):
@@ -47,9 +51,9 @@ async def find_model(
             try:
                 return await _model_of(client, origin, headers, pool)
             except ModelUnknown as error:
-                problems.append(str(error))
+                problems.append(error)
         if not patient:
-            raise click.ClickException(f"{problems[0]}; is the router running, and is --url right?")
+            raise click.ClickException(f"{problems[0]}; {problems[0].question}")
         console.print(f"replay: {problems[0]}; waiting", highlight=False, soft_wrap=True)
         try:
             async with asyncio.timeout(_PAUSE_SECONDS):
@@ -74,7 +78,11 @@ async def _model_of(client: HttpClient, origin: Origin, headers: Sequence[tuple[
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         raise ModelUnknown(f"{origin.url}/v1/models is not a list of models (status {answer.status}); give --model") from None
     if pool is not None:
-        cards = [card for card in cards if card[0] == pool]
+        served = dict(cards)
+        if pool not in served:
+            pools = sorted(name for name, model in cards if name != model)
+            raise ModelUnknown(f"{origin.url} serves no pool {pool} yet", f"its pools: {', '.join(pools) or 'none'}")
+        return served[pool]
     if not cards:
-        raise ModelUnknown(f"{origin.url} serves no {'model' if pool is None else f'pool {pool}'} yet")
-    return cards[0][1] if pool is not None else cards[0][0]
+        raise ModelUnknown(f"{origin.url} serves no model yet")
+    return cards[0][0]

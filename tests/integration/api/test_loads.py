@@ -295,6 +295,15 @@ async def test_a_pools_ttft_is_given_at_its_own_percentile_too(api: ApiInstance)
     assert pool.ttft_p95_seconds == pytest.approx(float(np.percentile(times, 95)))
 
 
+async def test_a_pools_share_in_time_is_of_ttft_and_tpot(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    second = int(datetime.now(UTC).timestamp()) - 30
+    told = {"ttft_total": 4, "ttft_within_slo": 4, "tpot_total": 4, "tpot_within_slo": 1, "judged_by_slo": 4, "within_slo": 1}
+    await api.router.post_report(a_report("r-1", loads=(a_load("a", second, **told),)))
+    (pool,) = (await api.viewer.pools()).items
+    assert (pool.attainment, pool.slo_attainment) == (1.0, 0.25)
+
+
 async def test_a_pools_state_digest_changes_with_its_state_only(api: ApiInstance) -> None:
     digests = []
     for step, state in enumerate(

@@ -154,7 +154,7 @@ def test_the_operator_knows_an_installed_policy_and_its_parameters(environment: 
 
 def test_the_operator_names_the_policies_it_knows_when_one_is_not_installed() -> None:
     told = judged(dict(os.environ), policy="from-end")
-    assert told.startswith("InvalidRouting: policy 'from-end' is unknown; known: cache-affinity, ")
+    assert told.startswith("InvalidRouting: spec.routing.policy: 'from-end' cannot be used; choose one of cache-affinity, ")
     assert "fairlead" in told
 
 

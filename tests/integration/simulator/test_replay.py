@@ -109,6 +109,12 @@ def test_nobody_listening_ends_with_one_line(trace: Path, model: list[str]) -> N
     assert ended.stderr.count("\n") == 1
 
 
+def test_a_pool_that_the_router_does_not_serve_is_told_with_those_it_does(start_engine: StartEngine, trace: Path) -> None:
+    engine = start_engine(*FAST)
+    ended = replay("--trace", str(trace), "--url", engine.url, "--pool", "nope")
+    assert (ended.returncode, ended.stderr) == (1, f"Error: {engine.url} serves no pool default/nope yet; its pools: none\n")
+
+
 def test_nobody_listening_is_told_before_the_next_row_is_due(tmp_path: Path) -> None:
     path = tmp_path / "far.jsonl"
     with path.open("w") as file:

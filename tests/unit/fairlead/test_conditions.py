@@ -79,6 +79,11 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
     assert "nothing is created" in pool_conditions(replace(facts, desired=()))[0].message
 
 
+def test_routers_wait_for_no_table_of_a_pool_that_never_had_a_valid_spec() -> None:
+    never = replace(SETTLED, desired=(), instances=(), observations=replace(answer(), table_version=0, table_acknowledged=False))
+    assert of(never)["RingSynced"] == ("Unknown", "NoValidSpec")
+
+
 @pytest.mark.parametrize(
     ("facts", "kind", "expected"),
     [

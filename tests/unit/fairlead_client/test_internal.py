@@ -124,6 +124,13 @@ async def test_a_body_that_will_never_be_taken_is_refused(status: int) -> None:
     assert outcome == Refused(problem=f"POST /internal/v1/reports: {status} no way")
 
 
+async def test_a_problem_document_is_told_in_its_own_words() -> None:
+    document = {"type": "database-unavailable", "title": "Away", "status": 503, "detail": "no\nanswer", "remedy": "send it again"}
+    outcome = await system_api(httpx.Response(503, json=document)).post_reports([BATCH], NOW)
+    assert isinstance(outcome, Later)
+    assert outcome.problem == "POST /internal/v1/reports: 503 database-unavailable: no answer; send it again"
+
+
 @pytest.mark.parametrize(("header", "seconds"), [({"retry-after": "7"}, 7.0), ({"retry-after": "Wed, 21 Oct"}, None), ({}, None)])
 async def test_the_pause_the_api_asks_for_is_told(header: dict[str, str], seconds: float | None) -> None:
     outcome = await system_api(httpx.Response(503, headers=header)).delete_pool(KEY)

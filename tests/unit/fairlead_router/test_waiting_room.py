@@ -10,7 +10,10 @@ from fairlead_router.pool import Pool
 from fairlead_router.waiting_room import MOST_BYTES, WaitingRoom
 from fairlead_testing.builders.routing_tables import routing_table
 
-EMPTY = replace(routing_table([]), outlook=Outlook.COMING, holding=HoldingFacts(hold_for_seconds=60.0, held_requests=2))
+LONGER_THAN_A_TEST = 86_400.0
+"""So that a wait which nothing ends is a test that fails, not one that is slow."""
+
+EMPTY = replace(routing_table([]), outlook=Outlook.COMING, holding=HoldingFacts(hold_for_seconds=LONGER_THAN_A_TEST, held_requests=2))
 SERVING = replace(routing_table(["127.0.0.1:1"], version=2), outlook=Outlook.UNKNOWN)
 
 

@@ -23,6 +23,11 @@ def test_a_pool_is_held_against_its_own_percentile(percentile: float, attainment
     assert health_of(pool).level == level
 
 
+@pytest.mark.parametrize(("both", "level"), [(0.9, "good"), (0.012, "bad")])
+def test_first_tokens_in_time_do_not_make_up_for_slow_answers(both: float, level: str) -> None:
+    assert health_of(replace(QUIET, slo_percentile=90.0, attainment=0.996, slo_attainment=both)).level == level
+
+
 def test_a_ready_pool_out_of_its_slo_says_both() -> None:
     assert health_of(replace(QUIET, attainment=0.0)).words == "ready, out of SLO"
 

@@ -195,6 +195,7 @@ async def test_clearing_filters_keeps_the_time_and_the_order() -> None:
             ("/migrations?from=now-6h&to=now&trigger=slo&cursor=", "/migrations?from=now-6h&to=now"),
             ("/pools?sort=name&q=chat", "/pools?sort=name"),
             ("/keys?from=now-6h", None),
+            ("/migrations?from=now-6h&to=now&sort=at", None),
             (f"/pools/{CHAT}/slo?from=now-6h&to=now&ttft=3s", f"/pools/{CHAT}/slo?from=now-6h&to=now"),
         ):
             page = (await operator.http.get(path)).text

@@ -120,8 +120,8 @@ def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
 
 
 def test_seconds_won_have_a_word_and_no_sign() -> None:
-    told = [formats.won(value) for value in (1.2, -0.3, 0.0, 0.0001, None)]
-    assert told == ["1.20 s won", "300 ms lost", "no difference", "no difference", "–"]
+    told = [formats.won(value) for value in (1.2, -0.3, 0.0, 0.0001, None, 1834.8)]
+    assert told == ["1.20 s won", "300 ms lost", "no difference", "no difference", "–", "30 min won"]
 
 
 def test_a_decisions_terms_are_shown_with_unit_direction_and_role() -> None:

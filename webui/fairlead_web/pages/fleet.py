@@ -16,7 +16,7 @@ from fairlead_client.resources.schedules import ScheduleItem
 from fairlead_web import findings, formats
 from fairlead_web.charts import Sparkline, sparkline
 from fairlead_web.findings import Finding
-from fairlead_web.health import health_of, out_of_slo, pain
+from fairlead_web.health import health_of, in_time, out_of_slo, pain
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Shell
@@ -207,7 +207,7 @@ def totals(pools: Sequence[PoolSummary]) -> Totals:
         rejections_per_second=sum(pool.rejections_per_second for pool in pools),
         migrations_per_hour=sum(pool.migrations_per_hour for pool in pools),
         reroutes_per_hour=sum(pool.reroutes_per_hour for pool in pools),
-        attainment=_weighted([(pool.attainment, pool.requests_per_second) for pool in pools]),
+        attainment=_weighted([(in_time(pool), pool.requests_per_second) for pool in pools]),
         hit_rate=_weighted([(pool.hit_rate, pool.requests_per_second) for pool in pools]),
         late=sum(out_of_slo(pool) for pool in pools),
     )

@@ -19,7 +19,7 @@ from fairlead_web.addresses import instance_path, with_query
 from fairlead_web.charts import Tick, time_ticks
 from fairlead_web.heatmap_cells import METRIC_WORDS, CellSize, bare_of, cell_at, cell_size, known_of, packed, picture, summary, text_of
 from fairlead_web.heatmap_layers import COMPARED, MOST_LAYERS, Asked, Layer, asked_of, layer, layers, whole
-from fairlead_web.heatmap_scales import Legend, legend_of
+from fairlead_web.heatmap_legends import Legend, legend_of
 from fairlead_web.palette import LEVELS, change, cividis, encode_png, limited
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Routes

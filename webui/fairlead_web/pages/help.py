@@ -30,7 +30,7 @@ GLOSSARY = (
     ("Pending prefill", "Prompt tokens placed on an instance that it has not computed yet: the best single measure of how hot it is."),
     ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),
     ("TTFT", "Time to first token, as the client sees it. TPOT: time per output token after that."),
-    ("TTFT in time", "Share of first tokens within the SLO, over the last 5 minutes. In time, or attainment: TTFT and TPOT both."),
+    ("In time", "Share of requests within the SLO, by TTFT and TPOT both: attainment. TTFT in time: share of first tokens alone."),
     (
         "Early rejection",
         "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; by the Load of now; Predicted, also by the "

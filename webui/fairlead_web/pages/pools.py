@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead.pool_states import INSTANCES_STARTING
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import findings
 from fairlead_web.addresses import Here
 from fairlead_web.facets import Facet, facet
-from fairlead_web.health import STARTING, out_of_slo, pain
+from fairlead_web.health import in_time, out_of_slo, pain
 from fairlead_web.paging import part_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Export, Routes
@@ -36,7 +37,7 @@ class PoolsPage(Context):
 
 def _health(pool: PoolSummary) -> str:
     if not pool.ready:
-        return "starting" if pool.ready_reason == STARTING else "not ready"
+        return "starting" if pool.ready_reason == INSTANCES_STARTING else "not ready"
     return "out of SLO" if out_of_slo(pool) else "well"
 
 
@@ -51,7 +52,7 @@ FACETS: dict[str, Callable[[PoolSummary], str]] = {
 SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
     "pain": pain,
     "name": lambda pool: (pool.namespace, pool.name),
-    "attainment": lambda pool: (2.0 if pool.attainment is None else pool.attainment,),
+    "attainment": lambda pool: (2.0 if (share := in_time(pool)) is None else share,),
     "requests": lambda pool: (-pool.requests_per_second,),
     "serving": lambda pool: (-pool.serving,),
     "rejections": lambda pool: (-pool.rejections_per_second,),

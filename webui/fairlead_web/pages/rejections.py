@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
-from fairlead_web import formats
 from fairlead_web.charts import Sparkline, sparkline
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
@@ -23,6 +22,8 @@ class RejectionsPage(Context):
     groups: list[tuple[RejectionGroup, str, Sparkline]]
     fixed: frozenset[str]
     """Pools whose number of instances is not planned here."""
+    causes: dict[str, str]
+    """The words for each cause."""
 
 
 REASONS = {
@@ -51,12 +52,14 @@ async def index(visit: Visit) -> Response:
         (
             group,
             REASONS[group.reason],
-            sparkline(group.sparkline, f"{formats.words(group.reason)} over the range: {group.count} in total", 160, 32),
+            sparkline(group.sparkline, f"{REASONS[group.reason]}, over the range: {group.count} in total", 160, 32),
         )
         for group in sorted(report.groups, key=lambda group: -group.count)
     ]
     fixed = frozenset(f"{one.namespace}/{one.name}" for one in shell.pools if one.runs_already and one.scale_target is None)
-    return visit.page(RejectionsPage(shell=shell, report=report, groups=groups, fixed=fixed))
+    return visit.page(
+        RejectionsPage(shell=shell, report=report, groups=groups, fixed=fixed, causes={one.value: words for one, words in REASONS.items()})
+    )
 
 
 PATHS = ("/rejections", f"{POOL}/rejections")

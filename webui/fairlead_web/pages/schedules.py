@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import yaml
 from starlette.responses import Response
 
-from fairlead.instances import Role
-from fairlead.role_specs import MAX_REPLICAS
+from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole

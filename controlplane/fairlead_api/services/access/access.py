@@ -6,12 +6,11 @@ Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: 
 
 import hmac
 import logging
-import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fairlead.errors import InvalidInput
-from fairlead_api.given_roles import OIDC, GivenRoles
+from fairlead_api.given_roles import NAMESPACE, OIDC, GivenRoles
 from fairlead_api.services.access.callers import Bootstrap, Caller, digest
 from fairlead_api.services.access.cluster_rights import FRESH, ClusterRights, ClusterUser
 from fairlead_api.services.access.credentials import AccessStore
@@ -47,7 +46,6 @@ SHARE_SECONDS = 1.0
 """A credential is looked up once in that time, but anew once any process says that one ended. Pages ask ten things."""
 
 MOST_NAMESPACES = 100
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Access:
@@ -244,7 +242,7 @@ def _check_namespaces(namespaces: Rights) -> None:
     if len(namespaces) > MOST_NAMESPACES:
         raise InvalidInput("namespaces", f"{len(namespaces)} namespaces", f"name at most {MOST_NAMESPACES}, or give the role for all")
     for namespace, role in namespaces.items():
-        if not _NAMESPACE.fullmatch(namespace):
+        if not NAMESPACE.fullmatch(namespace):
             raise InvalidInput("namespaces", namespace[:100], "write the name of a namespace, such as team-a")
         if role not in PEOPLE:
             raise InvalidInput(f"namespaces.{namespace}", role, f"write one of {', '.join(PEOPLE)}")

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
+from fairlead.instances import LEAST_WEIGHT, MAX_REPLICAS, MOST_WEIGHT, Role
 from fairlead.pools import PoolSpec, parse_spec
-from fairlead.role_specs import MAX_REPLICAS
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead_api.services.plans.merge_patches import merged, replacing
 from fairlead_api.services.plans.schedule_changes import schedule_patch
@@ -38,21 +38,12 @@ SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
 )
 
 
-CORDONED = "fairlead.dev/cordoned"
-"""The annotation of an instance's pod by which the operator takes it out of service while it says `true`."""
-
-DRAIN = "fairlead.dev/drain"
-"""The annotation of an instance's pod by which the operator empties and replaces it when it says `true`."""
-
-WEIGHT = "fairlead.dev/weight"
-"""The annotation of an instance's pod that says its weight on the hash ring."""
-
 MARKS: Mapping[PlanKind, tuple[str, str | None]] = MappingProxyType(
     {
-        PlanKind.CORDON: (CORDONED, "true"),
-        PlanKind.UNCORDON: (CORDONED, None),
-        PlanKind.DRAIN: (DRAIN, "true"),
-        PlanKind.UNDRAIN: (DRAIN, None),
+        PlanKind.CORDON: (CORDONED_ANNOTATION, "true"),
+        PlanKind.UNCORDON: (CORDONED_ANNOTATION, None),
+        PlanKind.DRAIN: (DRAIN_ANNOTATION, "true"),
+        PlanKind.UNDRAIN: (DRAIN_ANNOTATION, None),
     }
 )
 """The annotation of an instance's pod that a kind of plan sets or takes off."""
@@ -101,7 +92,7 @@ def annotation_patch(request: PlanRequest) -> dict[str, Any]:
     """The merge patch of a pod's annotations that sets the kind's mark on the instance, or takes it off."""
     if request.kind is PlanKind.WEIGHT:
         weight = wanted_weight(request)
-        return {WEIGHT: None if weight is None else f"{weight!r}".removesuffix(".0")}
+        return {WEIGHT_ANNOTATION: None if weight is None else f"{weight!r}".removesuffix(".0")}
     return dict([MARKS[request.kind]])
 
 

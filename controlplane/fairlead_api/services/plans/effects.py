@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import CORDONED_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead.instances import Role, weight_of
 from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.plans.changes import CORDONED, WEIGHT, checked, replicas_of
+from fairlead_api.services.plans.changes import checked, replicas_of
 from fairlead_api.services.plans.controller_effects import ratio_effect, scaling_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.deletions import deletion_effect
@@ -122,8 +123,8 @@ def question_of(
     """
     if target.kind.is_instance:
         [(mark, value)] = change.items()
-        if mark == WEIGHT:
-            return WeightQuestion(instance=target.name, before=weight_of(part.get(WEIGHT)), after=weight_of(value))
+        if mark == WEIGHT_ANNOTATION:
+            return WeightQuestion(instance=target.name, before=weight_of(part.get(WEIGHT_ANNOTATION)), after=weight_of(value))
         replaced = target.kind is not TargetKind.ENGINE and not is_ended_elsewhere(part)
         return InstanceQuestion(mark=mark, is_set=value is not None, instance=target.name, replaced=replaced)
     if target.kind is TargetKind.SESSION:
@@ -213,7 +214,7 @@ class Effects:
             return deletion_effect(None, spec)
 
     def _marked(self, use: PoolUse, question: InstanceQuestion) -> PlanEffect:
-        if question.mark == CORDONED:
+        if question.mark == CORDONED_ANNOTATION:
             return (cordon_effect if question.is_set else uncordon_effect)(use, question.instance, self._policies)
         return (drain_effect if question.is_set else undrain_effect)(use, question.instance, replaced=question.replaced)
 

@@ -11,9 +11,6 @@ from fairlead.pool_roles import role_object_name
 from fairlead.tables import PoolKey
 from fairlead_api.services.pools.rollouts import StoredRevision
 
-POOL_LABEL = "fairlead.dev/pool"
-"""The label of an instance's pod that names its pool."""
-
 
 class TargetKind(StrEnum):
     """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already, and

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.callers import Caller
@@ -25,7 +26,7 @@ from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.services.plans.merge_patches import holds, merged, replaces_what_others_wrote
-from fairlead_api.services.plans.objects import POOL_LABEL, ClusterGateway, Target, TargetKind
+from fairlead_api.services.plans.objects import ClusterGateway, Target, TargetKind
 from fairlead_api.services.plans.previews import Previews
 from fairlead_api.services.plans.reverting import kinds_in, revert_patch
 from fairlead_api.services.plans.rollbacks import rollback_patch

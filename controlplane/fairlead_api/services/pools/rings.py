@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
-from fairlead.instances import InstanceState, Role
-from fairlead.role_specs import MAX_REPLICAS
+from fairlead.instances import MAX_REPLICAS, InstanceState, Role
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
 from fairlead.routing.knowledge.ring_changes import expected_sessions, imbalance, moved_shares
 from fairlead.routing.knowledge.rings import anchor_count, key_shares

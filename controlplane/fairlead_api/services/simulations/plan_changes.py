@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import DRAIN_ANNOTATION
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.scaling.specs import RatioMode, ScalingMode
-from fairlead_api.services.plans.changes import DRAIN
 from fairlead_api.services.plans.effects import InstanceQuestion, Question, ScaleQuestion, SpecQuestion
 from fairlead_api.services.plans.evidence import PoolUse
 from fairlead_client.resources.plans import PlanKind
@@ -85,9 +85,9 @@ def trial_of(kind: PlanKind, question: Question, spec: Mapping[str, Any] | None,
                 raise CannotSimulate("the pool changes its number by itself (scaling.mode SLO), so the planned one would not stay")
             instances[question.role] = question.before
             as_planned = PoolChange(role=question.role, replicas=question.after, startup_seconds=startup_seconds)
-        case InstanceQuestion(mark=mark, is_set=True) if mark == DRAIN:
+        case InstanceQuestion(mark=mark, is_set=True) if mark == DRAIN_ANNOTATION:
             as_planned = _drained(question, use, instances, startup_seconds)
-        case InstanceQuestion(mark=mark) if mark == DRAIN:  # also of a drain that is undone, whose kind stays "drain"
+        case InstanceQuestion(mark=mark) if mark == DRAIN_ANNOTATION:  # also of a drain that is undone, whose kind stays "drain"
             raise CannotSimulate("what has moved stays where it is")
         case SpecQuestion(kind=PlanKind.POLICY):
             routing = question.after.facts().routing

@@ -18,10 +18,9 @@ from fairlead.advice.situations import (
     Served,
 )
 from fairlead.errors import FairleadError
-from fairlead.instances import Role
+from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.reports.predictors import ModelFigures
-from fairlead.role_specs import MAX_REPLICAS
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingSpec
 from fairlead.table_content import MirroredFacts

@@ -59,6 +59,9 @@ Gauges are summed over routers, each with its last value. Nothing is joined: Pos
 samples, takes them for a handful, and would compare each with each.
 """
 
+SETTLE_SECONDS = 2.0
+"""Before a bucket that ended is rolled up: most late samples come within it, and each has its bucket made again."""
+
 AT_ONCE = 1
 """Buckets rolled up in one transaction: a report with a late sample of one of them waits for its end."""
 
@@ -118,12 +121,12 @@ class PostgresLoads:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = AT_ONCE) -> int:
-        """Recomputes up to `most` queued buckets that ended at least `settle_seconds` ago; returns how many.
+    async def roll_up(self, now: datetime) -> int:
+        """Recomputes up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago; returns how many.
 
         Each call is one transaction.
         """
-        ended = now - timedelta(seconds=10 + settle_seconds)
+        ended = now - timedelta(seconds=10 + SETTLE_SECONDS)
 
         async def work(connection: AsyncConnection) -> int:
             rows = await connection.execute(
@@ -132,7 +135,7 @@ class PostgresLoads:
                     "ORDER BY bucket LIMIT :most) DELETE FROM rollup_queue q USING due "
                     "WHERE q.pool_id = due.pool_id AND q.bucket = due.bucket RETURNING q.pool_id, q.bucket"
                 ),
-                {"ended": ended, "most": most},
+                {"ended": ended, "most": AT_ONCE},
             )
             buckets = sorted({(pool, bucket) for pool, bucket in rows})
             for pool, bucket in buckets:

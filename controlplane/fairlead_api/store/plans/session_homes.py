@@ -9,12 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.binding_races import Held
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.reports.bindings import BindingChange, BindingReason
 from fairlead.reports.moves import MigrationRecord, MoveOutcome
 from fairlead_api.services.errors import Conflict, NotFound
 from fairlead_api.services.plans.marks import PLAN
-from fairlead_api.services.plans.objects import POOL_LABEL, ClusterObject, Target
+from fairlead_api.services.plans.objects import ClusterObject, Target
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.store import notifying, tables
 from fairlead_api.store.database import Database

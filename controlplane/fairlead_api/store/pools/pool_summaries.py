@@ -14,14 +14,15 @@ from fairlead.table_content import MirroredFacts
 from fairlead.tables import MIGRATIONS_MODES
 from fairlead_api.services.plans.fixed_engines import engines_file, scale_target_of, selector_of
 from fairlead_api.services.plans.owners import owner_of
-from fairlead_api.services.pools.reading import ready_condition
+from fairlead_api.services.pools.readiness import ready_condition
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.rows import conditions_of, share, slo_of
 from fairlead_client.resources.pools import PoolSummary
 
 _TRAFFIC = """
-SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests, sum(hit_tokens) AS hits,
-       sum(prompt_tokens) AS prompts, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
+SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(within_slo) AS within_slo, sum(judged_by_slo) AS judged,
+       sum(requests_total) AS requests, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts,
+       extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
 FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY r.pool_id
 """
 _REFUSED = """
@@ -82,6 +83,7 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         serving=states.serving if states else 0,
         draining=states.draining if states else 0,
         attainment=share(traffic.within, traffic.total) if traffic else None,
+        slo_attainment=share(traffic.within_slo, traffic.judged) if traffic else None,
         slo_percentile=slo.percentile,
         ttft_slo_seconds=slo.ttft_seconds,
         ttft_p50_seconds=p50,

@@ -41,13 +41,13 @@ _COMPARED = """() => {
     const [serving, wanted] = pairOf(words(".value", totals));
     same("serving in all and by pool", serving, sum(cards.map((one) => one[0])));
     same("wanted in all and by pool", wanted, sum(cards.map((one) => one[1])));
-    const late = words(".note", tile("totals", "TTFT in time"))?.match(/^(\\d+) of (\\d+)/);
-    const marked = all("#cards .pool-card").filter((card) => card.querySelectorAll("dl.facts .bad").length === 2);
+    const late = words(".note", tile("totals", "In time"))?.match(/^(\\d+) of (\\d+)/);
+    const marked = all("#cards .pool-card").filter((card) => card.querySelector("dl.facts .bad"));
     same("pools out of SLO and cards marked", late ? number(late[1]) : 0, marked.length);
     found.shows = `${serving}/${wanted}`;
   }
 
-  const status = tile("status", "Instances serving");
+  const status = tile("status", "Serving");
   if (status) {
     const [serving, wanted] = pairOf(words(".value", status));
     same("serving in the head and in the figures", said?.[0], serving);

@@ -300,6 +300,17 @@ async def test_the_control_api_hears_why_an_instance_is_in_its_state() -> None:
     assert ("Draining", "ScaledDown") in {(item.state, item.reason) for item in stage.api.states[-1].instances}
 
 
+async def test_the_event_of_each_drain_has_the_cost_of_that_instance() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=3)
+    await stage.settle()
+    stage.api.in_flight = {pod["metadata"]["name"]: number for number, pod in enumerate(stage.pods(), start=4)}
+    stage.apply(replicas=1)
+    await stage.round()
+    words = sorted(message.partition("(ScaledDown); ")[2] for _, reason, message in stage.events if reason == "Draining")
+    assert words == [f"its cost in disturbed requests: {cost}" for cost in ("4.0", "5.0")]
+
+
 async def test_a_namesakes_pods_are_not_touched() -> None:
     stage = VirtualStage()
     stage.apply(replicas=1)

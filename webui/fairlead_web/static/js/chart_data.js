@@ -62,7 +62,7 @@ export function bounds(lines, floor, stacked) {
 export function labelOf(figure, line) {
   const metrics = figure.dataset.metrics.split(" ");
   const name = figure.dataset.labels.split("|")[metrics.indexOf(line.metric)] ?? line.metric;
-  const part = line.part?.replace(/^rejected-/, "").replaceAll("-", " ");
+  const part = JSON.parse(figure.dataset.parts ?? "{}")[line.part] ?? line.part?.replaceAll("-", " ");
   return [part && name.endsWith(":") ? "" : name.replace(/:$/, ""), part].filter(Boolean).join(" ");
 }
 
@@ -82,8 +82,9 @@ export function shortValue(number, unit, step) {
   const size = Math.abs(number);
   if (unit === "share") return `${digits(number, step, 100)} %`;
   if (unit === "seconds") return size < 1 && number !== 0 ? `${digits(number, step, 1000)} ms` : `${digits(number, step, 1)} s`;
-  if (size >= 1e6) return `${digits(number, step, 1e-6)} M`;
-  return size >= 1e4 ? `${digits(number, step, 1e-3)} k` : digits(number, step, 1);
+  const each = unit?.endsWith("/s") ? " /s" : "";
+  if (size >= 1e6) return `${digits(number, step, 1e-6)} M${each}`;
+  return (size >= 1e4 ? `${digits(number, step, 1e-3)} k` : digits(number, step, 1)) + each;
 }
 
 function digits(number, step, times) {

@@ -56,15 +56,16 @@ export async function exactRow(map, address, row, earlier = 0) {
   return answer?.rows[0]?.values.map((value) => (value == null ? null : Math.floor(value / map.resolution + 0.5))) ?? null;
 }
 
-// Mirrors palette.levels_of: within a limit the levels to LIMIT_LEVEL, beyond it the rest.
-const LIMIT_LEVEL = 152;
 const TOP_LEVEL = 254;
-export function levelOf(value, top, limit) {
+
+// Mirrors palette.levels_of: within a limit the levels to the map's limit level, beyond it the rest.
+function levelOf(map, value) {
+  const { top, limit, limit_level: limitLevel } = map;
   if (value == null) return NO_DATA;
   if (limit != null && limit > 0) {
-    if (value <= limit) return Math.floor(Math.max(0, value / limit) * LIMIT_LEVEL + 0.5);
+    if (value <= limit) return Math.floor(Math.max(0, value / limit) * limitLevel + 0.5);
     const share = top > limit ? (value - limit) / (top - limit) : 1;
-    return LIMIT_LEVEL + 1 + Math.floor(Math.min(1, share) * (TOP_LEVEL - LIMIT_LEVEL - 1) + 0.5);
+    return limitLevel + 1 + Math.floor(Math.min(1, share) * (TOP_LEVEL - limitLevel - 1) + 0.5);
   }
   if (top <= 0) return 0;
   return Math.floor(Math.max(0, Math.min(1, value / top)) * TOP_LEVEL + 0.5);
@@ -99,7 +100,7 @@ export function shift(map) {
 
 export function put(map, row, column, value) {
   const at = row * map.columns + column;
-  map.levels[at] = levelOf(value, map.top, map.limit);
+  map.levels[at] = levelOf(map, value);
   if (map.steps) map.steps[at] = value == null ? NO_STEP : Math.floor(value / map.resolution + 0.5);
 }
 

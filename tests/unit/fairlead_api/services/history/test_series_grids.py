@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead.latency_cells import EDGES, cell_of, quantile, tpot_step, ttft_step
+from fairlead.latency_cells import EDGES, NO_TPOT, WIDTH, cell_of, quantile
 from fairlead_api.services.history.series_grids import Steps, in_force, line, steps
 from fairlead_api.services.history.series_reading import chosen
 from fairlead_client.resources.series import SERIES_METRICS, Scope
@@ -66,19 +66,20 @@ def test_metrics_are_told_apart_by_what_they_are_of() -> None:
 def test_a_quantile_of_steps_is_off_by_less_than_its_step(latencies: list[float], share: float) -> None:
     counts: dict[int, int] = {}
     for latency in latencies:
-        step = ttft_step(cell_of(latency, None))
+        step = cell_of(latency, None) // WIDTH
         counts[step] = counts.get(step, 0) + 1
     found = quantile(counts, share)
     assert found is not None
     ordered = sorted(latencies)
     exact = ordered[min(len(ordered) - 1, max(0, -(-int(share * len(ordered) * 1e6) // 1_000_000) - 1))]
-    step = ttft_step(cell_of(exact, None))
+    step = cell_of(exact, None) // WIDTH
     low, high = EDGES[step - 1] if step else 0.0, EDGES[step]
     assert low - 1e-9 <= found <= high + 1e-9
 
 
 def test_answers_of_one_token_have_no_part_in_a_quantile_of_tpots() -> None:
-    counts = {tpot_step(cell_of(1.0, None)): 5}
+    counts = {cell_of(1.0, None) % WIDTH: 5}
+    assert list(counts) == [NO_TPOT]
     assert quantile(counts, 0.95) is None
     assert quantile({}, 0.5) is None
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
-from fairlead_api.services.plans.changes import CORDONED, DRAIN
 from fairlead_api.services.plans.effects import InstanceQuestion, Question, ScaleQuestion, SpecQuestion
 from fairlead_api.services.plans.evidence import InstanceUse, PoolUse
 from fairlead_api.services.simulations.plan_changes import CannotSimulate, trial_of
@@ -53,7 +53,7 @@ def test_another_number_is_reached_from_the_declared_one_by_instances_that_take_
 
 def test_an_instance_is_drained_where_one_stands_that_costs_as_much_to_drain() -> None:
     def drain(name: str, *, replaced: bool = True) -> PoolChange:
-        return planned(PlanKind.DRAIN, InstanceQuestion(mark=DRAIN, is_set=True, instance=name, replaced=replaced))
+        return planned(PlanKind.DRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=True, instance=name, replaced=replaced))
 
     assert [drain(name).drained for name in ("a", "b", "c")] == [2, 0, 1]
     assert drain("a", replaced=False).is_replaced is False
@@ -89,10 +89,10 @@ def test_a_ratio_that_changes_itself_is_simulated_by_its_rules() -> None:
             {**BASE, "scaling": {"mode": "SLO"}},
             "the planned one would not stay",
         ),
-        (PlanKind.DRAIN, InstanceQuestion(mark=DRAIN, is_set=True, instance="d"), BASE, "serves nothing now"),
-        (PlanKind.UNDRAIN, InstanceQuestion(mark=DRAIN, is_set=False, instance="d"), BASE, "stays where it is"),
-        (PlanKind.DRAIN, InstanceQuestion(mark=DRAIN, is_set=False, instance="a"), BASE, "stays where it is"),
-        (PlanKind.CORDON, InstanceQuestion(mark=CORDONED, is_set=True, instance="a"), BASE, "this very instance"),
+        (PlanKind.DRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=True, instance="d"), BASE, "serves nothing now"),
+        (PlanKind.UNDRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=False, instance="d"), BASE, "stays where it is"),
+        (PlanKind.DRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=False, instance="a"), BASE, "stays where it is"),
+        (PlanKind.CORDON, InstanceQuestion(mark=CORDONED_ANNOTATION, is_set=True, instance="a"), BASE, "this very instance"),
         (PlanKind.SLO, SpecQuestion(kind=PlanKind.SLO, after=parse_spec(BASE)), BASE, "the latencies that were recorded"),
         (
             PlanKind.RATIO,

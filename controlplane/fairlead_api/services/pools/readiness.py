@@ -6,7 +6,7 @@ from fairlead_client.resources.pools import PoolCondition
 
 
 def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
-    """The pool's Ready condition; if it has none, a condition that says why. Pure."""
+    """The pool's Ready condition; if it has none, a condition that says why."""
     for condition in conditions:
         if condition.type == "Ready":
             return condition

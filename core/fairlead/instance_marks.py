@@ -1,0 +1,13 @@
+"""Marks on an instance's pod that the control API writes, or asks by, and that the operator obeys."""
+
+POOL_LABEL = "fairlead.dev/pool"
+"""The label that names the instance's pool."""
+
+CORDONED_ANNOTATION = "fairlead.dev/cordoned"
+"""Set by people: with the value `true` the instance gets no new requests."""
+
+DRAIN_ANNOTATION = "fairlead.dev/drain"
+"""Set by people: with the value `true` the instance is drained, and another takes its place."""
+
+WEIGHT_ANNOTATION = "fairlead.dev/weight"
+"""Set by people: the instance's part of the keys as a multiple of the others', such as `0.5`."""
