@@ -40,7 +40,7 @@ def describe(context: Context, settings: Sequence[Setting], found: Sequence[Verd
     """The section's text: each setting's table where they are few, else all at a glance."""
     many = len(settings) > len(SPANNING)
     chosen = f"{len(settings)} of the {len(WHOLE)} settings" if len(settings) < len(WHOLE) else f"the {len(WHOLE)} settings"
-    others = "" if context.whole else " (`--whole` runs them all,\n`--only TEXT` some)"
+    others = " (`--whole`,\nhours; `--only TEXT` runs some)" if context.whole else " (`--whole` runs them all,\n`--only TEXT` some)"
     return f"""
 `fairlead` with its default parameters against {", ".join(f"`{name}`" for name in RIVALS)}, in {chosen} of the grid
 two workloads × two mixes of prompts × SLO 2, 5, 10 s × three presets × 8 and 32 instances × early rejection off and predicted{others}.
@@ -118,8 +118,12 @@ def _why(found: Sequence[Verdict]) -> str:
         told.append(f"""In {paid} of the {len(lost)} cells that are lost by first tokens it has over {100 * FAR:.0f} points more goodput than who leads there.
 Where prefills and decodes together need more time than there is (below 1× too, if much decodes), no policy keeps both
 targets of all: rests between prefills let some first tokens be late, so that answers keep their pace.""")
-    if not all(one.nobody_starves for one in found):
-        told.append("A long P99 is of prompts that cannot be in time.")
+    starved = [one for one in found if not one.nobody_starves]
+    if starved:
+        alone = sum(one.setting.mix == "impossible" for one in starved)
+        told.append(
+            f"A long P99 is of late prompts, which wait for time to spare; in {alone} of these {len(starved)} cells some cannot be in time even alone."
+        )
     beyond = sum(one.rate > 1 and max(one.ours.goodput, one.by_goodput.goodput) >= GOODPUT_ATTAINMENT for one in found)
     told.append(
         "The estimated saturation is that of all prompts served whole"
