@@ -47,10 +47,11 @@ def scale(name: str, replicas: int, role: str | None, reason: str | None, yes: b
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
 @_options
 def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Change fields of a section of the spec, as a manifest writes them: `fairlead change set chat slo ttft=3s`.
+    """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
 
-    A field in a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the
-    default. The token needs the role admin, for rollout operator.
+    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
+    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
+    The token needs the role admin, for rollout operator.
     """
     request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
     plan_and_apply(pool_named(name), request, reason, yes, url, token)

@@ -124,7 +124,8 @@ def weekday(moment: datetime) -> str:
 
 def told(detail: str, remedy: str | None) -> str:
     """The detail and the remedy as sentences; a remedy that the detail already contains is not repeated."""
-    parts = [detail.strip()] + ([remedy.strip()] if remedy and remedy.strip().rstrip(".") not in detail else [])
+    detail, remedy = detail.strip(), (remedy or "").strip()
+    parts = [detail] if remedy.rstrip(".") in detail else [detail, remedy[0].upper() + remedy[1:]]
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
 
 

@@ -19,7 +19,9 @@ def outcome_document(outcome: RequestOutcome) -> dict[str, Any]:
 def summary_lines(summary: Summary) -> list[str]:
     """The table at the end of a replay, a line per fact."""
     sums = "sums" if summary.accounted else "DOES NOT SUM"
-    ideal = "" if summary.ideal_token_hit_rate is None else f" (ideal {_share(summary.ideal_token_hit_rate)})"
+    ideal = (
+        "" if summary.ideal_token_hit_rate is None else f" ({_share(summary.ideal_token_hit_rate)} with endless caches, empty at the start)"
+    )
     facts = [
         (
             "requests",

@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,16 @@ for turn in $(seq 600); do sleep 0.05; done
 """A supervisor that starts something for 30 s, and needs a moment to stop."""
 
 
+@pytest.fixture
+def heeded(number: int) -> Iterator[None]:
+    """The signal is not ignored, as SIGINT is where tests run in the background and SIGHUP where they do by nohup."""
+    before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("heeded")
 def test_a_wait_that_is_ended_leaves_nothing_starting(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "supervisor"
     program.write_text(SUPERVISOR.format(root=tmp_path))

@@ -53,3 +53,15 @@ def test_times_gone_by_are_said_shortly(gone: int, text: str) -> None:
 def test_a_value_is_shown_in_the_unit_its_name_ends_with() -> None:
     shown = {"queued_seconds": 0.25, "output_tokens": 12345, "hit_rate": 0.834, "policy": "ear", "served_by": None, "warm": True}
     assert [formats.by_unit(name, value) for name, value in shown.items()] == ["250 ms", "12,345", "83.4 %", "ear", "–", "True"]
+
+
+@pytest.mark.parametrize(
+    ("detail", "remedy", "sentences"),
+    [
+        ("cron: '9' cannot be used", "write five fields", "cron: '9' cannot be used. Write five fields."),
+        ("It is gone.", None, "It is gone."),
+        ("It is gone; reload the page", "reload the page.", "It is gone; reload the page."),
+    ],
+)
+def test_what_is_wrong_and_its_remedy_are_sentences(detail: str, remedy: str | None, sentences: str) -> None:
+    assert formats.told(detail, remedy) == sentences

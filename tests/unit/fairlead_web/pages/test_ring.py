@@ -53,7 +53,7 @@ async def test_another_weight_of_an_instance_is_planned_beside_its_share() -> No
         page = (await viewer.http.get(f"/pools/default/chat/ring?instance={name}")).text
         assert f"Plan another weight of {name}" in page
         refused = await viewer.submit("/pools/default/chat/ring/plans", instance=name, weight="heavy")
-        assert (refused.status_code, "write a number such as 0.5" in refused.text) == (422, True)
+        assert (refused.status_code, "Write a number such as 0.5" in refused.text) == (422, True)
         assert f'<option value="{name}" selected>' in refused.text
         made = await viewer.submit("/pools/default/chat/ring/plans", instance=name, weight="0.5")
         assert made.status_code == 303

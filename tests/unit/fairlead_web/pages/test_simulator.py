@@ -108,7 +108,7 @@ async def test_a_running_simulation_is_cancelled_and_stays_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"), [({"rates": "fast"}, "rates"), ({"rates": "500"}, "write 0.01 to 100"), ({"lines": "ear: 3"}, "per line")]
+    ("fields", "words"), [({"rates": "fast"}, "rates"), ({"rates": "500"}, "Write 0.01 to 100"), ({"lines": "ear: 3"}, "per line")]
 )
 async def test_a_refusal_keeps_what_was_typed(fields: dict[str, str], words: str) -> None:
     async with visitor() as operator:
