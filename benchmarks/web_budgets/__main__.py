@@ -18,6 +18,8 @@ from benchmarks.web_budgets.happening import events
 from benchmarks.web_budgets.reporting import CANDIDATES, traffic
 from benchmarks.web_budgets.viewers import Watched, watching
 
+from fairlead_testing.running.browser_site import CHROMIUM
+
 SECTIONS = ("ttfb", "weight", "heatmap", "live", "events")
 WARM_SECONDS = 3.0
 
@@ -71,6 +73,8 @@ def main() -> int:
     given = reading.parse_args()
     if given.instances < CANDIDATES:
         reading.error(f"--instances {given.instances}: decisions weigh {CANDIDATES}, so there must be as many")
+    if not CHROMIUM.exists():
+        reading.error("pages are opened in Chromium, which is not installed: run scripts/ensure-browser.sh")
     end_everything_when_ended()
     begun, load = time.monotonic(), os.getloadavg()[0]
     found = measured(set(given.only), given.times, given.minutes, given.viewers, given.instances)
