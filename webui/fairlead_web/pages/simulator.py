@@ -108,8 +108,7 @@ async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None, poo
         earlier = visit.param("again")
         found = await visit.attempt("the earlier simulation", visit.api.simulation(key, earlier)) if earlier else None
         form = simulation_forms.again(form, found) if found else form
-    crumbs = crumbs_below(str(key), Crumb(words="Simulator"))
-    shell = await visit.shell("Simulator", "simulator", crumbs=crumbs, pools=pools, summary=detail.pool)
+    shell = await visit.shell("Simulator", "simulator", pools=pools, summary=detail.pool)
     context = SimulatorPage(shell=shell, at=_at(key), cut=pools.cut_words("pools") if pools else "", form=form, listing=listing)
     return visit.page(context, status=422 if form.problem else 200)
 
