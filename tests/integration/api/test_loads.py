@@ -300,6 +300,7 @@ async def test_a_pools_share_in_time_is_of_ttft_and_tpot(api: ApiInstance) -> No
     second = int(datetime.now(UTC).timestamp()) - 30
     told = {"ttft_total": 4, "ttft_within_slo": 4, "tpot_total": 4, "tpot_within_slo": 1, "judged_by_slo": 4, "within_slo": 1}
     await api.router.post_report(a_report("r-1", loads=(a_load("a", second, **told),)))
+    await api.app.state.upkeep.roll_up(datetime.now(UTC))
     (pool,) = (await api.viewer.pools()).items
     assert (pool.attainment, pool.slo_attainment) == (1.0, 0.25)
 

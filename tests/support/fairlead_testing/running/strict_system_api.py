@@ -30,7 +30,7 @@ class NotTaken(Exception):
     @property
     def type(self) -> str:
         """The type of the problem document; empty without one."""
-        found = re.search(r'"type":"([^"]+)"', self.outcome.problem)
+        found = re.search(r": \d{3} ([a-z-]+): ", self.outcome.problem)
         return found[1] if found else ""
 
     @property
