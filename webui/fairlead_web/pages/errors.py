@@ -135,9 +135,14 @@ def _bare(site: Site, request: Request, content: ErrorContent) -> BareErrorPage:
 def session_ended(site: Site, request: Request) -> Response:
     """Answer a request without a valid session.
 
-    Pages redirect to the login and from there back; data addresses answer 401; htmx gets a header that redirects.
+    Pages redirect to the login and from there back; data addresses answer 401; htmx gets a header that redirects. The
+    stream of an open page leads nowhere: what the page asks for next does, once the page has kept what was typed.
     """
     here = here_of(request, site.settings.base_path)
+    if here.path == "/live":
+        return JSONResponse(
+            {"type": "unauthenticated", "title": "Sign in first", "status": 401}, 401, media_type="application/problem+json"
+        )
     had_one = site.settings.cookie_name in request.cookies
     target = here.back if request.method == "GET" else _came_from(request, here.base)
     login = site.settings.base_path + with_query("/login", {"next": target if target != "/" else None, "ended": "1" if had_one else None})

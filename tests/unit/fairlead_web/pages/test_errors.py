@@ -90,6 +90,13 @@ async def test_an_ended_session_leads_to_the_login_and_back() -> None:
         assert told.headers["hx-redirect"].startswith("/login")
 
 
+async def test_the_stream_of_a_page_leads_nowhere_when_the_session_has_ended_as_the_page_keeps_what_was_typed_first() -> None:
+    async with visitor("nobody") as ghost:
+        told = await ghost.http.get("/live?topics=pools", headers={"hx-request": "true", "fairlead-page": "/pools"})
+        assert told.status_code == 401
+        assert not {"hx-redirect", "location", "set-cookie"} & set(told.headers)
+
+
 async def test_stale_answers_are_marked_with_their_age() -> None:
     async with visitor() as operator:
         operator.fake.stale_seconds = 95
