@@ -90,6 +90,7 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
         pool_size=bulkhead.connections,
         max_overflow=0,
         pool_timeout=bulkhead.wait_seconds,
+        isolation_level="AUTOCOMMIT",
         json_serializer=lambda value: msgspec.json.encode(value).decode(),
         json_deserializer=msgspec.json.decode,
         connect_args={
@@ -138,10 +139,15 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
 
 
 class Database:
-    """Short transactions within one bulkhead."""
+    """Reads, and short transactions, within one bulkhead.
+
+    A read is no transaction: at Postgres' usual level each of its statements sees what is committed then either way,
+    and to begin and end one asks the server twice more than the statement does.
+    """
 
     def __init__(self, url: str, bulkhead: Bulkhead, pulse: Pulse) -> None:
         self.engine = make_engine(url, bulkhead, pulse)
+        self._transactions = self.engine.execution_options(isolation_level="READ COMMITTED")
         self._bulkhead = bulkhead
         self._pulse = pulse
 
@@ -152,13 +158,26 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for reads.
+        """A connection for reads; what a statement locks or writes is let go or committed with it.
 
         Raises StoreUnavailable when Postgres is away, StoreBusy when it has no time for this.
         """
+        async with self._connected(self.engine) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def holding(self) -> AsyncIterator[AsyncConnection]:
+        """A connection in a transaction, for locks that are held until the end, when all is rolled back. Raises as
+        `reading` does.
+        """
+        async with self._connected(self._transactions) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         self._pulse.require()
         try:
-            async with self.engine.connect() as connection:
+            async with engine.connect() as connection:
                 yield connection
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             raise self._unavailable(error) from error
@@ -175,7 +194,7 @@ class Database:
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()
             try:
-                async with self.engine.begin() as connection:
+                async with self._transactions.begin() as connection:
                     return await work(connection)
             except DBAPIError as error:
                 if isinstance(error.orig, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure) and attempt < _RETRIES:
@@ -190,7 +209,7 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     async def go_on(self, connection: AsyncConnection) -> None:
-        """Keeps a long transaction open, which Postgres would end after `idle_seconds` of silence."""
+        """Keeps a transaction of `holding` open, which Postgres would end after `idle_seconds` of silence."""
         self._pulse.limits.set(await driver(connection), self._bulkhead.statement_seconds * 2)
         await connection.execute(text("SELECT 1"))
 

@@ -38,7 +38,7 @@ class PostgresUpkeep:
         The lock ends with its connection, so a crash releases it. So does a process that is suspended, as Postgres ends
         a transaction that falls silent; when it wakes up, it stops its work.
         """
-        async with self._database.reading() as connection:
+        async with self._database.holding() as connection:
             key = {"space": _LOCKS, "job": job}
             got = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:space, hashtext(:job))"), key)
             if not got.scalar_one():
@@ -51,7 +51,6 @@ class PostgresUpkeep:
                 working.cancel()
                 await asyncio.wait({working})
             await working
-            await connection.rollback()
         return True
 
     async def make_days(self, first: date, last: date) -> None:
