@@ -37,7 +37,7 @@ def degraded(facts: PoolFacts) -> Condition:
     if facts.observations is not None and facts.observations.troubled_engines:
         found = facts.observations.troubled_engines
         return Condition(type=kind, status="True", reason=min(one.trouble for one in found), message=_of_engines(found))
-    return Condition(type=kind, status="False", reason="AsExpected", message="Nothing is wrong")
+    return Condition(type=kind, status="False", reason="AsExpected", message="No fault is known")
 
 
 def _troubles(facts: PoolFacts) -> str:

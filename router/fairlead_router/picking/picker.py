@@ -69,7 +69,13 @@ class Picker:
     @property
     def most_bytes(self) -> int:
         """Bytes of a body that are taken."""
-        return max(self._settings.max_body_bytes, self._settings.max_upload_bytes)
+        return self._most_bytes[0]
+
+    @property
+    def _most_bytes(self) -> tuple[int, str]:
+        """And the setting that says so."""
+        settings = self._settings
+        return max((settings.max_body_bytes, "FAIRLEAD_MAX_BODY_BYTES"), (settings.max_upload_bytes, "FAIRLEAD_MAX_UPLOAD_BYTES"))
 
     def pick(self, asked: PickedRequest, body: bytes, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
         """Decide where the request goes, now or when its turn comes."""
@@ -85,7 +91,7 @@ class Picker:
 
     def too_large(self, asked: PickedRequest) -> None:
         """Refuse a body of more than `most_bytes`."""
-        self._refuse(asked, BadRequest(413, "request_too_large", f"the body is larger than {self.most_bytes} bytes; send less"))
+        self._refuse(asked, body_too_large(*self._most_bytes))
 
     def too_slow(self, asked: PickedRequest) -> None:
         """Refuse a body that does not come."""

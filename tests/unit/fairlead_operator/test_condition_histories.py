@@ -173,7 +173,7 @@ def nothing(stage: VirtualStage) -> None:
 WELL = applied(replicas=2)
 BAD = applied(routing={"policy": "dualmap", "parameters": {"slo_fraction": "most"}})
 SERVES = Step(happens=nothing, status="True", reason="AllServing", words="2 of 2 instances serve")
-FINE = Step(happens=nothing, status="False", reason="AsExpected", words="Nothing is wrong")
+FINE = Step(happens=nothing, status="False", reason="AsExpected", words="No fault is known")
 
 HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
     (ConditionType.READY, "a refused spec"): (
@@ -234,7 +234,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         FINE,
     ),
     (ConditionType.DEGRADED, "a crash loop"): (
-        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=WELL, status="False", reason="AsExpected", words="No fault is known"),
         Step(happens=crash_loops, status="True", reason="CrashLoopBackOff", words="restarting failed container", rounds=3, kubelet=False),
         FINE,
     ),
@@ -244,29 +244,29 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         FINE,
     ),
     (ConditionType.DEGRADED, "an eviction"): (
-        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong", rounds=5),
+        Step(happens=WELL, status="False", reason="AsExpected", words="No fault is known", rounds=5),
         Step(happens=evicted, status="True", reason="InstancesLost", words="(Evicted)", rounds=2, kubelet=False),
         FINE,
     ),
     (ConditionType.DEGRADED, "a lost node"): (
-        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=WELL, status="False", reason="AsExpected", words="No fault is known"),
         Step(happens=on_a_lost_node, status="True", reason="InstancesLost", words="(NodeUnreachable)", rounds=3, kubelet=False),
-        Step(happens=nothing, status="False", reason="AsExpected", words="Nothing is wrong", rounds=90, kubelet=False),
+        Step(happens=nothing, status="False", reason="AsExpected", words="No fault is known", rounds=90, kubelet=False),
     ),
     (ConditionType.DEGRADED, "no quota"): (
-        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=WELL, status="False", reason="AsExpected", words="No fault is known"),
         Step(happens=no_quota, status="True", reason="ActionFailed", words="exceeded quota: gpus"),
-        Step(happens=quota_again, status="False", reason="AsExpected", words="Nothing is wrong", rounds=40),
+        Step(happens=quota_again, status="False", reason="AsExpected", words="No fault is known", rounds=40),
     ),
     (ConditionType.DEGRADED, "below the minimum"): (
-        Step(happens=with_a_minimum, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=with_a_minimum, status="False", reason="AsExpected", words="No fault is known"),
         Step(happens=cordons("true"), status="True", reason="BelowMinimum", words="1 instances take requests, less than the minimum of 2"),
-        Step(happens=cordons("false"), status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=cordons("false"), status="False", reason="AsExpected", words="No fault is known"),
     ),
     (ConditionType.DEGRADED, "an engine with another model"): (
-        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=WELL, status="False", reason="AsExpected", words="No fault is known"),
         Step(happens=serves_another_model, status="True", reason="ModelNotServed", words="chat-0: it serves x, not m"),
-        Step(happens=serves_its_model, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=serves_its_model, status="False", reason="AsExpected", words="No fault is known"),
     ),
     (ConditionType.SCALING_ACTIVE, "measured, not measured, not answered"): (
         Step(happens=WELL, status="False", reason="ScalingDisabled", words="scaling.mode and ratio.mode are Fixed"),

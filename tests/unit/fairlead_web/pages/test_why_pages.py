@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveOutcome
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.addresses import session_path
@@ -93,6 +94,18 @@ async def test_moves_say_what_they_came_to_and_lead_to_those_that_did_not_pay_of
         fleet = flat((await one.http.get("/migrations")).text)
         assert "From → to" not in fleet.split("Busiest ways")[0], "two pools have no moves between them"
         assert "Busiest ways" in fleet
+
+
+async def test_a_move_that_came_sooner_without_being_predicted_to_is_not_called_unknown() -> None:
+    async with visitor() as one:
+        known = next(move for move in one.fake.world.migrations() if move.pool == CODE and move.paid_off)
+        won = replace(known, id="m-won", benefit_seconds=-0.5, paid_off=None)
+        still = replace(won, id="m-still", actual_ttft_seconds=None, outcome=MoveOutcome.UNDERWAY)
+        one.fake.world.extra_migrations += [won, still]
+        rows = {row.partition('"')[0]: flat(row) for row in (await one.http.get("/migrations")).text.split('<tr data-key="')}
+        paid = '<td data-label="Paid off"><span class="muted">'
+        assert f"{paid}not predicted</span>" in rows["m-won"]
+        assert f"{paid}unknown</span>" in rows["m-still"]
 
 
 async def test_a_sessions_homes_are_told_in_a_sentence() -> None:
