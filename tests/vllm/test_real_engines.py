@@ -219,15 +219,21 @@ def prompts(count: int, seed: int) -> list[list[int]]:
 
 
 async def test_what_the_index_says_is_cached_is_what_the_engines_count(live: Live) -> None:
-    """500 requests, two at a time, with evictions: then at rest, prompt by prompt, and block by block."""
+    """500 requests, two at a time, with evictions: then at rest, prompt by prompt, and block by block.
+
+    Nothing is asked before the events of what was answered have come: a busy engine publishes up to a second late, and
+    how late says nothing of the index.
+    """
     asked = prompts(REQUESTS, seed=5)
     left = iter(asked)
     reported: list[int] = []
 
     async def client() -> None:
         for prompt in left:
-            _, cached = await live.cached(prompt, max_tokens=(1, 4, 16)[len(prompt) % 3])
+            instance, cached = await live.cached(prompt, max_tokens=(1, 4, 16)[len(prompt) % 3])
             reported.append(cached)
+            keys = block_keys(prompt, BLOCK_TOKENS)
+            await until(lambda: live.index.match(Source(instance=instance), keys) == len(keys), SECONDS)  # noqa: B023  # awaited here
 
     counters = live.running.pool.counters
     await asyncio.gather(client(), client())
@@ -241,9 +247,10 @@ async def test_what_the_index_says_is_cached_is_what_the_engines_count(live: Liv
         total.difference_tokens += belief.difference_tokens
     print(f"\n{total.requests} requests: predicted {total.predicted_tokens}, reported {total.reported_tokens}, exact {total.exact}, "
           f"difference request by request {total.difference_tokens}")  # fmt: skip
-    assert total.requests == REQUESTS and total.reported_tokens == sum(reported) > 20_000
+    # of an engine that nobody has asked before, the size of its blocks is not known when its first request comes
+    assert total.requests >= REQUESTS - len(live.engines) and total.reported_tokens == sum(reported) > 20_000
     assert abs(total.predicted_tokens - total.reported_tokens) <= 0.005 * total.reported_tokens
-    assert total.exact >= 0.98 * REQUESTS
+    assert total.exact >= 0.98 * total.requests
 
     for name in live.engines:
         await live.agrees_about(name, asked)
