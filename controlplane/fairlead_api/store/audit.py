@@ -78,7 +78,7 @@ class PostgresAudit:
         log = tables.audit_log
         previous: str | None = None
         expected = 1
-        async with self._database.reading() as connection:
+        async with self._database.holding() as connection:
             await connection.execution_options(isolation_level="REPEATABLE READ")  # entries go on being written meanwhile
             head = await _newest_head(connection)
             while True:

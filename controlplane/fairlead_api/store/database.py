@@ -167,8 +167,8 @@ class Database:
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in a transaction, for locks that are held until the end, when all is rolled back. Raises as
-        `reading` does.
+        """A connection in a transaction, for locks or a view of the data that are held until the end, when all is
+        rolled back. Raises as `reading` does.
         """
         async with self._connected(self._transactions) as connection:
             yield connection

@@ -49,6 +49,17 @@ async def test_a_lock_that_is_held_is_held_until_the_end_and_a_reads_is_not(data
         assert (await third.execute(_TAKE)).scalar_one()
 
 
+async def test_a_view_that_is_held_is_of_one_moment_and_a_reads_is_of_each_statements(database: Database) -> None:
+    count = text("SELECT count(*) FROM routers")
+    async with database.holding() as held, database.reading() as read:
+        await held.execution_options(isolation_level="REPEATABLE READ")
+        for connection in (held, read):
+            assert (await connection.execute(count)).scalar_one() == 0
+        await database.writing(lambda connection: connection.execute(_WRITE))
+        assert (await held.execute(count)).scalar_one() == 0
+        assert (await read.execute(count)).scalar_one() == 1
+
+
 async def test_work_that_fails_half_way_or_is_cancelled_has_written_nothing(database: Database) -> None:
     written, may_end = asyncio.Event(), asyncio.Event()
 
