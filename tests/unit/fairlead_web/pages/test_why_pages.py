@@ -104,7 +104,7 @@ async def test_a_move_that_came_sooner_without_being_predicted_to_is_not_called_
         one.fake.world.extra_migrations += [won, still]
         rows = {row.partition('"')[0]: flat(row) for row in (await one.http.get("/migrations")).text.split('<tr data-key="')}
         paid = '<td data-label="Paid off"><span class="muted">'
-        assert f"{paid}not predicted</span>" in rows["m-won"]
+        assert f"{paid}unforeseen</span>" in rows["m-won"]
         assert f"{paid}unknown</span>" in rows["m-still"]
 
 
