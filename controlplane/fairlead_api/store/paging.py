@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
+from fairlead_api.store.rows_within import RowsWithin
 from fairlead_client.resources.pages import Page
 
 Item = TypeVar("Item")
@@ -90,13 +91,13 @@ async def page(
         if edge is not None:
             end = tuple_(*(literal(value, key.type) for value, key in zip(edge, keys, strict=True)))
             following = following.where(tuple_(*keys) >= end if descending else tuple_(*keys) <= end)
-        searched = following.limit(2 * SEARCHED).subquery()  # the index serves an order that is limited
-        sought = select(searched).where(*(test(searched.c) for test in also))
+        searched = RowsWithin(following.limit(2 * SEARCHED))  # the index serves an order that is limited
+        sought = searched.select().where(*(test(searched.c) for test in also))
         names = [searched.c[key.key] for key in keys]
         rows = (await connection.execute(sought.order_by(*(n.desc() if descending else n.asc() for n in names)).limit(limit + 1))).all()
-        first = query.order_by(*order).limit(SEARCHED).subquery()
+        first = RowsWithin(query.order_by(*order).limit(SEARCHED))
         matching = func.count().filter(*(test(first.c) for test in also))
-        counted, seen = (await connection.execute(select(matching, func.count()).select_from(first))).one()
+        counted, seen = (await connection.execute(first.select(matching, func.count()))).one()
         exact = seen < SEARCHED and counted <= COUNTED
     last = rows[limit - 1] if len(rows) > limit else edge
     return Page(

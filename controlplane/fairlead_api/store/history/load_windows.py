@@ -19,6 +19,7 @@ from fairlead_api.services.history.load_explaining import Evidence, Stretch, Str
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.loads import PER_SECOND, SUMMED, pool_and_slo
+from fairlead_api.store.rows_within import RowsWithin
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import Flow, Moved, Senders, SenderShare, WindowChange
 
@@ -208,8 +209,8 @@ async def _moved(
 
 async def _revisions(connection: AsyncConnection, pool: int, start: datetime, end: datetime) -> list[WindowChange]:
     revisions = tables.pool_revisions
-    newest = select(revisions).where(revisions.c.pool_id == pool).order_by(revisions.c.number.desc()).limit(REVISIONS).subquery()
-    query = select(newest).where(newest.c.at >= start, newest.c.at < end).order_by(newest.c.number.desc()).limit(CHANGES)
+    newest = RowsWithin(select(revisions).where(revisions.c.pool_id == pool).order_by(revisions.c.number.desc()).limit(REVISIONS))
+    query = newest.select().where(newest.c.at >= start, newest.c.at < end).order_by(newest.c.number.desc()).limit(CHANGES)
     return [
         WindowChange(at=row.at, kind="revision", words=f"revision {row.number} changed {_paths(row.diff)}", actor=row.actor)
         for row in await connection.execute(query)

@@ -16,6 +16,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import BUCKETS, Chosen, Lists, between, equals, narrowed
 from fairlead_api.store.paging import SEARCHED
 from fairlead_api.store.records import read
+from fairlead_api.store.rows_within import RowsWithin
 from fairlead_api.store.tables.moves import RARE
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.pages import Page
@@ -45,8 +46,8 @@ def _effects(columns: Any) -> list["ColumnElement[Any]"]:
     return [
         *(cast(test, Integer).label(name) for name, test in tests.items()),
         net.label("seconds_won"),
-        columns.tokens_moved,
-        columns.tokens_recomputed,
+        columns.tokens_moved.label("tokens_moved"),
+        columns.tokens_recomputed.label("tokens_recomputed"),
     ]
 
 
@@ -77,19 +78,20 @@ class PostgresMoves(Generic[AnyMove]):
         async with self._lists.database.reading() as connection:
             chosen = self._chosen(wanted, await self._lists.pool_id(connection, wanted.pool))
             query, also = await self._lists.within(connection, chosen, sight)
-            searched = query.order_by(self._table.c.at.desc()).limit(MATRIX_ROWS).subquery()
-            seen, first = (await connection.execute(select(func.count(), func.min(searched.c.at)))).one()
+            searched = RowsWithin(query.order_by(self._table.c.at.desc()).limit(MATRIX_ROWS))
+            seen, first = (await connection.execute(searched.select(func.count(), func.min(searched.c.at)))).one()
             complete = seen < MATRIX_ROWS
             start = (wanted.start if complete else None) or first or end - timedelta(hours=1)
             width = max((end - start) / BUCKETS, timedelta(seconds=1))
             number = func.floor(func.extract("epoch", searched.c.at - start) / width.total_seconds())
-            columns = (searched.c.source, searched.c.target, number.label("bucket"), searched.c.trigger, *_effects(searched.c))
-            found = select(*columns).where(*(test(searched.c) for test in also)).subquery().c
+            named = (searched.c[name].label(name) for name in ("source", "target", "trigger"))
+            columns = (*named, number.label("bucket"), *_effects(searched.c))
+            moved = RowsWithin(searched.select(*columns).where(*(test(searched.c) for test in also)))
+            found = moved.c
             sets = func.grouping_sets(tuple_(found.source, found.target), tuple_(found.bucket, found.trigger))
             sums = [func.sum(found[name]).label(name) for name in _SUMMED]
-            counted = await connection.execute(
-                select(found.source, found.target, found.bucket, found.trigger, func.count().label("amount"), *sums).group_by(sets)
-            )
+            keys = (found[name].label(name) for name in ("source", "target", "bucket", "trigger"))
+            counted = await connection.execute(moved.select(*keys, func.count().label("amount"), *sums).group_by(sets))
             flows: list[MigrationFlow] = []
             effect: Counter[str] = Counter()
             won = 0.0

@@ -12,6 +12,7 @@ from fairlead_api.services.history.rejection_advice import advice
 from fairlead_api.services.spans import Sight
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import BUCKETS
+from fairlead_api.store.rows_within import RowsWithin
 from fairlead_api.store.tables import load_samples, pool_rollups_1m, pool_rollups_10s, pools, rejections
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
 
@@ -53,8 +54,8 @@ class PostgresRejections:
         second = rejections.c.second
         figures = (func.sum(rejections.c.count).label("amount"), func.min(second).label("first_at"), func.max(second).label("last_at"))
         source = rejections.join(pools, pools.c.id == rejections.c.pool_id)
-        counted = select(*_cause, bucket.label("bucket"), *figures).select_from(source).where(*within).group_by(*_cause, bucket).subquery()
-        by_bucket = select(counted, _pool_name.label("pool")).join(pools, pools.c.id == counted.c.pool_id)
+        counted = RowsWithin(select(*_cause, bucket.label("bucket"), *figures).select_from(source).where(*within).group_by(*_cause, bucket))
+        by_bucket = counted.select().add_columns(_pool_name.label("pool")).join(pools, pools.c.id == counted.c.pool_id)
         async with self._database.reading() as connection:
             groups: dict[Cause, list[Any]] = {}
             for row in await connection.execute(by_bucket):
@@ -91,8 +92,8 @@ def _newest(groups: Mapping[Cause, list[Any]]) -> "Select[Any]":
     second = rejections.c.second
     same = (one == sought.c[one.name] for one in _cause)
     rows = select(rejections).where(*same, second >= sought.c.first_at, second <= sought.c.last_at)
-    found = rows.order_by(second.desc()).limit(SAMPLES).lateral("found")
-    return select(found).select_from(sought.join(found, true())).order_by(found.c.second.desc())
+    found = RowsWithin(rows.order_by(second.desc()).limit(SAMPLES), lateral=True)
+    return found.select(beside=sought.join(found.source, true())).order_by(found.c.second.desc())
 
 
 def _cause_of(row: Any) -> Cause:

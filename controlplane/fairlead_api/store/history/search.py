@@ -13,6 +13,7 @@ from fairlead_api.store import paging
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.sessions import SESSION_KEYS, PostgresSessions
 from fairlead_api.store.pool_names import PoolNames
+from fairlead_api.store.rows_within import RowsWithin
 from fairlead_api.store.tables import audit_log, decisions, instances, plans, pools
 from fairlead_client.resources.search import SearchGroup, SearchHit, SearchKind, SearchReport
 from fairlead_client.resources.sessions import SessionSummary
@@ -58,12 +59,9 @@ class PostgresSearch:
     async def _of_instances(self, connection: AsyncConnection, part: str, most: int, seen: Seen) -> SearchGroup:
         columns = instances.c
         living = select(columns.pool_id, columns.id, columns.role, columns.state, columns.created_at).where(columns.gone_at.is_(None))
-        some = living.limit(paging.SEARCHED).subquery()
-        found = (
-            await connection.execute(
-                select(some).where(_has(part, some.c.id), _in(some.c.pool_id, seen)).order_by(some.c.id).limit(most + 1)
-            )
-        ).all()
+        some = RowsWithin(living.limit(paging.SEARCHED))
+        sought = some.select().where(_has(part, some.c.id), _in(some.c.pool_id, seen)).order_by(some.c.id).limit(most + 1)
+        found = (await connection.execute(sought)).all()
         known = await self._names.names(connection, [row.pool_id for row in found])
 
         def build(row: Any) -> SearchHit:
@@ -120,8 +118,9 @@ class PostgresSearch:
 async def _of_pools(connection: AsyncConnection, part: str, most: int, seen: Seen) -> SearchGroup:
     columns = pools.c
     name = (columns.namespace + "/" + columns.name).label("name")
-    living = select(name, columns.id, columns.model).where(columns.deleted_at.is_(None)).limit(paging.SEARCHED).subquery()
-    sought = select(living).where(_has(part, living.c.name, living.c.model), _in(living.c.id, seen)).order_by(living.c.name).limit(most + 1)
+    living = RowsWithin(select(name, columns.id, columns.model).where(columns.deleted_at.is_(None)).limit(paging.SEARCHED))
+    matching = living.select().where(_has(part, living.c.name, living.c.model), _in(living.c.id, seen))
+    sought = matching.order_by(living.c.name).limit(most + 1)
 
     def build(row: Any) -> SearchHit:
         return SearchHit(kind=SearchKind.POOL, id=row.name, name=row.name, words=row.model, pool=row.name)
@@ -158,8 +157,8 @@ async def _newest(
     None if all were.
     """
     order = [key.desc() for key in keys]
-    newest = chosen.order_by(*order).limit(paging.SEARCHED).subquery()
-    matching = select(newest).where(_has(part, *(newest.c[field] for field in fields)), within(newest.c))
+    newest = RowsWithin(chosen.order_by(*order).limit(paging.SEARCHED))
+    matching = newest.select().where(_has(part, *(newest.c[field] for field in fields)), within(newest.c))
     found = (await connection.execute(matching.order_by(*(newest.c[str(key.key)].desc() for key in keys)).limit(most + 1))).all()
     if len(found) > most:
         return found, None

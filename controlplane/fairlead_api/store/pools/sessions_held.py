@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.store import paging
 from fairlead_api.store.records import read
+from fairlead_api.store.rows_within import RowsWithin
 from fairlead_api.store.tables import sessions
 from fairlead_client.resources.instances import HeldSession, SessionsHeld
 
@@ -14,15 +15,14 @@ TOP = 10
 async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str) -> SessionsHeld:
     """Of many sessions, those seen last are looked at."""
     columns = sessions.c
-    newest = (
+    newest = RowsWithin(
         select(columns.session, columns.context_tokens, columns.bound_at, columns.last_seen_at, columns.reason, columns.migrations)
         .where(columns.instance == instance, columns.pool_id == pool_id, columns.version > 0)
         .order_by(columns.last_seen_at.desc())
         .limit(paging.SEARCHED)
-        .subquery()
     )
     counted, whole = func.count().over().label("counted"), func.sum(newest.c.context_tokens).over().label("whole")
-    query = select(newest, counted, whole).order_by(newest.c.context_tokens.desc(), newest.c.session).limit(TOP)
+    query = newest.select().add_columns(counted, whole).order_by(newest.c.context_tokens.desc(), newest.c.session).limit(TOP)
     rows = (await connection.execute(query)).all()
     if not rows:
         return SessionsHeld(counted=0, complete=True, context_tokens=0, top=[])
