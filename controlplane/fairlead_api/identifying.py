@@ -57,8 +57,8 @@ class Identify:
                 return
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
-                now = self._clock()
-                identity, key = await self._access.identify(bearer(request), now)
+                now, token = self._clock(), bearer(request)
+                identity, key = await self._access.identify(token, now)
                 self._access.require_pace(identity, key, now)
             except ServiceError as error:
                 problem, headers = of_service(error)
@@ -66,12 +66,12 @@ class Identify:
                 return
             caller = Caller(identity=identity, key=key, request_id=request.state.request_id, address=request.state.address)
             request.state.caller = caller
-            request.state.identify = partial(self._identity, request)
+            request.state.identify = partial(self._identity, token)
             request.state.actor = identity.subject
         await self._app(scope, receive, send)
 
-    async def _identity(self, request: Request) -> Identity:
-        return (await self._access.identify(bearer(request), self._clock()))[0]
+    async def _identity(self, token: str | None) -> Identity:
+        return (await self._access.identify(token, self._clock()))[0]
 
 
 def is_foreign(request: Request) -> bool:

@@ -450,6 +450,8 @@ class ControlApi:
             response = await self._http.request(method, path, params=_present(query), content=payload, headers=headers)
         except httpx.HTTPError as error:
             raise _unreachable(error) from error
+        # httpx's response and its stream know each other: left so, each call is garbage that has to be searched for
+        response.stream = httpx.ByteStream(b"")
         if response.status_code >= 400:
             raise _problem(response)
         if answer is None:

@@ -18,6 +18,7 @@ from sqlalchemy import Table, Update, bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert
 
 from fairlead.reports.batches import AskAddress, Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding
@@ -193,7 +194,6 @@ class PostgresReports:
 
         Only a newer state replaces its state, unless it was silent for 10 s (its clock may have been set back).
         """
-        routers = tables.routers
         ids = await self._ids(connection, report)
         acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
         in_flight = [[ids[row.pool], row.instance, row.in_flight, row.waiting] for row in report.in_flight if row.pool in ids]
@@ -222,21 +222,28 @@ class PostgresReports:
             "asked_at": None if report.asked_at is None else msgspec.to_builtins(report.asked_at),
             "gone_at": None,
         }
-        row = upsert(routers).values(id=report.router, last_seen_at=func.now(), **state)
-        newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text("interval '10 seconds'"))
-        back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
-        replaced = {name: row.excluded[name] for name in state}
-        changed = await connection.execute(
-            row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back).returning(
-                routers.c.id
-            )
-        )
+        changed = await connection.execute(_NOTE_ROUTER, {"id": report.router, **state})
         if changed.scalar_one_or_none() is None:
+            routers = tables.routers
             late = update(routers).where(routers.c.id == report.router, routers.c.gone_at.is_(None)).values(last_seen_at=func.now())
             await connection.execute(late)
         if acknowledged:
             rows = [{"router": report.router, "pool_id": int(pool), "version": version} for pool, version in acknowledged.items()]
             await connection.execute(upsert(tables.router_acknowledgements).on_conflict_do_nothing(), rows)
+
+
+def _note() -> "ReturningInsert[tuple[str]]":
+    """Stores a router's state unless a newer one is there; returns its id if it did."""
+    routers = tables.routers
+    row = upsert(routers).values(last_seen_at=func.now())
+    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text("interval '10 seconds'"))
+    back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
+    replaced = {one.name: row.excluded[one.name] for one in routers.c if one.name not in {"id", "first_seen_at", "last_seen_at"}}
+    noted = row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back)
+    return noted.returning(routers.c.id)
+
+
+_NOTE_ROUTER = _note()
 
 
 async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:

@@ -28,6 +28,10 @@ _DECISIONS = Writing(tables.decisions, DecisionRecord, "pool_id", "router", "can
 _REJECTIONS = Writing(tables.rejections, RejectionRecord, "pool_id", "router")
 _TRAFFIC = Writing(tables.recorded_requests, RecordedRequest, "pool_id", "router")
 
+_due = upsert(tables.rollup_queue)
+# an update, as it locks the row: a rollup of the bucket waits for these samples, and cannot miss that they come
+_DUE = _due.on_conflict_do_update(index_elements=["pool_id", "bucket", "router"], set_={"router": _due.excluded.router})
+
 ROLLUP_SECONDS = 10
 
 Row = TypeVar("Row")
@@ -75,10 +79,7 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
         seconds = {_second(row) for rows in (loads, kept_slo) for row in rows}
         buckets = {(numbers[namespace, name], second - second % ROLLUP_SECONDS) for namespace, name, second in seconds}
         rows_due = [{"pool_id": pool, "bucket": moment(bucket), "router": router} for pool, bucket in sorted(buckets)]
-        due = upsert(tables.rollup_queue)
-        # an update, as it locks the row: a rollup of the bucket waits for these samples, and cannot miss that they come
-        due = due.on_conflict_do_update(index_elements=["pool_id", "bucket", "router"], set_={"router": due.excluded.router})
-        await connection.execute(due, rows_due)
+        await connection.execute(_DUE, rows_due)
 
 
 def _known(rows: Sequence[Row], numbers: Mapping[tuple[str, str], int]) -> Sequence[Row]:
