@@ -2,7 +2,10 @@
 together.
 """
 
+import asyncio
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 
@@ -84,6 +87,11 @@ class PostgresPoolReads:
     async def _pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
+        detail, found = await asyncio.gather(self._without_instances(row, now), self._living(row, now) if instances else _none())
+        return replace(detail, instances=found)
+
+    async def _without_instances(self, row: Any, now: datetime) -> PoolDetail:
+        async with self._database.reading() as connection:
             (summary,) = await pool_summaries(self._latencies, connection, [row], now)
             routers = await live_routers(connection, row.id)
             return PoolDetail(
@@ -91,12 +99,16 @@ class PostgresPoolReads:
                 spec=row.spec,
                 generation=row.generation,
                 conditions=conditions_of(row),
-                instances=await instance_summaries(self._latencies, connection, row, now) if instances else [],
+                instances=[],
                 live_routers=len(routers),
                 table_acknowledged=table_acknowledged(row.table_version, routers),
                 desired=desired_of(row),
                 learnt=await learnt_figures(connection, row.id, None),
             )
+
+    async def _living(self, row: Any, now: datetime) -> list[InstanceSummary]:
+        async with self._database.reading() as connection:
+            return await instance_summaries(self._latencies, connection, row, now)
 
     async def _instances_page(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
         instances = tables.instances
@@ -115,3 +127,7 @@ class PostgresPoolReads:
             )
             known = {item.id: item for item in await instance_summaries(self._latencies, connection, row, now, only=found.items)}
         return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)
+
+
+async def _none() -> list[InstanceSummary]:
+    return []
