@@ -28,7 +28,7 @@ from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ClientError
 from fairlead_client.resources.problems import Problem
 from fairlead_process.clock import utc_now
-from fairlead_web import pages
+from fairlead_web import pages as page_modules
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
 from fairlead_web.fragments import PICTURE_SECONDS, SECONDS, Fragments
@@ -44,7 +44,7 @@ from fairlead_web.uploaded_traces import MOST_BYTES
 from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
-PAGE_MODULES = tuple(import_module(f"{pages.__name__}.{one.name}") for one in iter_modules(pages.__path__))
+PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for one in iter_modules(page_modules.__path__))
 """Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
 
 MOST_FORM_BYTES = 1024 * 1024
@@ -130,13 +130,24 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
     exports = {
         f"{path}.{kind}": export.handler(kind) for each in found for path, export in each.exports.items() for kind in ("csv", "json")
     }
-    handlers = [(compile_path(path), handler) for each in found for path, handler in each.pages.items()]
-    reads: dict[str, Handler] = exports | {path: handler for each in found for path, handler in each.pages.items()}
+    pages = {path: handler if "." in path.rpartition("/")[2] else framed(handler) for each in found for path, handler in each.pages.items()}
+    handlers = [(compile_path(path), handler) for path, handler in pages.items()]
+    reads: dict[str, Handler] = exports | pages
     routes.append(Route(f"{base}/live", signed_in(site, "/live", live, people_wait=False), methods=["GET"]))
     routes += [
         Route(base + path, signed_in(site, path, handler), methods=["POST"]) for each in found for path, handler in each.writes.items()
     ]
     return routes + [Route(base + path, signed_in(site, path, handler), methods=["GET"]) for path, handler in reads.items()]
+
+
+def framed(handler: Handler) -> Handler:
+    """The handler of a page, whose frame is asked for from the beginning; a file has none."""
+
+    async def handle(visit: Visit) -> Response:
+        with visit.asking_ahead() as asking:
+            return await handler(asking)
+
+    return handle
 
 
 def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:

@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -21,11 +22,12 @@ from fairlead_client.resources.access import Identity
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import Here
+from fairlead_web.ahead import Ahead, first_pools
 from fairlead_web.assets import Assets
 from fairlead_web.findings import Finding
 from fairlead_web.fragments import Fragments
 from fairlead_web.paces import Paces
-from fairlead_web.paging import MOST_PER_CALL, MOST_POOLS, Taken, first_of
+from fairlead_web.paging import MOST_POOLS, Taken
 from fairlead_web.rendering import Context, Renderer
 from fairlead_web.security import csrf_token
 from fairlead_web.settings import WebSettings
@@ -62,7 +64,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A request of a signed-in person; `identity` is set if the API was already asked for it.
+    """A request of a signed-in person; `identity` is set if the API was already asked for it, and `ahead` if it is
+    asked for what the frame needs.
 
     `range_problem` says what was wrong with the URL's range; the range is then the last hour.
     """
@@ -79,6 +82,7 @@ class Visit:
     failures: list[str]
     stale_ages: list[int]
     identity: Identity | None = None
+    ahead: Ahead | None = None
 
     def param(self, name: str) -> str | None:
         """A query parameter that is set and not empty.
@@ -153,6 +157,15 @@ class Visit:
             self.failures.append(f"{source}: {error}")
             return None
 
+    @contextmanager
+    def asking_ahead(self) -> Iterator["Visit"]:
+        """This visit, whose frame is asked for from now on."""
+        ahead = Ahead.ask(self.api, self.identity)
+        try:
+            yield replace(self, ahead=ahead)
+        finally:
+            ahead.close()
+
     async def shell(
         self,
         title: str,
@@ -176,8 +189,7 @@ class Visit:
             key = str(self.pool_key())
             title, tab, section, pool = f"{title} of {key}", section, "pools", key
             crumbs = crumbs_below(key, *crumbs)
-        known = self.api.whoami() if self.identity is None else _known(self.identity)
-        identity, taken = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
+        identity, taken = await asyncio.gather(self._identity(), _known(pools) if pools is not None else self._pools())
         own = summary if summary is not None or pools is not None else await self._beyond(taken, pool)
         cut = taken.cut_words("pools")
         return replace(
@@ -210,7 +222,16 @@ class Visit:
 
     async def first_pools(self, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:
         """The first pools by namespace and name, None for all. Raises ApiProblem."""
-        return await first_of(lambda cursor: self.api.pools(cursor=cursor, limit=MOST_PER_CALL), most)
+        if self.ahead is not None and (most is None or most >= MOST_POOLS):
+            taken = await self.ahead.pools
+            if not taken.cut or most == MOST_POOLS:
+                return taken
+        return await first_pools(self.api, most)
+
+    async def _identity(self) -> Identity:
+        if self.identity is not None:
+            return self.identity
+        return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
         """The pools for the frame; no pools for somebody who may see none, of whose pages that is no missing part."""

@@ -1,0 +1,54 @@
+"""What the frame of a page needs is asked for beside the page's content."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.problems import Problem
+from fairlead_testing.running.web_client import visitor
+
+
+async def test_the_frame_is_asked_for_while_the_content_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, whoami, sessions = ControlApi.pools, ControlApi.whoami, ControlApi.sessions
+    asked = {"pools": asyncio.Event(), "whoami": asyncio.Event()}
+
+    async def note_pools(self: ControlApi, **given: Any) -> Any:
+        asked["pools"].set()
+        return await pools(self, **given)
+
+    async def note_whoami(self: ControlApi) -> Any:
+        asked["whoami"].set()
+        return await whoami(self)
+
+    async def after_them(self: ControlApi, query: Any) -> Any:
+        async with asyncio.timeout(5):
+            for one in asked.values():
+                await one.wait()
+        return await sessions(self, query)
+
+    monkeypatch.setattr(ControlApi, "pools", note_pools)
+    monkeypatch.setattr(ControlApi, "whoami", note_whoami)
+    monkeypatch.setattr(ControlApi, "sessions", after_them)
+    async with visitor() as one:
+        assert (await one.http.get("/sessions")).status_code == 200
+
+
+async def test_a_page_without_content_leaves_no_question_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: left.append(context))
+
+    async def fails(self: ControlApi, **_: Any) -> Any:
+        raise ApiProblem(Problem(type="about:blank", title="Away", status=503, detail="The database does not answer."))
+
+    monkeypatch.setattr(ControlApi, "pools", fails)
+    async with visitor() as one:
+        assert (await one.http.get("/pools/team/none/heatmap")).status_code == 404
+        assert (await one.http.get("/pools/team/none/heatmap.png")).status_code == 404
+        await asyncio.sleep(0)
+        gc.collect()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert left == []
