@@ -30,12 +30,16 @@ from fairlead_web.visits import Visit, regions_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapTable:
-    """A page of the heatmap as text: at most 40 rows x 20 columns; `columns` are (start, words)."""
+    """A page of the heatmap as text: at most TABLE_ROWS by TABLE_COLUMNS. `left`, `right`, `up` and `down` are the
+    first column or row of the pages beside it, None where there is none.
+    """
 
     columns: list[str]
     rows: list[tuple[HeatmapRow, list[tuple[str, bool]]]]
-    first_column: int
-    first_row: int
+    left: int | None
+    right: int | None
+    up: int | None
+    down: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +113,7 @@ class HeatmapFrame(Context):
     shell: Shell
 
 
-TABLE_ROWS, TABLE_COLUMNS = 40, 20
+TABLE_ROWS, TABLE_COLUMNS = 24, 15
 DAY_SECONDS = 86400
 NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
@@ -289,8 +293,8 @@ def ranked(heatmap: Heatmap) -> list[tuple[HeatmapRow, str, float]]:
 def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
     """A page of the numbers; by default the newest columns and the first rows."""
     last = max(0, heatmap.columns - TABLE_COLUMNS)
-    left = min(first_column - 1, last) if first_column else last
-    rows = heatmap.rows[max(0, first_row - 1) : max(0, first_row - 1) + TABLE_ROWS]
+    left, top = min(first_column - 1, last) if first_column else last, max(0, first_row - 1)
+    rows = heatmap.rows[top : top + TABLE_ROWS]
     right = min(heatmap.columns, left + TABLE_COLUMNS)
     within_a_day = (right - left) * heatmap.step_seconds <= DAY_SECONDS
     starts = [heatmap.start + timedelta(seconds=column * heatmap.step_seconds) for column in range(left, right)]
@@ -299,8 +303,10 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
         rows=[
             (row, [(bare_of(row.values[column], heatmap.unit), column in row.breaches) for column in range(left, right)]) for row in rows
         ],
-        first_column=left + 1,
-        first_row=max(0, first_row - 1) + 1,
+        left=max(1, left + 1 - TABLE_COLUMNS) if left else None,
+        right=right + 1 if right < heatmap.columns else None,
+        up=max(1, top + 1 - TABLE_ROWS) if top else None,
+        down=top + len(rows) + 1 if top + len(rows) < len(heatmap.rows) else None,
     )
 
 

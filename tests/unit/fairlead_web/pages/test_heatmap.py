@@ -1,5 +1,6 @@
 """A pool's heatmap over HTTP: its picture, clicks on it and its rows."""
 
+import html
 import re
 
 import pytest
@@ -62,6 +63,39 @@ async def test_columns_of_a_table_over_days_say_their_day() -> None:
             assert times
             assert all(re.fullmatch(shape, one) for one in times), times
             assert len(set(times)) == len(times)
+
+
+async def test_the_pages_of_a_table_have_each_cell_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heatmap, "TABLE_ROWS", 3)
+    monkeypatch.setattr(heatmap, "TABLE_COLUMNS", 25)
+    async with visitor() as operator:
+
+        async def shown(path: str) -> tuple[list[str], list[str], dict[str, str]]:
+            """The columns and rows of a page, and where its buttons lead."""
+            panel = (await operator.http.get(path)).text.split('id="h-table"', 1)[1].split("</table>", 1)[0]
+            columns = re.findall(r'<th scope="col" class="num">([^<]+)</th>', panel)
+            rows = re.findall(r'<th scope="row">\s*<a [^>]*>([^<]+)<', panel)
+            return (
+                columns,
+                rows,
+                {words: html.unescape(to) for to, words in re.findall(r'<a class="button small" href="([^"]+)">([^<]+)<', panel)},
+            )
+
+        first = "/pools/default/chat/heatmap?view=table&from=2026-11-21T09:00:00Z&to=2026-11-21T10:00:00Z&columns=60"
+        columns, rows, leads = await shown(first)
+        assert (columns[-1], len(columns), len(rows), set(leads)) == ("09:59:00", 25, 3, {"Earlier", "Next rows"})
+        seen, all_rows = list(columns), list(rows)
+        while "Next rows" in leads:
+            _, rows, leads = await shown(leads["Next rows"])
+            all_rows += rows
+        assert sorted(all_rows) == sorted(INSTANCES[CHAT])
+        columns, _, leads = await shown(first)
+        while "Earlier" in leads:
+            columns, _, leads = await shown(leads["Earlier"])
+            seen = [*(one for one in columns if one not in seen), *seen]
+        assert seen == [f"09:{minute:02}:00" for minute in range(60)]
+        assert columns[0] == "09:00:00"
+        assert (await shown(leads["Later"]))[0] == [f"09:{minute:02}:00" for minute in range(25, 50)]
 
 
 async def test_rows_can_be_groups_and_a_click_on_one_opens_no_instance() -> None:
