@@ -20,8 +20,12 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         level=Level.WARN,
         harm=Harm(amount=worst.excess_per_second, unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{pool.pool} used its error budget {worst.burn:.1f} times faster than it may over {worst.window} (alert above "
+            f"{pool.pool} used its error budget {worst.burn:.1f} times faster than it may over {_span(worst.seconds)} (alert above "
             f"{worst.threshold:.1f}): at that rate the budget of 30 days lasts {lasts}."
         ),
         evidence=Evidence(kind=EvidenceKind.SLO, seconds=worst.seconds),
     )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 86_400:g} d" if seconds >= 86_400 else f"{seconds / 3600:g} h"

@@ -122,12 +122,11 @@ class SeenAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBurn:
-    """An alert on the error budget that is on: how many times faster than allowed it burns over the long window, and
-    the requests per second beyond what is allowed over it.
+    """An alert on the error budget that is on: how many times faster than allowed it burns over the long window, which
+    has so many seconds, and the requests per second beyond what is allowed over it.
     """
 
     name: str
-    window: str
     seconds: float
     burn: float
     threshold: float

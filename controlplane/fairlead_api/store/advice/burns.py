@@ -34,7 +34,6 @@ async def burns_of(
         found[pool] = tuple(
             SeenBurn(
                 name=alert.name,
-                window=alert.long,
                 seconds=float(windows[alert.long].seconds),
                 burn=windows[alert.long].burn or 0.0,
                 threshold=alert.threshold,
