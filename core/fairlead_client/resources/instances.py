@@ -8,6 +8,15 @@ from fairlead.reports.bindings import BindingReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceCount:
+    """How many living instances of a role are in a state."""
+
+    role: Role
+    state: InstanceState
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSummary:
     """One instance.
 

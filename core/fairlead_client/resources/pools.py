@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from fairlead.tables import MIGRATIONS_MODES
-from fairlead_client.resources.instances import InstanceSummary, LearntOfEngines
+from fairlead_client.resources.instances import InstanceCount, InstanceSummary, LearntOfEngines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class PoolSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDetail:
-    """One pool with its spec and its instances.
+    """One pool with its spec and its instances, which may be left out; `counts` always counts them.
 
     `desired` has the instances wanted now, per role, as the operator has them: an InferencePoolRole, an open window of
     a schedule, the load or the ratio may want others than the spec. `learnt` has a row for each live router and each
@@ -94,6 +94,7 @@ class PoolDetail:
     table_acknowledged: bool
     desired: dict[str, int] = field(default_factory=dict)
     learnt: list[LearntOfEngines] = field(default_factory=list)
+    counts: list[InstanceCount] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

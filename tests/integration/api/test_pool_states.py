@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import LONGEST_MESSAGE, PoolEvent
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingReason
@@ -134,6 +134,23 @@ async def test_a_pool_wants_what_its_operator_says_and_else_what_its_spec_says(a
     told = await api.viewer.pool(CHAT)
     assert (told.pool.desired, told.desired) == (7, {"prefill": 5, "decode": 2})
     assert told.pool.state_digest != declared.pool.state_digest, "the page shows the numbers anew"
+
+
+async def test_living_instances_are_counted_by_role_and_state_also_where_they_are_left_out(api: ApiInstance) -> None:
+    states = [InstanceState.SERVING, InstanceState.SERVING, InstanceState.DRAINING, InstanceState.SERVING]
+    roles = [Role.PREFILL, Role.PREFILL, Role.PREFILL, Role.DECODE]
+    told = [an_instance(name, state, role=role) for name, state, role in zip("abcd", states, roles, strict=True)]
+    await api.pool_operator.put_pool_state(CHAT, a_state(*told, an_instance("e", role=Role.DECODE)))
+    await api.pool_operator.put_pool_state(CHAT, a_state(*told, version=2))
+    without = await api.viewer.pool(CHAT, instances=False)
+    assert [(one.role, one.state, one.count) for one in without.counts] == [
+        (Role.DECODE, InstanceState.SERVING, 1),
+        (Role.PREFILL, InstanceState.DRAINING, 1),
+        (Role.PREFILL, InstanceState.SERVING, 2),
+    ]
+    assert without.instances == []
+    whole = await api.viewer.pool(CHAT)
+    assert (whole.counts, len(whole.instances)) == (without.counts, 4)
 
 
 async def test_an_older_state_is_a_conflict(api: ApiInstance) -> None:

@@ -101,7 +101,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
     key = visit.pool_key()
     name = str(key)
     detail, advice, migrations, events, decisions, rollout = await asyncio.gather(
-        visit.api.pool(key),
+        visit.api.pool(key, instances=False),
         visit.attempt("advice", visit.api.advice(key)),
         visit.attempt("migrations", visit.api.migrations({"pool": name, "limit": 8}), ["migrations"]),
         visit.attempt("events", visit.api.events(key, limit=10), ["events"]),
@@ -127,7 +127,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             detail=detail,
             roles=role_rows(detail),
             ratio=ratio_of(detail),
-            states=sorted(Counter(instance.state for instance in detail.instances).items(), key=lambda item: -item[1]),
+            states=sorted(states_of(detail).items(), key=lambda item: -item[1]),
             routing=routing_facts(detail),
             documents=[PolicyDocument(name=name, text=yaml_text(value)) for name, value in parameters(detail) if isinstance(value, dict)],
             notes=parameter_notes(detail),
@@ -152,11 +152,20 @@ def mix_of(reasons: Counter[DecisionReason]) -> list[tuple[str, float]]:
     return [*shares, (f"{rest} other{'s' if rest > 1 else ''}", 1 - sum(share for _, share in shares))] if rest else shares
 
 
+def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceState]:
+    """The instances of a role, or of all (None), by their state."""
+    found = Counter[InstanceState]()
+    for one in detail.counts:
+        if role is None or one.role == role:
+            found[one.state] += one.count
+    return found
+
+
 def role_rows(detail: PoolDetail) -> list[RoleRow]:
     """A row per role of which instances are wanted or still there."""
     rows = []
-    for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.instances)]:
-        states = Counter(one.state for one in detail.instances if one.role == name)
+    for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.counts)]:
+        states = states_of(detail, name)
         rows.append(
             RoleRow(
                 name=name,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.store import tables
@@ -14,7 +14,7 @@ from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.records import read
-from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, LearntOfEngines
+from fairlead_client.resources.instances import CacheKnowledge, InstanceCount, InstanceSummary, LearntOfEngines
 
 _LATELY = "load_samples WHERE pool_id = :pool AND {of} AND second > CAST(:now AS timestamptz) - interval '20 seconds'"
 # To sort all these samples takes twice as long as to find the newest seconds first. IS TRUE keeps the planner, which
@@ -51,6 +51,16 @@ async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: st
     rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))
     found = [LearntOfEngines(router=router, **fields) for router, figures in rows for fields in figures]
     return sorted(found, key=lambda one: (one.quantity, one.router))
+
+
+async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[InstanceCount]:
+    """How many living instances each role has in each state."""
+    instances = tables.instances.c
+    query = select(instances.role, instances.state, func.count().label("count")).where(
+        instances.pool_id == pool_id, instances.gone_at.is_(None)
+    )
+    rows = await connection.execute(query.group_by(instances.role, instances.state).order_by(instances.role, instances.state))
+    return [read(InstanceCount, row) for row in rows]
 
 
 async def instance_summaries(

@@ -17,7 +17,7 @@ from fairlead_api.services.spans import Span
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
-from fairlead_api.store.pools.instance_summaries import instance_summaries, known_caches, learnt_figures
+from fairlead_api.store.pools.instance_summaries import instance_counts, instance_summaries, known_caches, learnt_figures
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.pool_summaries import desired_of, pool_summaries
@@ -104,6 +104,7 @@ class PostgresPoolReads:
                 table_acknowledged=table_acknowledged(row.table_version, routers),
                 desired=desired_of(row),
                 learnt=await learnt_figures(connection, row.id, None),
+                counts=await instance_counts(connection, row.id),
             )
 
     async def _living(self, row: Any, now: datetime) -> list[InstanceSummary]:

@@ -1,10 +1,15 @@
 """The page of one pool: what its policy is told."""
 
 import html
+import re
 
+import pytest
 import yaml
 
-from fairlead_testing.fakes.public_data.loads import CODE
+from fairlead.tables import PoolKey
+from fairlead_client.client import ControlApi
+from fairlead_client.resources.pools import PoolDetail
+from fairlead_testing.fakes.public_data.loads import CODE, INSTANCES
 from fairlead_testing.running.web_client import visitor
 
 CONFIG = {
@@ -31,3 +36,18 @@ async def test_plain_parameters_stay_in_the_table_and_bring_no_note() -> None:
     assert "· near_best" in page
     assert "is not needed" not in page
     assert "The policy's" not in page
+
+
+async def test_the_page_counts_instances_and_does_not_ask_what_each_of_them_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, asked = ControlApi.pool, list[bool]()
+
+    async def noted(self: ControlApi, key: PoolKey, *, instances: bool = True) -> PoolDetail:
+        asked.append(instances)
+        return await pool(self, key, instances=instances)
+
+    monkeypatch.setattr(ControlApi, "pool", noted)
+    async with visitor() as viewer:
+        page = (await viewer.http.get(f"/pools/{CODE}")).text
+    assert asked == [False]
+    chips = re.sub(r"<[^>]+>", " ", page.split('id="states"', 1)[1].split("</div>", 1)[0])
+    assert sum(map(int, re.findall(r"\b\d+\b", chips))) == len(INSTANCES[CODE])

@@ -1,5 +1,6 @@
 """Pools: lists of them and of what belongs to them, details, and heatmaps."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +20,7 @@ from fairlead_api.services.pools.rings import RingQuestion, ring_of
 from fairlead_api.services.pools.rollouts import rollout_of
 from fairlead_api.services.pools.schedules import schedule_detail, schedule_item
 from fairlead_client.resources.heatmaps import METRICS
-from fairlead_client.resources.instances import InstanceDetail
+from fairlead_client.resources.instances import InstanceCount, InstanceDetail
 from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail
@@ -101,6 +102,10 @@ class Pools:
                 table_acknowledged=True,
                 desired=self._world.desired_of(pool),
                 learnt=self._world.learnt(pool),
+                counts=[
+                    InstanceCount(role=role, state=state, count=count)
+                    for (role, state), count in sorted(Counter((one.role, one.state) for one in self._world.instances(pool)).items())
+                ],
             )
         )
 
