@@ -166,6 +166,11 @@ class Visit:
         finally:
             ahead.close()
 
+    def without_frame(self) -> None:
+        """The answer has no frame, so the API need not be asked for it; to be said before anything is awaited."""
+        if self.ahead is not None:
+            self.ahead.close()
+
     async def shell(
         self,
         title: str,

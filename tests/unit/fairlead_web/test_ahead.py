@@ -52,3 +52,11 @@ async def test_a_page_without_content_leaves_no_question_open(monkeypatch: pytes
         gc.collect()
         assert asyncio.all_tasks() == {asyncio.current_task()}
     assert left == []
+
+
+async def test_what_is_found_while_somebody_types_asks_for_no_frame() -> None:
+    async with visitor() as one:
+        one.fake.requests.clear()
+        answer = await one.http.get("/search?q=chat", headers={"fairlead-regions": "found"})
+        assert (answer.status_code, "chat" in answer.text) == (200, True)
+        assert [path for _, path in one.fake.requests] == ["/v1/whoami", "/v1/search"], "who asks, as regions are shared, and what is found"

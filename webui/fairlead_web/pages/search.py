@@ -59,6 +59,8 @@ class SearchPage(Context):
 async def show(visit: Visit) -> Response:
     q = (visit.param("q") or "").strip()[:LONGEST]
     alone = bool(regions_of(visit.request))
+    if alone:
+        visit.without_frame()
     found = (await visit.api.search(q, limit=IN_PALETTE if alone else ON_PAGE)).groups if q else []
     if alone:
         shell = visit.frame("Search", "search", None, [])

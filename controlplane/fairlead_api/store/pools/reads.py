@@ -87,7 +87,9 @@ class PostgresPoolReads:
     async def _pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
-        detail, found = await asyncio.gather(self._without_instances(row, now), self._living(row, now) if instances else _none())
+        if not instances:
+            return await self._without_instances(row, now)
+        detail, found = await asyncio.gather(self._without_instances(row, now), self._living(row, now))
         return replace(detail, instances=found)
 
     async def _without_instances(self, row: Any, now: datetime) -> PoolDetail:
@@ -128,7 +130,3 @@ class PostgresPoolReads:
             )
             known = {item.id: item for item in await instance_summaries(self._latencies, connection, row, now, only=found.items)}
         return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)
-
-
-async def _none() -> list[InstanceSummary]:
-    return []
