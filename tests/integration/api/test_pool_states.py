@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 
 from fairlead.instances import InstanceState, Role
@@ -18,6 +19,7 @@ from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.strict_system_api import NotTaken
 
 
@@ -151,6 +153,14 @@ async def test_living_instances_are_counted_by_role_and_state_also_where_they_ar
     assert without.instances == []
     whole = await api.viewer.pool(CHAT)
     assert (whole.counts, len(whole.instances)) == (without.counts, 4)
+
+
+async def test_a_state_of_a_newer_version_is_not_counted_and_hides_no_other(api: ApiInstance, database_url: str) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        connection.execute("UPDATE instances SET state = 'Sleeping' WHERE id = 'b'")
+    found = await api.viewer.pool(CHAT, instances=False)
+    assert [(one.state, one.count) for one in found.counts] == [(InstanceState.SERVING, 1)]
 
 
 async def test_an_older_state_is_a_conflict(api: ApiInstance) -> None:

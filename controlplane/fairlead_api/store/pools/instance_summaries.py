@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.instances import InstanceState, Role
 from fairlead_api.store import tables
 from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_api.store.pools.latencies import Latencies
@@ -54,12 +55,15 @@ async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: st
 
 
 async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[InstanceCount]:
-    """How many living instances each role has in each state."""
+    """How many living instances each role has in each state. Left out is what a newer version, which was rolled back,
+    called otherwise than this one can.
+    """
     instances = tables.instances.c
-    query = select(instances.role, instances.state, func.count().label("count")).where(
-        instances.pool_id == pool_id, instances.gone_at.is_(None)
+    known = instances.role.in_(list(Role)), instances.state.in_(list(InstanceState))
+    counted = select(instances.role, instances.state, func.count().label("count")).where(
+        instances.pool_id == pool_id, instances.gone_at.is_(None), *known
     )
-    rows = await connection.execute(query.group_by(instances.role, instances.state).order_by(instances.role, instances.state))
+    rows = await connection.execute(counted.group_by(instances.role, instances.state).order_by(instances.role, instances.state))
     return [read(InstanceCount, row) for row in rows]
 
 
