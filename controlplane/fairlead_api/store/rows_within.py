@@ -1,6 +1,6 @@
 """A query whose rows another one reads, such as the newest thousands, of which some are looked for.
 
-SQLAlchemy's own subquery makes dozens of objects for each of its columns, in cycles, each time a statement is put
+SQLAlchemy's own subquery makes a dozen objects for each of its columns, in cycles, each time a statement is put
 together: they were half of the garbage of the process that draws pages. Here a column is its name and its type.
 """
 
