@@ -53,7 +53,7 @@ _AT_WORK = runs.c.state.in_([SimulationState.QUEUED, SimulationState.RUNNING])
 _ASKED = runs.c.plan.is_(None)
 _RECORDED = text("""
 SELECT sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(hit_tokens) AS hits, sum(prompt_tokens) AS tokens
-FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :start AND bucket < :end
+FROM pool_rollups_10s WHERE pool_id = :pool AND bucket >= :start AND bucket < :end
 """)
 _MOVED = text("SELECT count(DISTINCT session) FROM migrations WHERE pool_id = :pool AND at >= :start AND at < :end")
 _STARTUP = text("""

@@ -25,7 +25,7 @@ WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.pool_id, i.id ORDER BY 
 _TRAFFIC = """
 SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests,
 sum(prompt_tokens - hit_tokens) AS misses, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
-FROM load_rollups_10s WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes'
+FROM pool_rollups_10s WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes'
 """
 _OVER_LIMIT = """
 SELECT sum(CAST(best > :limit AS int) / rate) / sum(1 / rate) AS share, count(*) AS requests

@@ -29,7 +29,7 @@ _TRAFFIC = text(
     "SELECT sum(ttft_within_slo) AS ttft_within, sum(ttft_total) AS ttft_total, sum(tpot_within_slo) AS tpot_within, "
     "sum(tpot_total) AS tpot_total, sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(requests_total) AS requests, "
     "extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds "
-    "FROM load_rollups_10s WHERE pool_id = :pool AND bucket > :now - interval '5 minutes'"
+    "FROM pool_rollups_10s WHERE pool_id = :pool AND bucket > :now - interval '5 minutes'"
 )
 _USE = _ROUTERS.use.op("->", return_type=JSONB())(bindparam("pool", type_=Text))
 _TROUBLED = _ROUTERS.troubled_engines.op("->", return_type=JSONB())(bindparam("pool", type_=Text))

@@ -23,7 +23,7 @@ _TRAFFIC = """
 SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(within_slo) AS within_slo, sum(judged_by_slo) AS judged,
        sum(requests_total) AS requests, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts,
        extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
-FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY r.pool_id
+FROM pool_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY r.pool_id
 """
 _REFUSED = """
 SELECT pool_id, sum(count) AS refused FROM rejections
