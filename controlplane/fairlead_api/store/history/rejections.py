@@ -1,10 +1,26 @@
 """Refused requests as the public API shows them, by cause."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, DateTime, Integer, Select, Table, Text, column, func, select, true, values
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    Integer,
+    Select,
+    Table,
+    Text,
+    any_,
+    cast,
+    column,
+    func,
+    select,
+    true,
+    values,
+)
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead_api.services.history.heatmaps import Kept
@@ -46,17 +62,16 @@ class PostgresRejections:
     async def rejections(
         self, pool: str | None, start: datetime, end: datetime, priority_class: str | None = None, *, sight: Sight = None
     ) -> RejectionReport:
-        within = _within(rejections.c.second, pool, start, end, sight)
-        if priority_class is not None:
-            within.append(rejections.c.priority_class == priority_class)
         width = max((end - start).total_seconds() / BUCKETS, 1.0)
         bucket = func.least(func.floor(func.date_part("epoch", rejections.c.second - start) / width), BUCKETS - 1)
         second = rejections.c.second
         figures = (func.sum(rejections.c.count).label("amount"), func.min(second).label("first_at"), func.max(second).label("last_at"))
-        source = rejections.join(pools, pools.c.id == rejections.c.pool_id)
-        counted = RowsWithin(select(*_cause, bucket.label("bucket"), *figures).select_from(source).where(*within).group_by(*_cause, bucket))
-        by_bucket = counted.select().add_columns(_pool_name.label("pool")).join(pools, pools.c.id == counted.c.pool_id)
         async with self._database.reading() as connection:
+            names = {row.id: row.name for row in await connection.execute(_pools(pool, sight))}
+            within = [_of(rejections, names), second >= start, second < end]
+            if priority_class is not None:
+                within.append(rejections.c.priority_class == priority_class)
+            by_bucket = select(*_cause, bucket.label("bucket"), *figures).where(*within).group_by(*_cause, bucket)
             groups: dict[Cause, list[Any]] = {}
             for row in await connection.execute(by_bucket):
                 if row.reason in _REASONS:
@@ -66,10 +81,10 @@ class PostgresRejections:
                 samples.setdefault(_cause_of(row), []).append(_sample(row))
             served = 0
             finest = self._kept.finest(start, self._clock())
-            for part in _served(pool, start, end, sight, finest):
+            for part in _served(names, start, end, finest):
                 served += (await connection.execute(part)).scalar_one()
         total = int(sum(row.amount for rows in groups.values() for row in rows))
-        items = [_group(key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
+        items = [_group(names[key[0]], key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
         return RejectionReport(
             groups=sorted(items, key=lambda group: (-group.count, group.pool, group.reason, group.priority_class)),
             total=total,
@@ -100,14 +115,14 @@ def _cause_of(row: Any) -> Cause:
     return row.pool_id, row.reason, row.status, row.priority_class
 
 
-def _served(pool: str | None, start: datetime, end: datetime, sight: Sight, finest: int) -> Iterator["Select[Any]"]:
-    """The parts of the completed requests of [start, end): of whole pools where they are rolled up, else of seconds; of
-    whole minutes where the range is long, or so old that its seconds are gone (`finest` is the length of what is left).
+def _served(of: Collection[int], start: datetime, end: datetime, finest: int) -> Iterator["Select[Any]"]:
+    """The parts of the completed requests of [start, end) `of` these pools: of whole pools where they are rolled up,
+    else of seconds; of whole minutes where the range is long, or so old that its seconds are gone (`finest` is the
+    length of what is left).
     """
 
     def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
-        source = loads.join(pools, pools.c.id == loads.c.pool_id)
-        return select(func.coalesce(func.sum(loads.c.completed), 0)).select_from(source).where(*_within(at, pool, first, last, sight))
+        return select(func.coalesce(func.sum(loads.c.completed), 0)).where(_of(loads, of), at >= first, at < last)
 
     if end - start > FINE or finest > 1:
         yield completed(pool_rollups_1m, pool_rollups_1m.c.bucket, start.replace(second=0, microsecond=0), end)
@@ -126,10 +141,15 @@ def _whole(at: datetime) -> datetime:
     return at.replace(microsecond=0) - timedelta(seconds=at.second % STEP.seconds)
 
 
-def _within(at: "ColumnElement[Any]", pool: str | None, start: datetime, end: datetime, sight: Sight) -> list["ColumnElement[bool]"]:
-    of_pool = [] if pool is None else [_pool_name == pool]
-    in_sight = [] if sight is None else [pools.c.namespace.in_(sorted(sight))]
-    return [at >= start, at < end, *of_pool, *in_sight]
+def _pools(name: str | None, sight: Sight) -> "Select[Any]":
+    """Number and name of the pool with this name, or of all in sight (None), and of those that once were."""
+    wanted = select(pools.c.id, _pool_name.label("name"))
+    wanted = wanted if name is None else wanted.where(_pool_name == name)
+    return wanted if sight is None else wanted.where(pools.c.namespace.in_(sorted(sight)))
+
+
+def _of(rows: Table, numbers: Collection[int]) -> "ColumnElement[bool]":
+    return rows.c.pool_id == any_(cast(sorted(numbers), ARRAY(Integer)))
 
 
 def _sample(row: Any) -> RejectionSample:
@@ -142,14 +162,14 @@ def _sample(row: Any) -> RejectionSample:
     )
 
 
-def _group(key: Cause, rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:
+def _group(pool: str, key: Cause, rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:
     _, reason, status, priority_class = key
     sparkline = [0] * BUCKETS
     for row in rows:
         sparkline[int(row.bucket)] += int(row.amount)
     count = sum(sparkline)
     return RejectionGroup(
-        pool=rows[0].pool,
+        pool=pool,
         reason=RejectionReason(reason),
         status=status,
         priority_class=priority_class,
