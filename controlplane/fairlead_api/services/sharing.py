@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 MAX_KEYS = 256
-RESTS = 20
+RESTS = 40
 """A figure is kept so many times as long as it took to compute, unless somebody would have to wait for it then."""
 PAUSE_SECONDS = 0.25
 """From the answer to a caller to the computing that it sets off: the caller's other questions come first."""

@@ -82,7 +82,7 @@ async def instance_summaries(
         return {instance: figures for instance, *figures in await connection.execute(text(query.format(of=of)), values)}
 
     newest, hits, bound = [await by_instance(query) for query in (_NEWEST, _BY_INSTANCE, _BOUND)]
-    p95 = await latencies.of_instances(pool.id, only[0] if only is not None and len(only) == 1 else None, now)
+    p95 = await latencies.of_instances(pool.id, now)
     in_flight = Counter[str]()
     for router in await live_routers(connection, pool.id):
         in_flight.update(router.in_flight)
