@@ -65,6 +65,19 @@ async def test_the_parts_that_show_the_state_come_together_after_the_event() -> 
         await stream.aclose()
 
 
+async def test_a_change_of_state_renders_no_part_that_goes_by_time_alone() -> None:
+    async with visitor() as one:
+        stream = told(one, parts="status=state,tick mix=tick", page=f"/pools/{CHAT}")
+        await until(stream, b": open")
+        one.fake.requests.clear()
+        one.fake.push("pools", [one.fake.world.pool(CHAT)])
+        assert b"#mix" not in await until(stream, b'hx-target="#status"')
+        asked = {path for _, path in one.fake.requests}
+        assert f"/v1/pools/{CHAT}" in asked
+        assert f"/v1/pools/{CHAT}/decision-reasons" not in asked
+        await stream.aclose()
+
+
 async def test_tabs_that_look_at_the_same_page_share_one_rendering() -> None:
     async with visitor() as one:
         streams = [told(one), told(one), told(one)]
