@@ -32,7 +32,7 @@ from fairlead_client.resources.access import (
 )
 from fairlead_client.resources.advice import AdviceReport, Trends
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
-from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.decisions import DecisionReasons, RoutingDecision
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.heatmaps import Heatmap
@@ -309,6 +309,9 @@ class ControlApi:
 
     async def decision(self, decision_id: str) -> RoutingDecision:
         return await self._call("GET", f"/v1/decisions/{_segment(decision_id)}", RoutingDecision)
+
+    async def decision_reasons(self, pool: PoolKey, *, newest: int = 100) -> DecisionReasons:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/decision-reasons", DecisionReasons, query={"newest": newest})
 
     async def scaling_decisions(self, filters: Query | None = None) -> Page[ScalingDecisionItem]:
         return await self._call("GET", "/v1/scaling-decisions", Page[ScalingDecisionItem], query=filters)

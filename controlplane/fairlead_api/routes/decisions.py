@@ -4,10 +4,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Protocol
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 
 from fairlead.reports.decisions import DecisionReason
+from fairlead.tables import PoolKey
 from fairlead_api.routes.answers import answer, seen
+from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing
 from fairlead_api.services.access.callers import Caller
@@ -15,8 +17,11 @@ from fairlead_api.services.history.filters import DecisionFilter
 from fairlead_api.services.history.times import parse_range
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.pages import Page
+
+MOST_COUNTED = 1000
+"""Most decisions whose reasons are counted."""
 
 
 class DecisionReader(Protocol):
@@ -26,6 +31,9 @@ class DecisionReader(Protocol):
 
     async def decision(self, decision_id: str) -> RoutingDecision:
         """One decision. Raises NotFound."""
+
+    async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
+        """How many of so many decisions of a pool had each reason. Raises NotFound."""
 
 
 def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], datetime]) -> APIRouter:
@@ -55,4 +63,10 @@ def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], da
         """One sampled decision with its candidates."""
         return answer(seen(caller, await reader.decision(decision_id), "decision", decision_id))
 
+    async def get_decision_reasons(namespace: str, name: str, newest: Annotated[int, Query(ge=1, le=MOST_COUNTED)] = 100) -> Ask:
+        """How many of a pool's `newest` sampled decisions had each reason."""
+        return lambda _: reader.reasons(PoolKey(namespace=namespace, name=name), newest)
+
+    path, needs = "/pools/{namespace}/{name}/decision-reasons", guard.needs(AccessRole.VIEWER)
+    document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
     return routes

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead.reports.decisions import CandidateScore, SampledDecision
+from fairlead.reports.decisions import CandidateScore, DecisionReason, SampledDecision
 from fairlead.routing.contracts.weighing import DecisionRule, Term
 from fairlead.routing.explanations.grounds import LimitValue
 
@@ -29,3 +29,19 @@ class RoutingDecision(SampledDecision[str, datetime]):
     passed_over: str | None
     explanation: str = ""
     """The choice in sentences, made from the fields above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonCount:
+    """How many decisions had a reason."""
+
+    reason: DecisionReason
+    decisions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionReasons:
+    """The reasons of a pool's newest sampled decisions, the commonest first."""
+
+    pool: str
+    reasons: list[ReasonCount]

@@ -22,7 +22,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
-from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
@@ -112,6 +112,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "reroute matrix": (lambda door: door.viewer.reroute_matrix(RANGE), MigrationMatrix),
     "decisions": (lambda door: door.viewer.decisions(RANGE), Page[RoutingDecision]),
     "decision": (decision, RoutingDecision),
+    "decision reasons": (lambda door: door.viewer.decision_reasons(door.pool), DecisionReasons),
     "scaling decisions": (lambda door: door.viewer.scaling_decisions(RANGE), Page[ScalingDecisionItem]),
     "scaling decision": (scaling_decision, ScalingDecisionItem),
     "rejections": (lambda door: door.viewer.rejections(RANGE), RejectionReport),
@@ -135,6 +136,7 @@ CSV: dict[str, type[Any]] = {
     "/v1/migrations": Migration,
     "/v1/reroutes": ReRoute,
     "/v1/decisions": RoutingDecision,
+    "/v1/pools/default/chat/decision-reasons": ReasonCount,
     "/v1/scaling-decisions": ScalingDecisionItem,
     "/v1/rejections": RejectionGroup,
     "/v1/migrations/matrix": MigrationFlow,

@@ -73,6 +73,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "kind": ("scale", "slo"),
     "created_by": ("person-7", "nope"),
     "buckets": ("120",),
+    "newest": ("7",),
 }
 _POOL = "/pools/{namespace}/{name}"
 _OF_ALL_POOLS = "requests,attainment,refused,refused_by_cause,ttft_p95,migrations"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,9 +11,9 @@ from starlette.responses import Response
 from fairlead.errors import FairleadError, InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import Quantity
-from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.decisions import ReasonCount
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.plans import PlanKind
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem
@@ -100,12 +101,12 @@ async def plan(visit: Visit) -> Response:
 async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) -> Response:
     key = visit.pool_key()
     name = str(key)
-    detail, advice, migrations, events, decisions, rollout = await asyncio.gather(
+    detail, advice, migrations, events, reasons, rollout = await asyncio.gather(
         visit.api.pool(key, instances=False),
         visit.attempt("advice", visit.api.advice(key)),
         visit.attempt("migrations", visit.api.migrations({"pool": name, "limit": 8}), ["migrations"]),
         visit.attempt("events", visit.api.events(key, limit=10), ["events"]),
-        visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100}), ["mix"]),
+        visit.attempt("decisions", visit.api.decision_reasons(key), ["mix"]),
         visit.attempt("rollout", visit.api.rollout(key), ["rollout"]),
     )
     visit = visit.since([detail.pool.created_at])
@@ -120,7 +121,6 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
         findings=findings.first(findings.of_advice(advice.items if advice else ())),
         summary=detail.pool,
     )
-    reasons = Counter(decision.reason for decision in decisions.items) if decisions else Counter()
     return visit.page(
         PoolPage(
             shell=shell,
@@ -131,8 +131,8 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             routing=routing_facts(detail),
             documents=[PolicyDocument(name=name, text=yaml_text(value)) for name, value in parameters(detail) if isinstance(value, dict)],
             notes=parameter_notes(detail),
-            mix=mix_of(reasons) if decisions else None,
-            mixed=reasons.total(),
+            mix=mix_of(reasons.reasons) if reasons else None,
+            mixed=sum(one.decisions for one in reasons.reasons) if reasons else 0,
             learnt=learnt_of(detail.learnt, tuple(Quantity)),
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
@@ -145,9 +145,10 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
     )
 
 
-def mix_of(reasons: Counter[DecisionReason]) -> list[tuple[str, float]]:
+def mix_of(reasons: Sequence[ReasonCount]) -> list[tuple[str, float]]:
     """The commonest reasons with their shares, and last what all others have together."""
-    shares: list[tuple[str, float]] = [(reason, amount / reasons.total()) for reason, amount in reasons.most_common(MOST_REASONS)]
+    of = sum(one.decisions for one in reasons)
+    shares: list[tuple[str, float]] = [(one.reason, one.decisions / of) for one in reasons[:MOST_REASONS]]
     rest = len(reasons) - len(shares)
     return [*shares, (f"{rest} other{'s' if rest > 1 else ''}", 1 - sum(share for _, share in shares))] if rest else shares
 

@@ -1,5 +1,6 @@
 """Sampled decisions as the public API shows them, each with the rule and the terms that decided it."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -7,20 +8,23 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
-from fairlead.reports.decisions import Weighing
+from fairlead.reports.decisions import DecisionReason, Weighing
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.weighing import NOT_RECORDED
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.grounds import ground_of
+from fairlead.tables import PoolKey
 from fairlead_api.services.history.filters import DecisionFilter
 from fairlead_api.services.spans import Sight, Span
 from fairlead_api.store.database import Database
-from fairlead_api.store.history.lists import Lists, between, narrowed
+from fairlead_api.store.history.lists import Lists, between, living, narrowed
 from fairlead_api.store.records import read
 from fairlead_api.store.tables import decisions
-from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.pages import Page
 
+_REASONS = frozenset(DecisionReason)
+"""Decisions with another reason, stored by a newer version that was rolled back, are not counted."""
 _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
@@ -47,6 +51,15 @@ class PostgresDecisions:
     async def decision(self, decision_id: str) -> RoutingDecision:
         query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
         return await self._lists.one(query, "decision", decision_id, self._build)
+
+    async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
+        async with self._lists.database.reading() as connection:
+            of_pool = decisions.c.pool_id == (await living(connection, pool)).id
+            rows = await connection.execute(select(decisions.c.reason).where(of_pool).order_by(decisions.c.at.desc()).limit(newest))
+            counted = Counter(reason for (reason,) in rows if reason in _REASONS)
+        return DecisionReasons(
+            pool=str(pool), reasons=[ReasonCount(reason=DecisionReason(one), decisions=n) for one, n in counted.most_common()]
+        )
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
         """Decisions recorded since, oldest first, with the time of recording (when a report brought them)."""

@@ -1,5 +1,6 @@
 """Sessions, moves and their matrices, decisions, rejections and the audit log, filtered as a request asks."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -15,6 +16,7 @@ from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.audit import AuditVerification
+from fairlead_client.resources.decisions import DecisionReasons, ReasonCount
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import SessionDetail
@@ -52,6 +54,7 @@ class History:
             *document_routes("/v1/migrations/matrix", self._matrix, "flows", guard),
             *document_routes("/v1/reroutes/matrix", self._reroute_matrix, "flows", guard),
             Route("/v1/audit/verification", guard(self._verification)),
+            *document_routes("/v1/pools/{namespace}/{name}/decision-reasons", self._reasons, "reasons", guard),
             *document_routes("/v1/rejections", self._report, "groups", guard),
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route("/v1/sessions/{namespace}/{name}/{session:path}", guard(self._session)),
@@ -89,6 +92,11 @@ class History:
         found = self._in_range(request, _filtered(request, self._world.decisions(), ("pool", "session", "reason", "priority_class")))
         wanted = request.query_params.get("instance")
         return [one for one in found if wanted in (None, one.chosen)]
+
+    async def _reasons(self, request: Request) -> Response:
+        pool, newest = pool_named(request), int(request.query_params.get("newest", 100))
+        counted = Counter(one.reason for one in [one for one in self._world.decisions() if one.pool == pool][:newest])
+        return as_json(DecisionReasons(pool=pool, reasons=[ReasonCount(reason=one, decisions=n) for one, n in counted.most_common()]))
 
     def _scaling(self, request: Request) -> list[Any]:
         names = ("pool", "role", "controller", "verdict")
