@@ -166,6 +166,7 @@ def create_api(
     mirroring = PoolMirroring(PostgresPools(control), key_shares)
     audit = PostgresAudit(reads)
     recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
+    of_hours = Recent(30 * settings.share_seconds, 120 * settings.share_seconds)
     present = Shared(settings.share_seconds)
     pool_reads = PostgresPoolReads(reads, present, Latencies(reads, recent))
     migrations = PostgresMoves(reads, tables.migrations, Migration, "migration", "session")
@@ -197,7 +198,8 @@ def create_api(
             tasks = await stack.enter_async_context(Tasks())
             tasks.start("database pulse", pulse.run)
             tasks.start("suspended copies", partial(keep_ending_suspended_copies, background, REPORTS.patient(patience).idle_seconds))
-            stack.push_async_callback(recent.close)
+            for figures in (recent, of_hours):
+                stack.push_async_callback(figures.close)
             stack.push_async_callback(kubernetes.close)
             listening = asyncio.Event()
 
@@ -228,7 +230,9 @@ def create_api(
         health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
         access_routes(guard, logins, Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
-        pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads), kept), clock),
+        pool_routes(
+            guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads), kept, of_hours), clock
+        ),
         slo_routes(guard, slo, SloReading(slo, timedelta(days=settings.retention.rollups_1m_days)), clock),
         series_routes(guard, SeriesReading(PostgresSeries(reads)), clock),
         ring_routes(guard, PostgresRings(reads), policies),

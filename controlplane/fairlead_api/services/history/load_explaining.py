@@ -12,6 +12,7 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.heatmaps import Grid, Kept, Place, limit_of
 from fairlead_api.services.history.load_causes import causes
 from fairlead_api.services.history.times import parse_range
+from fairlead_api.services.sharing import Recent
 from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, METRICS
 from fairlead_client.resources.load_explanations import LoadExplanation, Moved, Senders, WindowChange, WindowFigure
 
@@ -23,6 +24,10 @@ SHARED = 240
 of an hour: so little of it is new by then, and an open page asks again and again.
 """
 MOST_SHARED = 64
+LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
+"""Of a stretch at least so long that ended this lately, what was read last is told, with the times it is of: that of an
+hour is at most a minute old, and nobody waits while it is read again.
+"""
 BEFORE_CHANGE = timedelta(minutes=10)
 """Changes this long before the stretch may be its cause."""
 
@@ -73,9 +78,10 @@ class LoadWindows(Protocol):
 class LoadExplaining:
     """Reads a stretch, sets the instance beside the others, and says what stands out."""
 
-    def __init__(self, store: LoadWindows, kept: Kept) -> None:
+    def __init__(self, store: LoadWindows, kept: Kept, recent: Recent) -> None:
         self._store = store
         self._kept = kept
+        self._recent = recent
         self._shared: dict[tuple[PoolKey, datetime, int], tuple[datetime, Stretches]] = {}
 
     async def explain(self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime) -> LoadExplanation:
@@ -85,23 +91,31 @@ class LoadExplaining:
         begun, ended = parse_range(start, end, now)
         begun, ended = begun or now, ended or now
         where = two_windows(begun, ended, start, self._kept.finest(begun - (ended - begun), now))
+        where, found = await self._stretches(pool, instance, where, now)
         middle = where.start + timedelta(seconds=where.step)
-        found = await self._stretches(pool, instance, where, now)
         if instance not in found.places:
             raise NotFound("instance", instance)
         known = await self._store.evidence(pool, instance, middle, where.end, min(middle, where.end - TELLING), middle - BEFORE_CHANGE)
         return explanation(pool, instance, metric, where, found, known)
 
-    async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> Stretches:
+    async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> tuple[Grid, Stretches]:
+        """What all instances had, and the grid that it is of."""
+
+        async def read() -> tuple[Grid, Stretches]:
+            return where, await self._store.stretches(pool, where)
+
+        if where.step >= LONG.total_seconds() and where.end > now - ENDED:
+            latest = await self._recent.get(("stretches", pool, where.step), read)
+            return latest if instance in latest[1].places else await read()
         key, fresh = (pool, where.start, where.step), timedelta(seconds=where.step / SHARED)
         known = self._shared.get(key)
         if known is not None and timedelta() <= now - known[0] < fresh and instance in known[1].places:
-            return known[1]
-        found = await self._store.stretches(pool, where)
+            return where, known[1]
+        _, found = await read()
         if len(self._shared) >= MOST_SHARED:
             self._shared.pop(min(self._shared, key=lambda one: self._shared[one][0]))
         self._shared[key] = (now, found)
-        return found
+        return where, found
 
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:

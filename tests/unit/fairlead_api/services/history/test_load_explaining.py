@@ -1,5 +1,6 @@
 """Why an instance was loaded as it was: the stretch that is read, and what the sentences say."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.tables import PoolKey, SloFacts
+from fairlead_api.services import sharing
 from fairlead_api.services.history.heatmaps import Grid, Kept, Place
 from fairlead_api.services.history.load_explaining import (
     LONGEST,
@@ -20,6 +22,7 @@ from fairlead_api.services.history.load_explaining import (
     explanation,
     two_windows,
 )
+from fairlead_api.services.sharing import Recent
 from fairlead_client.resources.load_explanations import Flow, LoadExplanation, Moved, Senders, SenderShare, WindowChange
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
@@ -99,11 +102,11 @@ class Windows:
 
 async def test_what_all_instances_had_is_read_once_for_a_small_part_of_the_stretch() -> None:
     store = Windows("a", "b")
-    explaining = LoadExplaining(store, KEPT)
+    explaining = LoadExplaining(store, KEPT, Recent(15, 60))
 
     async def reads(instance: str, seconds: float, hours: int = 1) -> int:
         begun = NOW - timedelta(hours=hours)
-        asked_at = NOW + timedelta(seconds=seconds)
+        asked_at = NOW + timedelta(minutes=10, seconds=seconds)
         found = await explaining.explain(POOL, instance, "running", begun.isoformat(), NOW.isoformat(), asked_at)
         assert found.instance == instance
         return store.read
@@ -114,6 +117,33 @@ async def test_what_all_instances_had_is_read_once_for_a_small_part_of_the_stret
     assert await reads("a", shared) == 3, "it is too old"
     store.names.append("c")
     assert await reads("c", shared + 1) == 4, "an instance that came meanwhile"
+
+
+async def test_an_hour_that_ended_just_now_is_told_as_it_was_read_last_while_it_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "PAUSE_SECONDS", 0.0)
+    store, monotonic = Windows("a", "b"), 0.0
+    explaining = LoadExplaining(store, KEPT, Recent(15, 60, lambda: monotonic))
+
+    async def ended(instance: str = "a") -> float:
+        """Asks once all that was under way is done: the minutes from NOW to the end of what is told."""
+        await asyncio.sleep(0.01)
+        now = NOW + timedelta(seconds=30 + monotonic)
+        found = await explaining.explain(POOL, instance, "running", (now - timedelta(hours=1)).isoformat(), now.isoformat(), now)
+        assert found.end - found.start == timedelta(minutes=61), "whole minutes"
+        return (found.end - NOW).total_seconds() / 60
+
+    assert [await ended(), await ended("b")] == [1, 1]
+    assert store.read == 1
+    monotonic = 59.9
+    assert await ended() == 1, "nobody waits, and the answer has its own times"
+    monotonic = 60.0
+    assert await ended() == 2, "it was read again meanwhile"
+    assert store.read == 2
+    store.names.append("c")
+    assert await ended("c") == 2
+    assert store.read == 3, "an instance that came meanwhile"
+    monotonic = 180.0
+    assert await ended() == 4, "what is more than a minute old is told to nobody"
 
 
 def test_an_instance_that_is_slow_alone_is_told_from_a_pool_that_is_short() -> None:
