@@ -100,7 +100,7 @@ from fairlead_api.store.plans.plans import PostgresPlans
 from fairlead_api.store.plans.session_homes import PostgresSessionHomes
 from fairlead_api.store.pools.attributing import PostgresClusterChanges
 from fairlead_api.store.pools.history import PostgresPoolHistory
-from fairlead_api.store.pools.latencies import Latencies
+from fairlead_api.store.pools.last_minutes import LastMinutes
 from fairlead_api.store.pools.mirror import PostgresPools
 from fairlead_api.store.pools.predictors import PostgresPredictors
 from fairlead_api.store.pools.reads import PostgresPoolReads
@@ -168,7 +168,7 @@ def create_api(
     recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
     of_hours = Recent(30 * settings.share_seconds, 120 * settings.share_seconds)
     present = Shared(settings.share_seconds)
-    pool_reads = PostgresPoolReads(reads, present, Latencies(reads, recent))
+    pool_reads = PostgresPoolReads(reads, present, LastMinutes(reads, recent))
     migrations = PostgresMoves(reads, tables.migrations, Migration, "migration", "session")
     reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
     policies = installed_policies()

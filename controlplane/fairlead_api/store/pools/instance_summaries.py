@@ -11,9 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.instances import InstanceState, Role
 from fairlead_api.store import tables
 from fairlead_api.store.live_routers import IS_LIVE
-from fairlead_api.store.pools.latencies import Latencies
+from fairlead_api.store.pools.last_minutes import NOTHING, LastMinutes
 from fairlead_api.store.pools.observations import live_routers
-from fairlead_api.store.pools.rows import share
 from fairlead_api.store.records import read
 from fairlead_client.resources.instances import CacheKnowledge, InstanceCount, InstanceSummary, LearntOfEngines
 
@@ -28,13 +27,9 @@ FROM (SELECT DISTINCT ON (instance, router) instance, running, waiting, pending_
       ORDER BY instance, router, sent_at DESC) newest
 GROUP BY instance
 """  # noqa: S608 (the condition is this module's own)
-_BY_INSTANCE = """
-SELECT instance, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts FROM load_rollups_10s
-WHERE pool_id = :pool AND {of} AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
-"""
 _BOUND = "SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND {of} AND instance IS NOT NULL GROUP BY instance"
 
-_NO_LOAD, _NO_PROMPTS, _NONE_BOUND = (0, 0, 0, None), (None, None), (0,)
+_NO_LOAD, _NONE_BOUND = (0, 0, 0, None), (0,)
 
 
 async def known_caches(connection: AsyncConnection, pool_id: int, instance: str) -> list[CacheKnowledge]:
@@ -68,7 +63,7 @@ async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[Ins
 
 
 async def instance_summaries(
-    latencies: Latencies, connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None
+    last_minutes: LastMinutes, connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None
 ) -> list[InstanceSummary]:
     """Living instances by id, or those named, even if they are gone."""
     instances = tables.instances
@@ -81,8 +76,8 @@ async def instance_summaries(
         of = "TRUE" if only is None else "instance = ANY(:names)"
         return {instance: figures for instance, *figures in await connection.execute(text(query.format(of=of)), values)}
 
-    newest, hits, bound = [await by_instance(query) for query in (_NEWEST, _BY_INSTANCE, _BOUND)]
-    p95 = await latencies.of_instances(pool.id, now)
+    newest, bound = [await by_instance(query) for query in (_NEWEST, _BOUND)]
+    lately = await last_minutes.of_instances(pool.id, now)
     in_flight = Counter[str]()
     for router in await live_routers(connection, pool.id):
         in_flight.update(router.in_flight)
@@ -90,6 +85,7 @@ async def instance_summaries(
     found = []
     for row in rows:
         running, waiting, pending, kv_usage = newest.get(row.id, _NO_LOAD)
+        had = lately.get(row.id, NOTHING)
         found.append(
             read(
                 InstanceSummary,
@@ -101,8 +97,8 @@ async def instance_summaries(
                 pending_prefill_tokens=int(pending),
                 kv_usage=kv_usage,
                 bound_sessions=bound.get(row.id, _NONE_BOUND)[0],
-                hit_rate=share(*hits.get(row.id, _NO_PROMPTS)),
-                ttft_p95_seconds=p95.get(row.id),
+                hit_rate=had.hit_rate,
+                ttft_p95_seconds=had.ttft_p95,
             )
         )
     return found

@@ -15,7 +15,7 @@ from fairlead.tables import MIGRATIONS_MODES
 from fairlead_api.services.plans.fixed_engines import engines_file, scale_target_of, selector_of
 from fairlead_api.services.plans.owners import owner_of
 from fairlead_api.services.pools.readiness import ready_condition
-from fairlead_api.store.pools.latencies import Latencies
+from fairlead_api.store.pools.last_minutes import LastMinutes
 from fairlead_api.store.pools.rows import conditions_of, share, slo_of
 from fairlead_client.resources.pools import PoolSummary
 
@@ -43,14 +43,14 @@ FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
 """
 
 
-async def pool_summaries(latencies: Latencies, connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
+async def pool_summaries(last_minutes: LastMinutes, connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
     """In the order of `rows`, which are rows of the table pools."""
     ids = [row.id for row in rows]
     if not ids:
         return []
     traffic, refused, moved = [await _by_pool(connection, query, ids, now) for query in (_TRAFFIC, _REFUSED, _MOVED)]
     shares = [slo_of(row).percentile / 100 for row in rows]
-    latency = await latencies.of_pools(ids, shares, now)
+    latency = await last_minutes.latencies(ids, shares, now)
     states = {row.pool_id: row for row in await connection.execute(text(_STATES), {"pools": ids})}
     return [
         _summary(row, traffic.get(row.id), latency.get(row.id), refused.get(row.id), moved.get(row.id), states.get(row.id), now)

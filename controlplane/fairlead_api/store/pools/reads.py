@@ -18,7 +18,7 @@ from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
 from fairlead_api.store.pools.instance_summaries import instance_counts, instance_summaries, known_caches, learnt_figures
-from fairlead_api.store.pools.latencies import Latencies
+from fairlead_api.store.pools.last_minutes import LastMinutes
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.pool_summaries import desired_of, pool_summaries
 from fairlead_api.store.pools.rows import conditions_of, pool_row
@@ -32,10 +32,10 @@ from fairlead_client.resources.pools import PoolDetail, PoolSummary
 class PostgresPoolReads:
     """Implements `routes.pools.PoolReader`."""
 
-    def __init__(self, database: Database, shared: Shared, latencies: Latencies) -> None:
+    def __init__(self, database: Database, shared: Shared, last_minutes: LastMinutes) -> None:
         self._database = database
         self._shared = shared
-        self._latencies = latencies
+        self._last_minutes = last_minutes
 
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         return await self._shared.get(("pools", span), lambda: self._pools(span, now))
@@ -50,7 +50,7 @@ class PostgresPoolReads:
         changes = tables.instance_transitions
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
-            found = await instance_summaries(self._latencies, connection, row, now, only=[instance])
+            found = await instance_summaries(self._last_minutes, connection, row, now, only=[instance])
             if not found:
                 raise NotFound("instance", instance)
             rows = await connection.execute(
@@ -81,7 +81,7 @@ class PostgresPoolReads:
                 reverse=span.reverse,
                 descending=False,
             )
-            items = await pool_summaries(self._latencies, connection, found.items, now)
+            items = await pool_summaries(self._last_minutes, connection, found.items, now)
         return Page(items=items, next_cursor=found.next_cursor, total=found.total)
 
     async def _pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
@@ -94,7 +94,7 @@ class PostgresPoolReads:
 
     async def _without_instances(self, row: Any, now: datetime) -> PoolDetail:
         async with self._database.reading() as connection:
-            (summary,) = await pool_summaries(self._latencies, connection, [row], now)
+            (summary,) = await pool_summaries(self._last_minutes, connection, [row], now)
             routers = await live_routers(connection, row.id)
             return PoolDetail(
                 pool=summary,
@@ -111,7 +111,7 @@ class PostgresPoolReads:
 
     async def _living(self, row: Any, now: datetime) -> list[InstanceSummary]:
         async with self._database.reading() as connection:
-            return await instance_summaries(self._latencies, connection, row, now)
+            return await instance_summaries(self._last_minutes, connection, row, now)
 
     async def _instances_page(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
         instances = tables.instances
@@ -128,5 +128,5 @@ class PostgresPoolReads:
                 reverse=span.reverse,
                 descending=False,
             )
-            known = {item.id: item for item in await instance_summaries(self._latencies, connection, row, now, only=found.items)}
+            known = {item.id: item for item in await instance_summaries(self._last_minutes, connection, row, now, only=found.items)}
         return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)
