@@ -114,10 +114,9 @@ class Retention:
 class Settings:
     """Settings of the control API.
 
-    `background` off = no jobs (tests run them by hand). A set of pool summaries is shared for
-    `share_seconds`; the figures of five minutes for four times as long, or forty times as long as they take where that is
-    more (at most ten times as long as summaries), and beyond that until they are computed again, at most twenty times
-    as long.
+    `background` off = no jobs (tests run them by hand). A set of pool summaries is shared for `share_seconds`; the
+    figures of five minutes in them for four times as long, or forty times as long as they take where that is more (at
+    most ten times as long as summaries), and beyond that until they are computed again, at most twenty times as long.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)
