@@ -289,18 +289,31 @@ def _present(values: list[float | None]) -> list[float]:
 
 
 def _row(name: str, places: Sequence[Place], values: list[float | None], limit: float | None) -> HeatmapRow:
-    breaches = [] if limit is None else [column for column, value in enumerate(values) if value is not None and value > limit]
-    nodes = {place.node for place in places}
-    states = Counter(place.state for place in places)
-    roles = Counter(place.role for place in places)
+    place = places[0] if len(places) == 1 else _most_of(places)
     return HeatmapRow(
         instance=name,
-        state=states.most_common(1)[0][0],
-        role=roles.most_common(1)[0][0],
-        node=nodes.pop() if len(nodes) == 1 else None,
+        state=place.state,
+        role=place.role,
+        node=place.node,
         members=len(places),
         values=values,
-        breaches=breaches,
+        breaches=[] if limit is None else _breaches(values, limit),
+    )
+
+
+def _breaches(values: list[float | None], limit: float) -> list[int]:
+    if max(_present(values), default=0.0) <= limit:
+        return []  # as of most rows, which are not gone through cell by cell
+    return [column for column, value in enumerate(values) if value is not None and value > limit]
+
+
+def _most_of(places: Sequence[Place]) -> Place:
+    """The state and the role of most of them, and their node if it is one."""
+    nodes = {place.node for place in places}
+    return Place(
+        state=Counter(place.state for place in places).most_common(1)[0][0],
+        role=Counter(place.role for place in places).most_common(1)[0][0],
+        node=nodes.pop() if len(nodes) == 1 else None,
     )
 
 
