@@ -16,8 +16,9 @@ import msgspec
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.printing import print_json, print_table
-from fairlead_client.client import ControlApi, Query
+from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.public.calling import Query
 from fairlead_client.resources.pages import Page
 
 Item = TypeVar("Item")

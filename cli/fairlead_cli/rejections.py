@@ -7,7 +7,8 @@ import click
 from fairlead_cli.listing import List, Look, list_options, print_found, show_list, watched
 from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import percent, print_table, when
-from fairlead_client.client import ControlApi, Query
+from fairlead_client.client import ControlApi
+from fairlead_client.public.calling import Query
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 

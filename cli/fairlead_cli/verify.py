@@ -8,7 +8,8 @@ import click
 from fairlead.tables import PoolKey
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import pool_option
-from fairlead_client.client import ControlApi, Query
+from fairlead_client.client import ControlApi
+from fairlead_client.public.calling import Query
 from fairlead_client.resources.pages import Page
 from fairlead_client.verifying import Verifier
 

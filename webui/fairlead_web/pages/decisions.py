@@ -14,7 +14,7 @@ from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import in_words, value_of
 from fairlead.routing.explanations.forecasts import forecast
 from fairlead.routing.explanations.margins import margin_of
-from fairlead_client.client import Query
+from fairlead_client.public.calling import Query
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead.tables import PoolKey
-from fairlead_client.client import Query
 from fairlead_client.problems import ApiProblem
+from fairlead_client.public.calling import Query
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, MovesEffect, ReRoute
 from fairlead_client.resources.pages import Page

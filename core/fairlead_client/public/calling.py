@@ -1,0 +1,135 @@
+"""How the public API is called: an answer of a type, a stream, or a problem."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from fairlead.tables import PoolKey
+from fairlead_client.addresses import reaching
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources.problems import Problem
+
+Answer = TypeVar("Answer")
+Query = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
+
+
+class ApiCalls:
+    """Calls of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
+
+    `transport` replaces the network (httpx.ASGITransport in one process). Raises ApiProblem for every problem document
+    and ApiUnreachable when there was no usable answer.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        token: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        *,
+        timeout_seconds: float = 10.0,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        if http is None:
+            base_url, transport = reaching(urls, transport)
+            http = httpx.AsyncClient(
+                base_url=base_url, transport=transport, timeout=timeout_seconds, trust_env=False, headers={"accept": "application/json"}
+            )
+        self._http = http
+        self._token = token
+
+    def with_token(self, token: str | None) -> Self:
+        """A client with the same connections and another bearer token."""
+        return type(self)("", token, http=self._http)
+
+    async def close(self) -> None:
+        """Closes the connections, also those of every client made by `with_token`."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        answer: type[Answer] | None,
+        *,
+        query: Query | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        payload = msgspec.json.encode(body) if body is not None else None
+        headers = {**self._headers(), **(headers or {})}
+        if payload is not None:
+            headers["content-type"] = "application/json"
+        try:
+            response = await self._http.request(method, path, params=_present(query), content=payload, headers=headers)
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from error
+        # httpx's response and its stream know each other: left so, each call is garbage that has to be searched for
+        response.stream = httpx.ByteStream(b"")
+        if response.status_code >= 400:
+            raise _problem(response)
+        if answer is None:
+            return None  # type: ignore[return-value]  # callers without an answer type discard the value
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except msgspec.MsgspecError as error:
+            raise ApiUnreachable(f"the control API's answer to {method} {path} cannot be read: {error}") from error
+
+    @asynccontextmanager
+    async def _streaming(self, path: str, query: Query, limits: httpx.Timeout, headers: dict[str, str]) -> AsyncIterator[httpx.Response]:
+        try:
+            async with self._http.stream(
+                "GET", path, params=_present(query), headers={**self._headers(), **headers}, timeout=limits
+            ) as response:
+                if response.status_code >= 400:
+                    await response.aread()
+                    raise _problem(response)
+                yield response
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from error
+
+    def _headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+def _present(query: Query | None) -> dict[str, Any]:
+    return {name: value for name, value in (query or {}).items() if value is not None}
+
+
+def path_of(pool: PoolKey) -> str:
+    """The pool's part of a path."""
+    return f"{segment(pool.namespace)}/{segment(pool.name)}"
+
+
+def subject_of(pool: PoolKey | None, instance: str | None) -> str:
+    """The path of all pools, of one, or of an instance of it."""
+    of_pool = "" if pool is None else f"/pools/{path_of(pool)}"
+    return "/v1" + of_pool + ("" if instance is None else f"/instances/{segment(instance)}")
+
+
+def segment(text: str) -> str:
+    """A name as one segment of a path."""
+    return quote(text, safe="")
+
+
+def _unreachable(error: httpx.HTTPError) -> ApiUnreachable:
+    return ApiUnreachable(f"the control API did not answer: {str(error) or type(error).__name__}")
+
+
+def _problem(response: httpx.Response) -> ApiProblem | ApiUnreachable:
+    try:
+        problem = msgspec.json.decode(response.content, type=Problem)
+    except msgspec.MsgspecError:
+        return ApiUnreachable(f"the control API answered {response.status_code} without a problem document")
+    after = response.headers.get("retry-after", "")
+    return ApiProblem(problem, float(after) if after.isdigit() else None)

@@ -1,0 +1,22 @@
+"""What is found in all of it: search, advice and trends."""
+
+from fairlead.tables import PoolKey
+from fairlead_client.public.calling import ApiCalls, path_of
+from fairlead_client.resources.advice import AdviceReport, Trends
+from fairlead_client.resources.search import SearchReport
+
+
+class FindingCalls(ApiCalls):
+    """Over all pools that the bearer sees."""
+
+    async def search(self, part: str, *, limit: int = 8) -> SearchReport:
+        """Everything that has a page and this part in its name."""
+        return await self._call("GET", "/v1/search", SearchReport, query={"q": part, "limit": limit})
+
+    async def advice(self, pool: PoolKey | None = None) -> AdviceReport:
+        """What hurts all pools, or one, ranked by harm."""
+        return await self._call("GET", "/v1/advice" if pool is None else f"/v1/pools/{path_of(pool)}/advice", AdviceReport)
+
+    async def trends(self, *, start: str = "now-1h", end: str = "now") -> Trends:
+        """All pools over a range, in a few steps each."""
+        return await self._call("GET", "/v1/trends", Trends, query={"from": start, "to": end})

@@ -1,0 +1,92 @@
+"""What happened: numbers over time, sessions, moves, decisions, refusals and the audit log."""
+
+from collections.abc import Sequence
+
+from fairlead.tables import PoolKey
+from fairlead_client.public.calling import ApiCalls, Query, path_of, segment, subject_of
+from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
+from fairlead_client.resources.decisions import DecisionReasons, RoutingDecision
+from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.rejections import RejectionReport
+from fairlead_client.resources.scaling import ScalingDecisionItem
+from fairlead_client.resources.series import Annotations, Series
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+
+
+class HistoryCalls(ApiCalls):
+    """`filters` are the query's names (`from`, `pool`, …)."""
+
+    async def series(
+        self,
+        metrics: Sequence[str],
+        pool: PoolKey | None = None,
+        instance: str | None = None,
+        *,
+        start: str = "now-1h",
+        end: str = "now",
+        buckets: int | None = None,
+    ) -> Series:
+        """`metrics` are names of SERIES_METRICS; `buckets` is the most steps of a line, at most 360."""
+        query: Query = {"metrics": ",".join(metrics), "from": start, "to": end, "buckets": buckets}
+        return await self._call("GET", f"{subject_of(pool, instance)}/series", Series, query=query)
+
+    async def annotations(
+        self, pool: PoolKey | None = None, instance: str | None = None, *, start: str = "now-1h", end: str = "now"
+    ) -> Annotations:
+        return await self._call("GET", f"{subject_of(pool, instance)}/annotations", Annotations, query={"from": start, "to": end})
+
+    async def sessions(self, filters: Query | None = None) -> Page[SessionSummary]:
+        return await self._call("GET", "/v1/sessions", Page[SessionSummary], query=filters)
+
+    async def session(self, pool: PoolKey, session: str) -> SessionDetail:
+        return await self._call("GET", f"/v1/sessions/{path_of(pool)}/{segment(session)}", SessionDetail)
+
+    async def migrations(self, filters: Query | None = None) -> Page[Migration]:
+        return await self._call("GET", "/v1/migrations", Page[Migration], query=filters)
+
+    async def migration(self, migration_id: str) -> Migration:
+        return await self._call("GET", f"/v1/migrations/{segment(migration_id)}", Migration)
+
+    async def migration_matrix(self, filters: Query | None = None) -> MigrationMatrix:
+        return await self._call("GET", "/v1/migrations/matrix", MigrationMatrix, query=filters)
+
+    async def reroutes(self, filters: Query | None = None) -> Page[ReRoute]:
+        return await self._call("GET", "/v1/reroutes", Page[ReRoute], query=filters)
+
+    async def reroute(self, reroute_id: str) -> ReRoute:
+        return await self._call("GET", f"/v1/reroutes/{segment(reroute_id)}", ReRoute)
+
+    async def reroute_matrix(self, filters: Query | None = None) -> MigrationMatrix:
+        return await self._call("GET", "/v1/reroutes/matrix", MigrationMatrix, query=filters)
+
+    async def decisions(self, filters: Query | None = None) -> Page[RoutingDecision]:
+        return await self._call("GET", "/v1/decisions", Page[RoutingDecision], query=filters)
+
+    async def decision(self, decision_id: str) -> RoutingDecision:
+        return await self._call("GET", f"/v1/decisions/{segment(decision_id)}", RoutingDecision)
+
+    async def decision_reasons(self, pool: PoolKey, *, newest: int = 100) -> DecisionReasons:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/decision-reasons", DecisionReasons, query={"newest": newest})
+
+    async def scaling_decisions(self, filters: Query | None = None) -> Page[ScalingDecisionItem]:
+        return await self._call("GET", "/v1/scaling-decisions", Page[ScalingDecisionItem], query=filters)
+
+    async def scaling_decision(self, decision_id: str) -> ScalingDecisionItem:
+        return await self._call("GET", f"/v1/scaling-decisions/{segment(decision_id)}", ScalingDecisionItem)
+
+    async def rejections(self, filters: Query | None = None) -> RejectionReport:
+        return await self._call("GET", "/v1/rejections", RejectionReport, query=filters)
+
+    async def audit(self, filters: Query | None = None) -> Page[AuditEntry]:
+        return await self._call("GET", "/v1/audit", Page[AuditEntry], query=filters)
+
+    async def audit_entry(self, entry_id: int) -> AuditEntry:
+        return await self._call("GET", f"/v1/audit/{entry_id}", AuditEntry)
+
+    async def audit_verification(self, kept: AuditHead | None = None) -> AuditVerification:
+        query: Query | None = None if kept is None else {"head_id": kept.id, "head_chain": kept.chain}
+        return await self._call("GET", "/v1/audit/verification", AuditVerification, query=query)
+
+    async def audit_head(self) -> AuditHead:
+        return await self._call("GET", "/v1/audit/head", AuditHead)

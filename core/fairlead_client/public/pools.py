@@ -1,0 +1,108 @@
+"""Pools, their instances, what they promise and what they hold."""
+
+from collections.abc import Sequence
+
+from fairlead.tables import PoolKey
+from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.load_explanations import LoadExplanation
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.predictors import Predictor
+from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.rollouts import Rollout
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
+
+
+class PoolCalls(ApiCalls):
+    """Each is of one pool but for the list of them."""
+
+    async def pools(self, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolSummary]:
+        return await self._call("GET", "/v1/pools", Page[PoolSummary], query={"cursor": cursor, "limit": limit})
+
+    async def pool(self, pool: PoolKey, *, instances: bool = True) -> PoolDetail:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}", PoolDetail, query=None if instances else {"instances": False})
+
+    async def instances(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[InstanceSummary]:
+        return await self._call(
+            "GET", f"/v1/pools/{path_of(pool)}/instances", Page[InstanceSummary], query={"cursor": cursor, "limit": limit}
+        )
+
+    async def instance(self, pool: PoolKey, instance: str) -> InstanceDetail:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}", InstanceDetail)
+
+    async def revisions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolRevision]:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/revisions", Page[PoolRevision], query={"cursor": cursor, "limit": limit})
+
+    async def events(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolEventItem]:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/events", Page[PoolEventItem], query={"cursor": cursor, "limit": limit})
+
+    async def slo_versions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[SloVersion]:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo", Page[SloVersion], query={"cursor": cursor, "limit": limit})
+
+    async def slo_attainment(
+        self,
+        pool: PoolKey,
+        *,
+        start: str | None = None,
+        end: str | None = None,
+        version: int | None = None,
+        priority_class: str | None = None,
+    ) -> SloAttainment:
+        """How the objectives were kept from `start` to `end` (`now-6h`, RFC 3339), in the past day unless given."""
+        query: Query = {"from": start, "to": end, "version": version, "priority_class": priority_class}
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
+
+    async def slo_burn(self, pool: PoolKey) -> SloBurn:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/burn", SloBurn)
+
+    async def slo_what_if(
+        self,
+        pool: PoolKey,
+        *,
+        ttft: str | None = None,
+        tpot: str | None = None,
+        percentile: float | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        priority_class: str | None = None,
+    ) -> SloWhatIf:
+        """What requests of the range, the past day unless given, would have met under other targets, such as `5s`."""
+        query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
+
+    async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
+        """The arguments ask what a change would move: so many instances more, those that leave, other anchors."""
+        query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/ring", Ring, query=query)
+
+    async def predictor(self, pool: PoolKey) -> Predictor:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/predictor", Predictor)
+
+    async def rollout(self, pool: PoolKey) -> Rollout:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/rollout", Rollout)
+
+    async def heatmap(
+        self,
+        pool: PoolKey,
+        *,
+        metric: str = "pending_prefill_tokens",
+        start: str = "now-1h",
+        end: str = "now",
+        columns: int | None = None,
+        aggregate: str = "max",
+        sort: str = "name",
+        group: str = "instance",
+    ) -> Heatmap:
+        """`start` and `end` are RFC 3339 or `now-15m`; `columns` at most 360."""
+        query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort, "group": group}
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/heatmap", Heatmap, query=query)
+
+    async def load_explanation(
+        self, pool: PoolKey, instance: str, *, metric: str = "pending_prefill_tokens", start: str = "now-5m", end: str = "now"
+    ) -> LoadExplanation:
+        """Why the instance was loaded as it was from `start` to `end`, at most a day."""
+        query = {"metric": metric, "from": start, "to": end}
+        path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/explanation"
+        return await self._call("GET", path, LoadExplanation, query=query)
