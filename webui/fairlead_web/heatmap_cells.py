@@ -101,8 +101,23 @@ def levels(heatmap: Heatmap) -> bytes:
     return levels_of([value for row in heatmap.rows for value in row.values], top, heatmap.limit)
 
 
-def known_of(row: HeatmapRow) -> Sequence[float]:
-    """The values that were measured. Most rows have them all and are not copied: a page goes through them often."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extremes:
+    """The lowest and the highest value of a row that has any."""
+
+    row: HeatmapRow
+    lowest: float
+    highest: float
+
+
+def extremes_of(heatmap: Heatmap) -> list[Extremes]:
+    """Those of each row, once for all that is said of a map: it may have 184,000 cells."""
+    measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
+    return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
+
+
+def _known(row: HeatmapRow) -> Sequence[float]:
+    """The values that were measured; a row that has them all is not copied."""
     return [value for value in row.values if value is not None] if None in row.values else cast(list[float], row.values)
 
 
@@ -228,14 +243,13 @@ def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, da
     return heatmap.rows[row].instance, start, start + timedelta(seconds=heatmap.step_seconds)
 
 
-def summary(heatmap: Heatmap) -> str:
+def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
     """One sentence that describes the picture, for people who cannot see it."""
-    highest = max((max(known) for row in heatmap.rows if (known := known_of(row))), default=None)
-    if highest is None:
+    if not extremes:
         return "No load was recorded in this range."
-    row = next(row for row in heatmap.rows if highest in row.values)
-    at = heatmap.start + timedelta(seconds=row.values.index(highest) * heatmap.step_seconds)
-    text = f"Highest: {text_of(highest, heatmap.unit)} on {row.instance} at {formats.clock(at)} UTC."
+    peak = max(extremes, key=lambda one: one.highest)
+    at = heatmap.start + timedelta(seconds=peak.row.values.index(peak.highest) * heatmap.step_seconds)
+    text = f"Highest: {text_of(peak.highest, heatmap.unit)} on {peak.row.instance} at {formats.clock(at)} UTC."
     if heatmap.limit is not None:
         breaches = sum(len(row.breaches) for row in heatmap.rows)
         text += f" {breaches:,} of {sum(len(row.values) for row in heatmap.rows):,} cells over the limit of {text_of(heatmap.limit, heatmap.unit)}."

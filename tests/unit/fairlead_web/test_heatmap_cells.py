@@ -13,7 +13,19 @@ from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration, HeatmapRow
 from fairlead_web import exports
-from fairlead_web.heatmap_cells import EXACT_CELLS, bare_of, cell_at, cell_size, levels, packed, picture, step_of, summary, text_of
+from fairlead_web.heatmap_cells import (
+    EXACT_CELLS,
+    bare_of,
+    cell_at,
+    cell_size,
+    extremes_of,
+    levels,
+    packed,
+    picture,
+    step_of,
+    summary,
+    text_of,
+)
 from fairlead_web.palette import NO_DATA, cividis, encode_png
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -129,8 +141,15 @@ def test_a_tables_cells_leave_the_unit_to_its_heading(value: float | None, unit:
 
 
 def test_the_summary_names_the_peak_and_counts_the_breaches() -> None:
-    text = summary(heatmap([[1.0, None], [2.0, 9.5]], limit=5.0))
+    shown = heatmap([[1.0, None], [2.0, 9.5]], limit=5.0)
+    text = summary(shown, extremes_of(shown))
     assert text == "Highest: 9.50 s on chat-b1 at 2026-11-21 10:00:30 UTC. 1 of 4 cells over the limit of 5.00 s."
+    assert summary(heatmap([[None]]), []) == "No load was recorded in this range."
+
+
+def test_the_extremes_are_of_what_was_measured_and_of_no_row_without_any() -> None:
+    found = extremes_of(heatmap([[1.0, None, 0.5], [None, None, None], [2.0, 9.5, 3.0]]))
+    assert [(one.row.instance, one.lowest, one.highest) for one in found] == [("chat-b0", 0.5, 1.0), ("chat-b2", 2.0, 9.5)]
 
 
 def test_the_csv_has_a_column_per_bucket_and_leaves_no_data_empty() -> None:

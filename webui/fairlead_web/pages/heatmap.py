@@ -5,6 +5,7 @@ Picture, canvas data, table, CSV and JSON all show the same answer.
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar
@@ -17,7 +18,19 @@ from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapRow
 from fairlead_web import exports
 from fairlead_web.addresses import instance_path, with_query
 from fairlead_web.charts import Tick, time_ticks
-from fairlead_web.heatmap_cells import METRIC_WORDS, CellSize, bare_of, cell_at, cell_size, known_of, packed, picture, summary, text_of
+from fairlead_web.heatmap_cells import (
+    METRIC_WORDS,
+    CellSize,
+    Extremes,
+    bare_of,
+    cell_at,
+    cell_size,
+    extremes_of,
+    packed,
+    picture,
+    summary,
+    text_of,
+)
 from fairlead_web.heatmap_layers import COMPARED, MOST_LAYERS, Asked, Layer, asked_of, layer, layers, whole
 from fairlead_web.heatmap_legends import Legend, legend_of
 from fairlead_web.palette import LEVELS, change, cividis, encode_png, limited
@@ -141,7 +154,7 @@ async def show(visit: Visit) -> Response:
     if regions_of(visit.request):
         return visit.page(HeatmapFrame(shell=await frame))
     drawn, shell = await asyncio.gather(layers(visit, asked), frame)
-    heatmap = drawn[0].heatmap
+    heatmap, extremes = drawn[0].heatmap, [extremes_of(one.heatmap) for one in drawn]
     metrics = asked.metrics
     has_roles = several_roles(heatmap)
     return visit.page(
@@ -149,7 +162,7 @@ async def show(visit: Visit) -> Response:
             shell=shell,
             pool=heatmap.pool,
             heatmap=heatmap,
-            figures=[_figure(visit, one, asked) for one in drawn],
+            figures=[_figure(visit, one, asked, its) for one, its in zip(drawn, extremes, strict=True)],
             metrics=[(metric, METRIC_WORDS[metric]) for metric in METRICS],
             stackable=[
                 (visit.here.url(stack=",".join([*metrics[1:], metric])), METRIC_WORDS[metric])
@@ -160,9 +173,9 @@ async def show(visit: Visit) -> Response:
             compared=COMPARED.get(asked.compare or ""),
             comparisons=list(COMPARED.items()),
             groups=[("instance", "instance"), *([("role", "role")] if has_roles or asked.group == "role" else []), ("node", "node")],
-            ranked=ranked(heatmap),
+            ranked=ranked(heatmap, extremes[0]),
             low_hurts=heatmap.metric == LOW_HURTS,
-            worst=_worst(visit, heatmap),
+            worst=_worst(visit, heatmap, extremes[0]),
             has_roles=has_roles and asked.group == "instance",
             table=table(heatmap, whole(visit.param("column")), whole(visit.param("row"))) if visit.param("view") == "table" else None,
             moves_shown=sum(move.count for move in heatmap.migrations),
@@ -170,7 +183,7 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _figure(visit: Visit, drawn: Layer, asked: Asked) -> Figure:
+def _figure(visit: Visit, drawn: Layer, asked: Asked, extremes: Sequence[Extremes]) -> Figure:
     heatmap, here = drawn.heatmap, visit.here
     end = heatmap.start + timedelta(seconds=heatmap.columns * heatmap.step_seconds)
     size = cell_size(heatmap.columns, len(heatmap.rows), len(asked.metrics))
@@ -183,7 +196,7 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked) -> Figure:
         heatmap=heatmap,
         words=METRIC_WORDS[heatmap.metric],
         size=size,
-        summary=summary(heatmap),
+        summary=summary(heatmap, extremes),
         legend=legend_of(heatmap, drawn.earlier),
         ticks=time_ticks(heatmap.start, end, heatmap.columns * size.width) if heatmap.columns else (),
         source=alone.export("bin"),
@@ -194,20 +207,22 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked) -> Figure:
     )
 
 
-def _worst(visit: Visit, heatmap: Heatmap) -> str | None:
+def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str | None:
     """The explanation of the newest of the highest cells, of the lowest where a low value hurts."""
-    if heatmap.group != "instance":
+    if heatmap.group != "instance" or not extremes:
         return None
-    best = min if heatmap.metric == LOW_HURTS else max
-    peaks = [best(known) for row in heatmap.rows if (known := known_of(row))]
-    if not peaks:
-        return None
-    peak = best(peaks)
-    rows = [row for row in heatmap.rows if peak in row.values]
+    peaks, best = _peaks(heatmap, extremes), min if heatmap.metric == LOW_HURTS else max
+    peak = best(value for value, _ in peaks)
+    rows = [row for value, row in peaks if value == peak]
     column, instance = max((len(row.values) - 1 - row.values[::-1].index(peak), row.instance) for row in rows)
     start = heatmap.start + timedelta(seconds=column * heatmap.step_seconds)
     query = {"metric": heatmap.metric, "from": stamp(start), "to": stamp(start + timedelta(seconds=heatmap.step_seconds))}
     return visit.link(with_query(f"{instance_path(heatmap.pool, instance)}/explanation", query))
+
+
+def _peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, HeatmapRow]]:
+    """The value of each row that hurts most: its highest, or its lowest where little hurts."""
+    return [(one.lowest if heatmap.metric == LOW_HURTS else one.highest, one.row) for one in extremes]
 
 
 async def png(visit: Visit) -> Response:
@@ -241,12 +256,12 @@ async def binary(visit: Visit) -> Response:
 
 
 def _words(visit: Visit, drawn: Layer, asked: Asked) -> HeatmapWords:
-    heatmap = drawn.heatmap
+    heatmap, extremes = drawn.heatmap, extremes_of(drawn.heatmap)
     return HeatmapWords(
         heatmap=heatmap,
-        figure=_figure(visit, drawn, asked),
+        figure=_figure(visit, drawn, asked, extremes),
         window=visit.range,
-        ranked=ranked(heatmap),
+        ranked=ranked(heatmap, extremes),
         has_roles=asked.group == "instance" and several_roles(heatmap),
         has_labels=visit.param("words") == "rows",
         is_first=visit.param("by") is None,
@@ -280,10 +295,9 @@ def several_roles(heatmap: Heatmap) -> bool:
     return len({row.role for row in heatmap.rows}) > 1
 
 
-def ranked(heatmap: Heatmap) -> list[tuple[HeatmapRow, str, float]]:
+def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[HeatmapRow, str, float]]:
     """The rows that hurt most: row, peak as text, bar length 0-100. Of a metric of which little hurts, the lowest."""
-    low = heatmap.metric == LOW_HURTS
-    peaks = [(min(known) if low else max(known), row) for row in heatmap.rows if (known := known_of(row))]
+    low, peaks = heatmap.metric == LOW_HURTS, _peaks(heatmap, extremes)
     peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
     top = heatmap.maximum if low else peaks[0][0] if peaks else 0.0
     top = top if top > 0 else 1.0
