@@ -25,7 +25,8 @@ MOST_GAPS = 8
 _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("roster", "instances", *_NAMES))
-_values = msgspec.json.Decoder(list[float | None])
+_values = msgspec.json.Decoder(list[int | float | None])
+"""Whole numbers stay whole: to write 184,000 of them takes 2 ms, to write as many fractions 11."""
 _seconds = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
