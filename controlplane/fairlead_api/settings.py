@@ -117,6 +117,8 @@ class Settings:
     `background` off = no jobs (tests run them by hand). A set of pool summaries is shared for `share_seconds`; the
     figures of five minutes in them for four times as long, or forty times as long as they take where that is more (at
     most ten times as long as summaries), and beyond that until they are computed again, at most twenty times as long.
+    What all instances of a pool had in a long stretch that ends now is read again after thirty times `share_seconds`,
+    and told for at most 120 times as long.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)

@@ -1,4 +1,4 @@
-"""What is found in all of it: search, advice and trends."""
+"""Search, advice and trends."""
 
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, path_of
@@ -7,7 +7,7 @@ from fairlead_client.resources.search import SearchReport
 
 
 class FindingCalls(ApiCalls):
-    """Over all pools that the bearer sees."""
+    """Of all pools that the bearer sees, or of one."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
         """Everything that has a page and this part in its name."""

@@ -48,7 +48,7 @@ async def test_a_range_that_does_not_move_is_not_called_live() -> None:
         ("/rejections", {"results"}),
         (f"/pools/{CHAT}/heatmap", {"permalink", "range-steps"}),
         (f"/pools/{CHAT}", {"mix", "routing", "present"}),
-        (instance_path(CHAT, INSTANCES[CHAT][1]), {"known", "moves", "chosen"}),
+        (instance_path(CHAT, INSTANCES[CHAT][1]), {"why", "held", "known", "moves", "chosen"}),
     ],
 )
 async def test_what_a_live_page_says_of_the_present_is_told_anew_as_time_passes(path: str, parts: set[str]) -> None:

@@ -23,7 +23,7 @@ FIRST_EVENT_SECONDS = 0.25
 STATE = frozenset({"pools", "instances"})
 OF_STATE = frozenset({"state", "membership"})
 """What a change of pools or instances concerns: every part that shows the page's state, so that all change together. A
-part that goes by ticks alone is of minutes, and shows none of it.
+part that goes by ticks alone shows none of it.
 """
 KNOWN_SECONDS = 30.0
 """Whose session ended is told apart after at most this long."""

@@ -25,8 +25,8 @@ of an hour: so little of it is new by then, and an open page asks again and agai
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""Of a stretch at least so long that ended this lately, what was read last is told, with the times it is of: that of an
-hour is at most a minute old, and nobody waits while it is read again.
+"""Of a stretch at least so long that ended this lately, what was read last is told, with the times it is of, and nobody
+waits while it is read again.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
 """Changes this long before the stretch may be its cause."""
@@ -111,7 +111,7 @@ class LoadExplaining:
         known = self._shared.get(key)
         if known is not None and timedelta() <= now - known[0] < fresh and instance in known[1].places:
             return where, known[1]
-        _, found = await read()
+        found = await self._store.stretches(pool, where)
         if len(self._shared) >= MOST_SHARED:
             self._shared.pop(min(self._shared, key=lambda one: self._shared[one][0]))
         self._shared[key] = (now, found)
