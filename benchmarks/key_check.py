@@ -15,6 +15,7 @@ from time import thread_time_ns
 from benchmarks.command_line import count
 
 from fairlead.gateway_keys import GatewayKeyFacts
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import PoolKey
 from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
@@ -22,6 +23,7 @@ from fairlead_router.refusals import BadRequest
 
 ROUNDS = 5
 CHAT = PoolKey(namespace="default", name="chat")
+REQUEST = RoutingRequest(id="r", arrived_at=0.0, prompt_tokens=1000, blocks=(), first_bytes_hash=0)
 HEADERS = [(b"x-header-%d" % number, b"value of a header of a client") for number in range(11)]
 
 
@@ -52,8 +54,7 @@ def main() -> None:
         key = keys.admit(shown[number % len(shown)], number * 1e-3, counted=True)
         assert key is not None
         assert key.facts.opens(CHAT, "llama")
-        key.spend(1000, number * 1e-3)
-        key.spend(100, number * 1e-3)
+        keys.reserve(key, REQUEST, 1_000_000, number * 1e-3).settle(1000, 100, number * 1e-3)
 
     def refuse(_: int) -> None:
         with suppress(BadRequest):
@@ -61,11 +62,11 @@ def main() -> None:
 
     print(f"{asked.keys} keys, microseconds of CPU per request, best of {ROUNDS} rounds of {asked.requests}")
     for name, work in (
-        ("admitted: key, expiry, scope, both limits, tokens taken twice", check),
+        ("admitted: key, expiry, scope, both limits, tokens reserved and settled", check),
         ("refused: unknown key", refuse),
         ("SHA-256 of a key alone", lambda number: sha256(secrets[0].encode()).digest()),
     ):
-        print(f"{name:56} {best(work, asked.requests):6.2f}")
+        print(f"{name:64} {best(work, asked.requests):6.2f}")
 
 
 def best(work: Callable[[int], object], requests: int) -> float:

@@ -49,8 +49,9 @@ class GatewayKeyFacts:
 class RateLimit:
     """A token bucket that holds a minute's worth and is full at first.
 
-    In any span of `t` seconds at most `per_minute * (1 + t / 60)` is taken, if each taking asked before whether there
-    is enough. A taking that did not (an answer's tokens are known when it ends) makes a debt, which is waited for.
+    In any span of `t` seconds at most `per_minute * (1 + t / 60)` is taken, and the last amount, if each taking asks
+    first (`take_if_any`). A taking that does not (an answer's tokens are known when it ends) makes a debt, which is
+    waited for.
     """
 
     __slots__ = ("_at", "_level", "_most", "_per_second")
@@ -67,11 +68,20 @@ class RateLimit:
         self._most = max(1.0, per_minute)
         self._level = min(self._level, self._most)
 
-    def wait_seconds(self, now: float) -> float:
-        """Seconds until one can be taken; 0 when it can be now."""
+    def wait_seconds(self, now: float, *, returning: float = 0.0) -> float:
+        """Seconds until one can be taken, if `returning` were given back now; 0 when it can be now."""
         self._refill(now)
-        missing = 1.0 - self._level
+        missing = 1.0 - min(self._most, self._level + returning)
         return 0.0 if missing <= 1e-9 else missing / self._per_second
+
+    def take_if_any(self, amount: float, now: float) -> float:
+        """Take this much if there is one at least, and answer 0; else take nothing and answer the seconds until there
+        is. More than there is makes a debt, so that an amount above the limit is not refused for ever.
+        """
+        seconds = self.wait_seconds(now)
+        if not seconds:
+            self.take(amount, now)
+        return seconds
 
     def take(self, amount: float, now: float) -> None:
         """Take this much; a negative amount is given back."""

@@ -72,6 +72,14 @@ _USAGE_OBJECT = re.compile(rb'"usage" ?: ?(\{(?:[^{}]|\{[^{}]*\})*\})')
 _RESPONSE_ID = re.compile(rb'"id" ?: ?"([A-Za-z0-9_.-]{1,200})"')
 
 
+_LAST_EVENTS = {
+    Dialect.OPENAI: (b"data: [DONE]", b"data:[DONE]"),
+    Dialect.RESPONSES: (b"event: response.completed\n", b"event: response.incomplete\n"),
+    Dialect.ANTHROPIC: (b"event: message_stop\n",),
+}
+"""What the last event of a good stream has."""
+
+
 def read_usage(document: bytes) -> Usage | None:
     """The usage in a completion or a chunk; None when it reports none."""
     try:
@@ -164,6 +172,11 @@ class StreamReader:
         events with a piece of the answer have one or more.
         """
         return max(0, self.events - 1) if self._dialect is Dialect.OPENAI else self.deltas
+
+    @property
+    def finished(self) -> bool:
+        """Whether the protocol's last event has come."""
+        return any(mark in self._tail for mark in _LAST_EVENTS[self._dialect]) and not self.cut
 
     @property
     def cut(self) -> bool:

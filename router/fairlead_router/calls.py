@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from fairlead_router.answers import Usage
 from fairlead_router.dialects import Dialect
 from fairlead_router.prompts import Document
 from fairlead_router.settings import Timeouts
 from fairlead_router.silences import Silences
+from fairlead_router.tickets import Ticket
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 STALLED_CLIENT_SECONDS = 5.0
@@ -53,7 +53,7 @@ class Call:
 
     __slots__ = (
         "arrived_at", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head", "id", "quiet_since",
-        "received", "stream", "task", "usage",
+        "received", "stream", "task", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -78,8 +78,8 @@ class Call:
         """Ends the wait for an instance, so that the call is refused; None while it does not wait for one."""
         self.gone = False
         self.task: asyncio.Task[None] | None = None
-        self.usage: Usage | None = None
-        """The tokens of a routed call that has ended; None where no engine worked for it."""
+        self.ticket: Ticket | None = None
+        """The account of a routed call."""
 
     def client_gone(self) -> None:
         """The client closed its connection: stop whatever is being waited for."""
@@ -142,6 +142,8 @@ class Calls:
         call.connection = connection
         call.quiet_since = 0.0
         call.awaited_since = self._now()
+        if call.ticket is not None:
+            call.ticket.given = True
 
     def just_sent(self, call: Call) -> bool:
         """Whether the request was sent so shortly ago that its engine can hardly have begun to compute."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fairlead.tables import Outlook
+from fairlead_router.answers import StreamReader
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.client_requests import ClientGone
 from fairlead_router.dialects import error_event
@@ -55,10 +56,17 @@ class DirectRelay:
         self._tries = tries
 
     async def relay(
-        self, call: Call, pool: Pool, client: Client, *, only: str | None = None, upload: Upload | None = None
+        self,
+        call: Call,
+        pool: Pool,
+        client: Client,
+        *,
+        only: str | None = None,
+        upload: Upload | None = None,
+        reader: StreamReader | None = None,
     ) -> ErrorAnswer | None:
         """Serve one call to its end: None when it was answered or its client went away, else the
-        answer the caller must send.
+        answer the caller must send. The `reader` is fed what the client gets.
         """
         self._calls.enter(call)
         outcome = "failed"
@@ -75,7 +83,7 @@ class DirectRelay:
                 pool.used_at = self._now()
                 try:
                     connection = await self._begin(call, pool, instance, upload)
-                    await self._pass_on(call, pool, instance, connection, client)
+                    await self._pass_on(call, pool, instance, connection, client, reader)
                 except UpstreamFailure as problem:
                     failure = problem
                     self._note(call, pool, instance, problem)
@@ -142,20 +150,30 @@ class DirectRelay:
         refuse_engine_faults(connection, instance, credentials=pool.pass_credentials)
         return connection
 
-    async def _pass_on(self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client) -> None:
+    async def _pass_on(
+        self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, reader: StreamReader | None
+    ) -> None:
         lines = passed_headers(connection)
         lines.append(b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\n" % (pool.header, instance.encode()))
         headers = b"".join(lines)
         if connection.complete:
             body = await connection.read()
+            if reader is not None:
+                reader.feed(body)
             client.begin(connection.status, headers, len(body))
             self._sender.release(call, connection)
             client.end(body)
             return
         client.begin(connection.status, headers, None)
         client.on_writable(connection.resume)
+
+        def read(piece: bytes) -> bool:
+            if reader is not None:
+                reader.feed(piece)
+            return client.write(piece)
+
         try:
-            last = await connection.pipe(client.write)
+            last = await connection.pipe(client.write if reader is None else read)
         except UpstreamFailure as failure:
             self._note(call, pool, instance, failure)
             if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in connection.headers):
@@ -164,6 +182,8 @@ class DirectRelay:
             else:
                 client.abort()
             raise _Broken from None
+        if reader is not None:
+            reader.feed(last)
         self._sender.release(call, connection)
         client.end(last)
 

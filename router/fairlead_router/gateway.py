@@ -6,8 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead_router import paths
+from fairlead_router.answers import StreamReader
 from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.calls import Call, Calls
 from fairlead_router.client_requests import ClientGone, ClientRequest
@@ -129,11 +129,9 @@ class Gateway:
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         if pool.divides and divisible:
             call.document = parsed.document if parsed.model == name else {**parsed.document, "model": name}
+        charge = None if key is None else self._keys.reserve(key, request, pool.most_tokens(len(body)), self._now())
         client.watch(call.client_gone)
-        if key is None:
-            refusal = await self._proxy.relay(call, request, pool, client)
-        else:
-            refusal = await self._relay_for(key, call, request, pool, client)
+        refusal = await self._proxy.relay(call, request, pool, client, charge)
         if logger.isEnabledFor(logging.DEBUG):
             seconds = round(self._now() - arrived, 6)
             logger.debug(
@@ -142,22 +140,13 @@ class Gateway:
             )
         return refusal
 
-    async def _relay_for(
-        self, key: GatewayKey, call: Call, request: RoutingRequest, pool: Pool, client: ClientRequest
-    ) -> ErrorAnswer | None:
-        """Relay a key's call. Its prompt is taken from the limit at once, the rest when the answer tells it."""
-        key.spend(request.prompt_tokens, request.arrived_at)
-        try:
-            return await self._proxy.relay(call, request, pool, client)
-        finally:
-            self._keys.settle(key, call.usage, request.prompt_tokens, self._now())
-
     async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Send the request to the instance with the fewest in flight."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
         pool = self._routed.pool_for(parsed.model, scope["headers"], key)
+        self._count(key)
         name = pool.engine_name(parsed.model)
         if parsed.model != name:
             body = parsed.renamed(name)
@@ -180,6 +169,7 @@ class Gateway:
         if not form.model:
             raise form_without_model()
         pool = self._routed.pool_for(form.model, headers, key)
+        self._count(key)
         body = form.taken(pool.engine_name(form.model))
         if length is not None:
             length += len(body) - form.size
@@ -201,10 +191,21 @@ class Gateway:
             pool, instance = await self._find_holder(scope, response, opens)
         else:
             instance = home[1]
+        self._count(key)
+        call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
+        charge = self._held.charge(response)
+        if charge is None:
+            return await self._direct.relay(call, pool, client, only=instance)
+        reader = StreamReader(Dialect.RESPONSES)
+        try:
+            return await self._direct.relay(call, pool, client, only=instance, reader=reader)
+        finally:
+            pool.accounts.seen_later(charge, reader.usage_at_the_end(), self._now())
+
+    def _count(self, key: GatewayKey | None) -> None:
+        """A request that costs no tokens goes to a pool."""
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
-        call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
-        return await self._direct.relay(call, pool, client, only=instance)
 
     async def _find_holder(self, scope: Scope, response: str, opens: Opens) -> tuple[Pool, str]:
         pools = [pool for pool in self._pools.all() if opens(pool)]

@@ -12,8 +12,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 
-from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal, RateLimit
-from fairlead_router.answers import Usage
+from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead_router.charges import Charge, KeyLimits
 from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
@@ -25,20 +26,13 @@ Shown = Iterable[tuple[bytes, bytes]]
 
 
 class GatewayKey:
-    """One key and what is left of its limits at this router; each live router has an equal share of them."""
+    """One key and what is left of its limits at this router."""
 
-    __slots__ = ("_requests", "_tokens", "facts")
+    __slots__ = ("facts", "limits")
 
     def __init__(self, facts: GatewayKeyFacts, now: float, routers: int = 1) -> None:
         self.facts = facts
-        self._requests = None if facts.requests_per_minute is None else RateLimit(facts.requests_per_minute / routers, now)
-        self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute / routers, now)
-
-    def share(self, routers: int, now: float) -> None:
-        """Divide the limits by this many routers. What is left at this one stays, as far as its new share allows it."""
-        for limit, per_minute in ((self._requests, self.facts.requests_per_minute), (self._tokens, self.facts.tokens_per_minute)):
-            if limit is not None and per_minute is not None:
-                limit.change(per_minute / routers, now)
+        self.limits = KeyLimits(facts, now, routers)
 
     @property
     def is_shared(self) -> bool:
@@ -57,19 +51,15 @@ class GatewayKey:
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float) -> tuple[KeyRefusal, float] | None:
-        """The limit that is used up, with the seconds until it is not; None after taking one request."""
-        if self._tokens is not None and (seconds := self._tokens.wait_seconds(now)):
-            return KeyRefusal.OVER_TOKENS, seconds
-        if self._requests is not None:
-            if seconds := self._requests.wait_seconds(now):
-                return KeyRefusal.OVER_REQUESTS, seconds
-            self._requests.take(1, now)
-        return None
+        """The limit that is used up, with the seconds until it is not; None after taking one request.
 
-    def spend(self, tokens: int, now: float) -> None:
-        """Take tokens from the limit, or give back a negative number."""
-        if self._tokens is not None and tokens:
-            self._tokens.take(tokens, now)
+        Tokens are only asked for here, so that no body is read in vain; `GatewayKeys.reserve` asks and takes.
+        """
+        if seconds := self.limits.seconds_to_token(now):
+            return KeyRefusal.OVER_TOKENS, seconds
+        if seconds := self.limits.take_request(now):
+            return KeyRefusal.OVER_REQUESTS, seconds
+        return None
 
 
 class GatewayKeys:
@@ -96,7 +86,7 @@ class GatewayKeys:
         if max(1, count) != self._routers:
             self._routers = max(1, count)
             for key in self._by_digest.values():
-                key.share(self._routers, now)
+                key.limits.share(self._routers, now)
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
         """Know exactly these keys, besides the settings' own. An unchanged one keeps what is left of its limits."""
@@ -146,7 +136,8 @@ class GatewayKeys:
         raise self._unknown(shown=shown, expired=expired is not None)
 
     def out_of_scope(self, key: GatewayKey, now: float) -> None:
-        """Count a request for what its key does not open."""
+        """Count a request for what its key does not open. It does not count against the key's limit."""
+        key.limits.return_request(now)
         self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1
         self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)
 
@@ -154,14 +145,18 @@ class GatewayKeys:
         """Count a request that its key opens a pool for."""
         self.use.add(key.facts.id, now, requests=1)
 
-    def settle(self, key: GatewayKey, usage: Usage | None, taken: int, now: float) -> None:
-        """Count the tokens of a call that ended, None where no engine worked for it, and put right what was `taken`
-        of the limit for its prompt.
+    def reserve(self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float) -> Charge:
+        """Count a request that goes to a pool, and take its tokens from the key's limit: its prompt's, and those that
+        its answer is expected to have. Its pool settles the charge when it ends.
+
+        Of prompt and answer no more than `most_tokens` each can be true. Raises BadRequest 429 if no token is left,
+        which nobody could know before the body was read.
         """
-        prompt_tokens, output_tokens = (0, 0) if usage is None else (usage.prompt_tokens or 0, usage.output_tokens)
-        key.spend(prompt_tokens + output_tokens - taken, now)
-        if prompt_tokens or output_tokens:
-            self.use.add(key.facts.id, now, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+        answer_tokens = key.limits.expected_answer(request.max_output_tokens)
+        if seconds := key.limits.reserve(request.prompt_tokens, answer_tokens, now):
+            raise self._too_many(key, KeyRefusal.OVER_TOKENS, seconds, now)
+        self.sent_to_pool(key, now)
+        return Charge(key.facts.id, key.limits, self.use, request.prompt_tokens, answer_tokens, most_tokens)
 
     def _unknown(self, *, shown: bool, expired: bool) -> BadRequest:
         if expired:

@@ -1,14 +1,14 @@
 """One pool as this router serves it: its routing table, its scheduler, and an account of every request submitted to it.
 
-Only the pool tells the scheduler about a request, and each request ends exactly once: refused, completed, failed,
-declined or cancelled.
+Only the pool tells the scheduler about a request, and each request ends exactly once, in a way of
+`fairlead_router.endings`: what its scheduler hears, what is counted and what its key is charged are the same figures.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from fairlead.instances import Role
@@ -19,9 +19,12 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import TokenSizes
 from fairlead.tables import EngineFacts, Outlook, RoutingTable
 from fairlead_router.answers import Usage
+from fairlead_router.charges import Charge
+from fairlead_router.endings import Ending
 from fairlead_router.kept_rows import KeptRows
 from fairlead_router.known_engines import KnownEngines
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.request_accounts import RequestAccounts, ending_of_failure, ending_of_leaving
 from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_router.waiting_room import WaitingRoom
@@ -38,6 +41,7 @@ class Pool:
     __slots__ = (
         "__weakref__",
         "accepting",
+        "accounts",
         "addresses",
         "block_bytes",
         "classes",
@@ -76,6 +80,7 @@ class Pool:
         self.tickets: dict[str, Ticket] = {}
         self.traffic = TrafficRecording(recorded_share)
         """What came here, as simulations need it."""
+        self.accounts = RequestAccounts(self.counters, self.traffic)
         self.direct: Counter[str] = Counter()
         """Requests in flight to each instance that did not go through the scheduler."""
         self.waiting = 0
@@ -177,9 +182,11 @@ class Pool:
 
     # ── a request's way through ──
 
-    def submit(self, request: RoutingRequest, now: float) -> Ticket:
-        """Hand a request to the scheduler. The returned ticket may already be decided."""
-        ticket = Ticket(request)
+    def submit(self, request: RoutingRequest, now: float, charge: Charge | None = None) -> Ticket:
+        """Hand a request to the scheduler. The returned ticket may already be decided. Its `charge` is settled when it
+        ends.
+        """
+        ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
         self.waiting += 1
         self.used_at = now
@@ -189,10 +196,7 @@ class Pool:
         try:
             results = self.scheduler.submit(request, now)
         except BaseException:
-            self.counters.submitted -= 1
-            if self.classes.are_declared:
-                self.counters.classes[request.priority_class].submitted -= 1
-            self._end(ticket)  # the scheduler refused to know it, so nothing may be kept of it here
+            self._end(ticket, Ending.LOST, now)  # the scheduler refused to know it, so nothing may be kept of it here
             raise
         self.deliver(results, now)
         return ticket
@@ -208,7 +212,7 @@ class Pool:
         for result in self.scheduler.prefilled(ticket.request.id, now):
             if isinstance(result, Refusal) and result.request.id == ticket.request.id:
                 ticket.verdict = refusal = result
-                self._refuse(ticket, result)
+                self._refuse(ticket, result, Ending.REFUSED_AFTER_PREFILL, now)
             else:
                 others.append(result)
         self.deliver(others, now)
@@ -233,7 +237,7 @@ class Pool:
         verdict = self.scheduler.retry(ticket.request.id, now, failed_instance, reached=reached, to=to)
         ticket.verdict = verdict
         if isinstance(verdict, Refusal):
-            self._refuse(ticket, verdict)
+            self._refuse(ticket, verdict, Ending.EXHAUSTED, now)
         else:
             self.counters.count_decode_only(verdict)
             self.counters.retries += 1
@@ -243,76 +247,77 @@ class Pool:
 
     def _tell_generated(self, ticket: Ticket, now: float) -> None:
         if ticket.stream is not None:
-            self.scheduler.generated(ticket.request.id, now, ticket.stream.generated_tokens)
-
-    def _note_part(self, ticket: Ticket) -> None:
-        """Of an answer that broke off, the client has had the part that was passed on."""
-        if ticket.stream is not None:
-            ticket.usage = Usage(ticket.stream.generated_tokens, None, ticket.request.prompt_tokens)
+            tokens = ticket.stream.generated_tokens
+            self.scheduler.generated(ticket.request.id, now, tokens)
+            if ticket.charge is not None:
+                ticket.charge.generated(min(tokens, ticket.charge.most_tokens), now)
 
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
         """The engine answered in full. Impossible counts are treated as missing."""
-        if self._end(ticket):
-            output_tokens = self.counters.plausible(usage.output_tokens) or 0
-            cached_tokens, prompt_tokens = self.counters.plausible(usage.cached_tokens), self.counters.plausible(usage.prompt_tokens)
-            if cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
-                self.counters.compare(ticket.verdict, cached_tokens)
-            ticket.usage = Usage(output_tokens, cached_tokens, prompt_tokens or ticket.request.prompt_tokens)
-            self.counters.served += 1
-            self.counters.output_tokens += output_tokens
-            self.deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
-            if prompt_tokens and self.token_sizes.observe(ticket.request.prompt_bytes, prompt_tokens):
-                size = round(self.token_sizes.bytes_per_token, 3)
-                logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
-                self._count_anew(now)
+        if ticket.ended:
+            return
+        usage = self.accounts.plausible(usage)
+        if usage.cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
+            self.counters.compare(ticket.verdict, usage.cached_tokens)
+        self._end(ticket, Ending.SERVED, now, usage)
+        self.deliver(self.scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens), now)
+        if usage.prompt_tokens and self.token_sizes.observe(ticket.request.prompt_bytes, usage.prompt_tokens):
+            size = round(self.token_sizes.bytes_per_token, 3)
+            logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
+            self._count_anew(now)
 
     def _count_anew(self, now: float) -> None:
         """Go by what was learnt. Requests in flight keep the counts they came with."""
         engine = self._learnt(self.table.engine, self.token_sizes)
         self.deliver(self.scheduler.update_table(replace(self.table, engine=engine), now), now)
 
-    def fail(self, ticket: Ticket, now: float) -> None:
-        """The request was lost after the first byte, or given up."""
-        if self._end(ticket):
-            self.counters.failed += 1
-            self._note_part(ticket)
-            self._tell_generated(ticket, now)
-            self.deliver(self.scheduler.fail(ticket.request.id, now), now)
-
-    def decline(self, ticket: Ticket, now: float) -> None:
-        """The engine refused the request itself: the fault is the client's, not the engine's."""
-        if self._end(ticket):
-            self.counters.rejected_by_engine += 1
-            self.deliver(self.scheduler.decline(ticket.request.id, now), now)
+    def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
+        """The request was lost after the first byte, or given up; `out_of_time`: its total time is over."""
+        self._break_off(ticket, ending_of_failure(ticket, out_of_time=out_of_time), now, self.scheduler.fail)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
         """The client went away."""
-        if self._end(ticket):
-            self.counters.cancelled += 1
-            self._note_part(ticket)
-            self._tell_generated(ticket, now)
-            self.deliver(self.scheduler.cancel(ticket.request.id, now), now)
+        self._break_off(ticket, ending_of_leaving(ticket), now, self.scheduler.cancel)
+
+    def _break_off(self, ticket: Ticket, ending: Ending, now: float, tell: Callable[[str, float], Sequence[Dispatch | Refusal]]) -> None:
+        if ticket.ended:
+            return
+        if ending is Ending.SERVED and ticket.stream is not None:
+            self.complete(ticket, now, ticket.stream.usage())
+            return
+        self._tell_generated(ticket, now)
+        self._end(ticket, ending, now, self.accounts.part(ticket))
+        self.deliver(tell(ticket.request.id, now), now)
+
+    def decline(self, ticket: Ticket, now: float) -> None:
+        """The engine refused the request itself: the fault is the client's, not the engine's."""
+        if not ticket.ended:
+            self._end(ticket, Ending.DECLINED, now)
+            self.deliver(self.scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
         """The request has waited for all the time that it may take: it is refused, if it still waits."""
         if not ticket.ended:
             self.deliver(self.scheduler.give_up(ticket.request.id, now), now)
 
-    def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
-        if self._end(ticket):
+    def _refuse(self, ticket: Ticket, refusal: Refusal, ending: Ending, now: float) -> None:
+        if not ticket.ended:
+            self._end(ticket, ending, now)
             self.counters.refused[refusal.reason.value] += 1
             if self.classes.are_declared:
                 self.counters.classes[ticket.request.priority_class].refused += 1
 
-    def _end(self, ticket: Ticket) -> bool:
-        """Forget the ticket. Returns False when it had ended before."""
-        if ticket.ended:
-            return False
-        ticket.ended = True
-        self.traffic.ended(ticket)
+    def _end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
+        """Settle the account of a ticket that has not ended, and forget it."""
+        self.accounts.end(ticket, ending, now, usage)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
             self.waiting -= 1
-        return True
+
+    def most_tokens(self, body_bytes: int) -> int:
+        """The most tokens that a prompt with a body of so many bytes, or its answer, can truly have: a token of text
+        has a byte, and what bytes do not show (media, a conversation that its engine keeps) must fit into a KV cache.
+        """
+        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens)
 
     def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
         """Give each decision to its ticket. An event about one request may decide others."""
@@ -327,7 +332,7 @@ class Pool:
             self.waiting -= 1
             ticket.decide(result)
             if isinstance(result, Refusal):
-                self._refuse(ticket, result)
+                self._refuse(ticket, result, Ending.REFUSED, now)
             else:
                 ticket.dispatched_at = now
                 ticket.queued_seconds = now - ticket.request.arrived_at

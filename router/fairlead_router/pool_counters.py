@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead_router.endings import Outcome
 from fairlead_router.kv_events.metrics import Belief
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -106,6 +107,20 @@ class PoolCounters:
         self.handover = Distribution()
         self.ttft = Distribution()
         self.queued = Distribution()
+
+    def count_end(self, outcome: Outcome) -> None:
+        """A request ended so. Refusals are counted by their reasons (`refused`)."""
+        match outcome:
+            case Outcome.SERVED:
+                self.served += 1
+            case Outcome.FAILED:
+                self.failed += 1
+            case Outcome.CANCELLED:
+                self.cancelled += 1
+            case Outcome.REJECTED_BY_ENGINE:
+                self.rejected_by_engine += 1
+            case Outcome.REFUSED:
+                pass
 
     def plausible(self, tokens: int | None) -> int | None:
         """The tokens that an engine told; None, and counted, where that cannot be."""

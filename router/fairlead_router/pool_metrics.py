@@ -42,10 +42,12 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     lost = CounterMetricFamily("fairlead_router_lost_moves", "Moves of sessions made here that lost to an earlier writer.", labels=["pool"])
     odd = CounterMetricFamily(
         "fairlead_router_implausible_usages",
-        "Token counts and cache usages engines told that cannot be; taken as unknown.",
+        "Token counts and cache usages engines told that cannot be; taken as unknown, or as the most that can be.",
         labels=["pool"],
     )
-    tokens = CounterMetricFamily("fairlead_router_tokens", "Tokens of served requests.", labels=["pool", "kind"])
+    tokens = CounterMetricFamily(
+        "fairlead_router_tokens", "Tokens of requests that were sent to engines, also of answers that broke off.", labels=["pool", "kind"]
+    )
     ttft = HistogramMetricFamily("fairlead_router_ttft_seconds", "Arrival to first token of streamed requests.", labels=["pool"])
     queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
     decode_only = CounterMetricFamily(

@@ -17,6 +17,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.answers import TAIL_BYTES, StreamReader, Usage, first_id, read_usage
 from fairlead_router.calls import Call, Calls, Client
+from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.divided_calls import DividedCall
 from fairlead_router.held_responses import HeldResponses
@@ -83,8 +84,10 @@ class Proxy:
         self._held = held
         self._now = now
 
-    async def relay(self, call: Call, request: RoutingRequest, pool: Pool, client: Client) -> ErrorAnswer | None:
-        """Serve one call to its end.
+    async def relay(
+        self, call: Call, request: RoutingRequest, pool: Pool, client: Client, charge: Charge | None = None
+    ) -> ErrorAnswer | None:
+        """Serve one call to its end, for this charge of its client's key.
 
         Returns None when it was answered or its client went away, otherwise the answer that the caller must send.
 
@@ -94,7 +97,7 @@ class Proxy:
         ticket: Ticket | None = None
         divided: DividedCall | None = None
         try:
-            ticket = pool.submit(request, self._now())
+            call.ticket = ticket = pool.submit(request, self._now(), charge)
             verdict = ticket.verdict
             if verdict is None:
                 call.give_up = partial(pool.give_up, ticket)
@@ -139,8 +142,6 @@ class Proxy:
         finally:
             if ticket is not None and not ticket.ended:
                 pool.fail(ticket, self._now())
-            if ticket is not None:
-                call.usage = ticket.usage
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
@@ -153,7 +154,7 @@ class Proxy:
         pool.engine_failed(instance, failure.kind, now)
         logger.warning("engine failed before the first byte", extra=failed(call, pool, instance, failure))
         if call.deadline <= now:
-            pool.fail(ticket, now)
+            pool.fail(ticket, now, out_of_time=failure.kind == "deadline")
             return None
         verdict = pool.retry(ticket, instance, now, reached=failure.reached)
         if isinstance(verdict, Refusal):
@@ -180,12 +181,13 @@ class Proxy:
         headers = exchange.answer_headers()
         if not connection.complete:
             client.begin(connection.status, headers, None)
+            exchange.ticket.passed_on = True
             client.write(body)
             await self._pass_on(exchange, body[-TAIL_BYTES:])
             return None
         status = connection.status
         if call.dialect is Dialect.RESPONSES and status < 400:
-            self._held.remember(first_id(body), exchange.pool.key, exchange.instance)
+            self._held.remember(first_id(body), exchange.pool.key, exchange.instance, exchange.ticket.charge)
         self._answered(exchange, read_usage(body) or Usage())
         client.begin(status, headers, len(body))
         client.end(body)
@@ -241,7 +243,7 @@ class Proxy:
         begun = reader.events
         reader.feed(piece)
         if begun == 0 and reader.events and exchange.call.dialect is Dialect.RESPONSES:
-            self._held.remember(first_id(reader.head), exchange.pool.key, exchange.instance)
+            self._held.remember(first_id(reader.head), exchange.pool.key, exchange.instance, exchange.ticket.charge)
         if reader.began and not exchange.ticket.saw_first_token:
             exchange.pool.first_token(exchange.ticket, self._now())
 
@@ -258,7 +260,7 @@ class Proxy:
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()
         exchange.pool.engine_failed(exchange.instance, failure.kind, now)
-        exchange.pool.fail(exchange.ticket, now)
+        exchange.pool.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
         exchange.call.drop_connection()
         logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))
 

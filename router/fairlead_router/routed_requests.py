@@ -49,14 +49,11 @@ class RoutedRequests:
         that its key does not open.
         """
         try:
-            pool = self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
+            return self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
         except BadRequest:
             if key is not None and self._pools.serves(model):
                 self._keys.out_of_scope(key, self._now())
             raise
-        if key is not None:
-            self._keys.sent_to_pool(key, self._now())
-        return pool
 
     def request(
         self,

@@ -8,20 +8,30 @@ from collections.abc import Callable
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.answers import StreamReader, Usage
+from fairlead_router.charges import Charge
+from fairlead_router.endings import Ending
 
 
 class Ticket:
     """The account of one submitted request. Its pool keeps it; others read it."""
 
     __slots__ = (
-        "_waiter", "dispatched_at", "ended", "queued_seconds", "request", "saw_first_token", "stream", "usage", "verdict", "when_decided",
+        "_waiter", "charge", "dispatched_at", "ending", "given", "passed_on", "queued_seconds", "request", "saw_first_token", "stream", "usage",
+        "verdict", "when_decided",
     )  # fmt: skip
 
-    def __init__(self, request: RoutingRequest) -> None:
+    def __init__(self, request: RoutingRequest, charge: Charge | None = None) -> None:
         self.request = request
+        self.charge = charge
+        """What it costs its key; None for nobody's request."""
+        self.given = False
+        """Whether an engine was sent it, or its prefill."""
+        self.passed_on = False
+        """Whether its client has had a part of an answer that is not streamed."""
         self.verdict: Dispatch | Refusal | None = None
         """The scheduler's last decision; None while the request waits in its queue."""
-        self.ended = False
+        self.ending: Ending | None = None
+        """How it ended; None until then."""
         self.saw_first_token = False
         self.dispatched_at = 0.0
         self.queued_seconds = 0.0
@@ -29,12 +39,17 @@ class Ticket:
         self.stream: StreamReader | None = None
         """Its answer, while that is passed on."""
         self.usage: Usage | None = None
-        """The tokens of a request that has ended, as its engine told them or else as counted here; None where no engine
-        worked for it, or none whose client saw anything.
+        """What is known of the tokens of a request that has ended: its engine's figures, or else what was counted here.
+        None where there was no answer to know them from.
         """
         self.when_decided: Callable[[], None] | None = None
         """Called with the decision, where no task waits for it. It must ask nothing of the pool."""
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self.ending is not None
 
     def decide(self, verdict: Dispatch | Refusal) -> None:
         """The scheduler decided: wake the task that waits for it."""

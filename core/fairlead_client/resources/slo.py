@@ -1,7 +1,8 @@
 """Service level objectives of pools: their versions, how each was kept, and what is left of the error budget.
 
 Requests are *judged* when they were finished and their first token was seen: in time when TTFT and TPOT were below the
-targets that applied then. Refused and failed requests are told beside them.
+targets that applied then. Those whose clients left are judged by what they had, and as late if the target had passed
+without a first token. Refused and failed requests are told beside them.
 """
 
 from dataclasses import dataclass, field

@@ -6,11 +6,12 @@ that went away and an engine that was lost in the middle of its answer both coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead_router.answers import StreamReader, Usage, first_id, read_usage
+from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.picking.messages import HeaderList
@@ -60,22 +61,16 @@ class NoAccount:
 
 
 class RoutedAccount:
-    """A request that a scheduler placed. `told` are the endpoints that the proxy was given, in order; `settled` hears
-    the ticket's tokens at the end.
-    """
+    """A request that a scheduler placed. `told` are the endpoints that the proxy was given, in order."""
 
-    def __init__(
-        self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, settled: Callable[[Usage | None, float], None]
-    ) -> None:
+    def __init__(self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses) -> None:
         self.pool = pool
         self.ticket = ticket
         self.told: Sequence[str] = ()
         self._dialect = dialect
         self._held = held
-        self._settled = settled
         self._status = 0
         self._failed = False
-        self._is_settled = False
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
         self._size = 0
@@ -151,7 +146,6 @@ class RoutedAccount:
                 pool.decline(ticket, now)
             else:
                 pool.complete(ticket, now, self._usage())
-        self._settle(now)
 
     def abandoned(self, now: float) -> None:
         """See `Account`."""
@@ -159,16 +153,6 @@ class RoutedAccount:
             self.pool.fail(self.ticket, now)
         else:
             self.pool.cancel(self.ticket, now)
-        self._settle(now)
-
-    def refused(self, now: float) -> None:
-        """The scheduler refused it, and has ended its ticket."""
-        self._settle(now)
-
-    def _settle(self, now: float) -> None:
-        if not self._is_settled:
-            self._is_settled = True
-            self._settled(self.ticket.usage, now)
 
     def _usage(self) -> Usage:
         if self._reader is not None:
@@ -182,14 +166,18 @@ class RoutedAccount:
 
     def _remember(self, text: bytes) -> None:
         if isinstance(self.ticket.verdict, Dispatch):
-            self._held.remember(first_id(text), self.pool.key, self.ticket.verdict.instance)
+            self._held.remember(first_id(text), self.pool.key, self.ticket.verdict.instance, self.ticket.charge)
 
 
 class DirectAccount:
-    """A request that went past the scheduler, to the first of `told` unless the proxy tells otherwise."""
+    """A request that went past the scheduler, to the first of `told` unless the proxy tells otherwise. With `charge` it
+    asks for a response, whose tokens are charged as they are seen.
+    """
 
-    def __init__(self, pool: Pool, told: Sequence[str], now: float) -> None:
+    def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None) -> None:
         self.pool = pool
+        self._charge = charge
+        self._reader = StreamReader(Dialect.RESPONSES)
         self.instance = instance = told[0]
         self._told = told
         self._outcome = "served"
@@ -202,7 +190,7 @@ class DirectAccount:
         if other != self.instance:
             for passed in self._told[: self._told.index(other)] if other in self._told else self._told[:1]:
                 self.pool.engine_failed(passed, PASSED_OVER, now)
-            self._leave()
+            self._count_out()
             self.instance = other
             self.pool.direct[other] += 1
         status, _ = status_and_kind(headers)
@@ -215,21 +203,28 @@ class DirectAccount:
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
 
     def piece(self, piece: bytes, now: float) -> None:
-        """Nothing is read from it."""
+        """See `Account`. Only of a response is anything read."""
+        if self._charge is not None:
+            self._reader.feed(piece)
 
     def ended(self, now: float) -> None:
         """See `Account`."""
-        self._leave()
+        self._leave(now)
         if self._outcome != "failed":
             self.pool.engine_worked(self.instance, now)
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
         """See `Account`."""
-        self._leave()
+        self._leave(now)
         self.pool.counters.direct["failed" if self._outcome == "failed" else "cancelled"] += 1
 
-    def _leave(self) -> None:
+    def _leave(self, now: float) -> None:
+        self._count_out()
+        if self._charge is not None:
+            self.pool.accounts.seen_later(self._charge, self._reader.usage_at_the_end(), now)
+
+    def _count_out(self) -> None:
         self.pool.direct[self.instance] -= 1
         if not self.pool.direct[self.instance]:
             del self.pool.direct[self.instance]

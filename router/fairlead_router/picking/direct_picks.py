@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from fairlead.tables import Outlook
 from fairlead_router import paths
 from fairlead_router.calls import Calls
+from fairlead_router.charges import Charge
 from fairlead_router.direct import DirectRelay
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.keys import GatewayKey, GatewayKeys
@@ -76,10 +77,12 @@ class DirectPicks:
             return closed(pool.table, self._now(), pool.header, asked.dialect)
         return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
 
-    def _send(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], changed: bytes | None = None) -> None:
+    def _send(
+        self, asked: PickedRequest, pool: Pool, instances: Sequence[str], changed: bytes | None = None, charge: Charge | None = None
+    ) -> None:
         """Name the first of the instances, then as many of the others as may be named."""
         told = instances[: 1 + self._settings.picker_fallbacks]
-        asked.account = DirectAccount(pool, told, self._now())
+        asked.account = DirectAccount(pool, told, self._now(), charge)
         asked.send(pool, [pool.addresses[instance] for instance in told], self._calls.next_id(), changed)
 
     async def pick_holder(
@@ -103,7 +106,7 @@ class DirectPicks:
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
         if subset is None or instance in members(pool, subset):
-            self._send(asked, pool, [instance])
+            self._send(asked, pool, [instance], charge=self._held.charge(response))
         else:
             self._refuse(asked, pool)
 

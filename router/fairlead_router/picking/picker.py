@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead_router import paths
-from fairlead_router.answers import Usage
 from fairlead_router.bodies import header_value
 from fairlead_router.calls import Calls
 from fairlead_router.direct import DirectRelay
@@ -155,13 +154,20 @@ class Picker:
             if not form.model:
                 raise form_without_model()
             pool = self._routed.pool_for(form.model, asked.headers, key, opens)
+            self._count(key)
             name = pool.engine_name(form.model)
             return pool, None if form.model == name else form.taken(name)
         self._limit(body)
         parsed = parse_request(body, endpoint)
         pool = self._routed.pool_for(parsed.model, asked.headers, key, opens)
+        self._count(key)
         name = pool.engine_name(parsed.model)
         return pool, None if parsed.model == name else parsed.renamed(name)
+
+    def _count(self, key: GatewayKey | None) -> None:
+        """A request that costs no tokens goes to a pool."""
+        if key is not None:
+            self._keys.sent_to_pool(key, self.now())
 
     def _limit(self, body: bytes) -> None:
         if len(body) > self._settings.max_body_bytes:
@@ -192,14 +198,9 @@ class Picker:
         name = pool.engine_name(parsed.model)
         changed = None if parsed.model == name else parsed.renamed(name)
 
-        def settled(usage: Usage | None, now: float) -> None:
-            if key is not None:
-                self._keys.settle(key, usage, request.prompt_tokens, now)
-
-        ticket = pool.submit(request, self.now())
-        if key is not None:  # not before: a request that the scheduler fails on has no account to give it back
-            key.spend(request.prompt_tokens, asked.arrived_at)
-        account = RoutedAccount(pool, ticket, asked.dialect, self._held, settled)
+        charge = None if key is None else self._keys.reserve(key, request, pool.most_tokens(len(body)), self.now())
+        ticket = pool.submit(request, self.now(), charge)
+        account = RoutedAccount(pool, ticket, asked.dialect, self._held)
         if ticket.verdict is None:
             asked.account = account
             ticket.when_decided = lambda: self._decided_later(asked, account, ticket, changed)
@@ -219,11 +220,11 @@ class Picker:
         verdict, pool = ticket.verdict, account.pool
         if not isinstance(verdict, Dispatch):
             asked.account = None
-            account.refused(self.now())
             if verdict is not None:
                 asked.refuse(refusal_answer(verdict, pool.header, asked.dialect))
             return
         account.told = self._endpoints(pool, verdict)
+        ticket.given = True  # as far as can be known: the proxy sends it now
         asked.account = account
         asked.send(pool, account.told, ticket.request.id, changed)
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal
-from fairlead_router.answers import Usage
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead_router.charges import Charge
 from fairlead_router.key_use import KeyUseCounts
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
@@ -45,6 +46,13 @@ def admitted(keys: GatewayKeys, headers: Headers, now: float = 0.0) -> GatewayKe
     key = keys.admit(headers, now, counted=True)
     assert key is not None
     return key
+
+
+def charge(keys: GatewayKeys, key: GatewayKey, prompt_tokens: int, now: float = 0.0, most_answer: int = 0) -> Charge:
+    request = RoutingRequest(
+        id="r", arrived_at=now, prompt_tokens=prompt_tokens, blocks=(), first_bytes_hash=0, max_output_tokens=most_answer
+    )
+    return keys.reserve(key, request, 1_000_000, now)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +145,12 @@ def test_what_is_not_counted_takes_nothing_from_the_limit() -> None:
 def test_tokens_are_taken_when_known_and_a_debt_is_waited_for() -> None:
     keys, _ = gateway(facts(tokens_per_minute=600))
     key = admitted(keys, bearer(TEAM))
-    key.spend(500, 0.0)
+    charge(keys, key, 500)
     admitted(keys, bearer(TEAM))
-    key.spend(700, 0.0)
+    second = charge(keys, key, 700)
     problem = refused(keys, bearer(TEAM))
     assert (problem.status, problem.code, dict(problem.extra)[b"retry-after"]) == (429, "rejected-key-tokens", b"61")
-    key.spend(-700, 0.0)
+    second.settle(0, 0, 0.0)
     admitted(keys, bearer(TEAM))
 
 
@@ -243,11 +251,9 @@ def test_use_is_counted_by_key_minute_and_refusal_and_taken_once() -> None:
 def test_tokens_count_when_the_answer_ends_and_nothing_where_no_engine_worked() -> None:
     keys, _ = gateway(facts(tokens_per_minute=1000))
     key = admitted(keys, bearer(TEAM))
-    keys.sent_to_pool(key, 59.0)
-    key.spend(100, 59.0)
-    keys.settle(key, Usage(30, None, 90), 100, 61.0)
-    keys.settle(key, None, 0, 61.0)
-    assert used(keys, 62.0) == {("a-key-", 0, None): (1, 0, 0), ("a-key-", 60, None): (0, 90, 30)}
+    charge(keys, key, 100, 59.0).settle(90, 30, 61.0)
+    charge(keys, key, 100, 61.0).settle(0, 0, 61.0)
+    assert used(keys, 62.0) == {("a-key-", 0, None): (1, 0, 0), ("a-key-", 60, None): (1, 90, 30)}
 
 
 def test_use_is_taken_once_a_second_unless_it_is_the_last_time_or_the_clock_went_back() -> None:

@@ -61,6 +61,11 @@ class SecondOfLoad:
     tpot: Reservoir = field(default_factory=Reservoir)
 
 
+def _judge(second: SecondOfLoad, ttft_seconds: float, tpot_seconds: float | None, slo: SloFacts) -> None:
+    second.judged_by_slo += 1
+    second.within_slo += ttft_seconds < slo.ttft_seconds and (tpot_seconds is None or tpot_seconds < slo.tpot_seconds)
+
+
 class LoadSeconds:
     """Collects seconds per instance.
 
@@ -155,8 +160,7 @@ class LoadSeconds:
             second.tpot.add(tpot_seconds)
             second.tpot_within_slo += tpot_seconds < slo.tpot_seconds
         if ttft_seconds is not None:
-            second.judged_by_slo += 1
-            second.within_slo += ttft_seconds < slo.ttft_seconds and (tpot_seconds is None or tpot_seconds < slo.tpot_seconds)
+            _judge(second, ttft_seconds, tpot_seconds, slo)
 
     def failed(self, load: InstanceLoad, now: float) -> None:
         """The instance failed a request."""
@@ -167,6 +171,11 @@ class LoadSeconds:
         """A request for the instance was cancelled."""
         if self._kept:
             self._current(load, now).cancelled += 1
+
+    def judged(self, load: InstanceLoad, now: float, ttft_seconds: float, tpot_seconds: float | None, slo: SloFacts) -> None:
+        """A request that ended without its whole answer is judged by what is known of its latencies."""
+        if self._kept:
+            _judge(self._current(load, now), ttft_seconds, tpot_seconds, slo)
 
     def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
         """The running second of the instance, gauges read."""

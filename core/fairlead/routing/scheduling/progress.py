@@ -4,6 +4,7 @@ of them.
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
@@ -127,6 +128,18 @@ class Progress:
         )
         return self._outcomes.take((instance,), now)
 
+    def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, now: float) -> None:
+        """Leaving does not make a late request a good one: what is known of its latencies counts."""
+        state = self._state
+        ttft = _ttft_when_left(tracked, now, state.table.slo.ttft_seconds)
+        tpot = _tpot_seconds(tracked, now, tracked.generated_tokens)
+        if load is not None:
+            state.recorder.loads.cancelled(load, now)
+        if ttft is not None:
+            state.recorder.slo.completed(tracked.request.priority_class, state.table, now, ttft, tpot)
+            if load is not None:
+                state.recorder.loads.judged(load, now, ttft, tpot, state.table.slo)
+
     def abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
         """The request ends without having been served: failed, cancelled, or refused by the engine."""
         state = self._state
@@ -141,12 +154,21 @@ class Progress:
         load = state.loads.get(counted_on)
         if outcome is MoveOutcome.FAILED:
             state.recorder.slo.failed(tracked.request.priority_class, state.table, now)
-        if load is not None:
-            if outcome is MoveOutcome.FAILED:
+            if load is not None:
                 state.recorder.loads.failed(load, now)
-            elif outcome is MoveOutcome.CANCELLED:
-                state.recorder.loads.cancelled(load, now)
+        elif outcome is MoveOutcome.CANCELLED:
+            self._judge_left(tracked, load, now)
         return self._outcomes.take((instance,), now)
+
+
+def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
+    """The TTFT of a request whose client left; where no first token came, the time for which it was awaited if that is
+    too long already. None where neither can be said: before the target, or if nobody would have seen the first token.
+    """
+    if tracked.first_token_at is not None:
+        return tracked.first_token_at - tracked.request.arrived_at
+    waited = now - tracked.request.arrived_at
+    return waited if tracked.request.streamed and waited >= target_seconds else None
 
 
 def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:

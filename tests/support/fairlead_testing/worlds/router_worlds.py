@@ -69,6 +69,8 @@ class ScriptedEngine:
     cut_short: list[str] = field(default_factory=list)
     raw: bytes = b""
     """What the script `raw` answers, byte for byte."""
+    held: dict[str, Any] | None = None
+    """The response that it holds, whatever its id."""
     events: list[str] = field(default_factory=list)
     """What streams consist of, instead of chunks of a chat; `stepwise_events` makes all but the first wait for
     `step`.
@@ -133,7 +135,9 @@ class ScriptedEngine:
     def _answer_held(self, line: str, writer: asyncio.StreamWriter) -> None:
         """Responses are held by their maker alone: engine `i0` holds those that end in `-i0`."""
         response = line.split()[1].removeprefix("/v1/responses/").removesuffix("/cancel").partition("?")[0]
-        if response.endswith(f"-{self.name}"):
+        if self.held is not None:
+            self._write(writer, 200, json.dumps(self.held).encode())
+        elif response.endswith(f"-{self.name}"):
             self._write(writer, 200, json.dumps({"id": response, "engine": self.name, "line": line}).encode())
         else:
             self._write(writer, 404, b'{"error": {"message": "not found"}}')

@@ -1,7 +1,11 @@
 from dataclasses import replace
 
+import pytest
+
 from fairlead.latency_cells import cell_of
 from fairlead.reports.objectives import MAX_CELLS
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.slo_samples import SloSeconds
 from fairlead.tables import SloFacts
 from fairlead_testing.builders.routing import POOL, table
@@ -61,3 +65,34 @@ def test_without_anybody_who_takes_them_no_more_than_the_limit_is_kept() -> None
     unwanted = SloSeconds(POOL, 2, kept=False)
     unwanted.refused("default", TABLE, 1.0)
     assert (unwanted.take(9.0, final=True), unwanted.dropped) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("first_token_at", "left_at", "tokens", "streamed", "judged", "in_time"),
+    [
+        (1.0, 1.05, 1, True, 1, 1),
+        (1.0, 1.85, 10, True, 1, 0),
+        (6.0, 6.05, 1, True, 1, 0),
+        (None, 4.9, 0, True, 0, 0),
+        (None, 5.0, 0, True, 1, 0),
+        (None, 60.0, 0, True, 1, 0),
+        (None, 60.0, 0, False, 0, 0),
+    ],
+)
+def test_a_request_whose_client_left_is_judged_by_what_is_known_of_it(
+    first_token_at: float | None, left_at: float, tokens: int, streamed: bool, judged: int, in_time: int
+) -> None:
+    scheduler = PoolScheduler(replace(TABLE, slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.09)), "router-0", 0)
+    request = RoutingRequest(id="r", arrived_at=0.0, prompt_tokens=100, blocks=(), first_bytes_hash=0, streamed=streamed)
+    assert scheduler.submit(request, 0.0)
+    if first_token_at is not None:
+        scheduler.first_token("r", first_token_at)
+        scheduler.generated("r", left_at, tokens)
+    scheduler.cancel("r", left_at)
+    scheduler.cancel("r", left_at + 1)
+    records = scheduler.take_records(left_at + 2, final=True)
+    samples = records.slo_samples
+    assert sum(sample.judged for sample in samples) == sum(sum(sample.counts) for sample in samples) == judged
+    assert sum(sample.within_slo for sample in samples) == in_time
+    assert sum(load.judged_by_slo or 0 for load in records.loads) == judged, "as pools and conditions count"
+    assert sum(load.within_slo or 0 for load in records.loads) == in_time

@@ -1,0 +1,138 @@
+"""Every way in which a request for a pool's engines can end, and what follows from it.
+
+This is the one table: a pool ends requests by it, keys are charged by it, and docs/gateway.md prints it. Who asked for
+work pays for it, also who does not wait for the answer; who got nothing because an engine or the pool failed does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+
+class Ending(Enum):
+    """How a request that a pool knows ended. A request ends once, the first way that comes about."""
+
+    SERVED = "served"
+    REFUSED = "refused"
+    REFUSED_AFTER_PREFILL = "refused after its prefill"
+    EXHAUSTED = "failed at every try"
+    LOST = "failed before anything of its answer"
+    BROKEN_OFF = "failed in its answer"
+    OUT_OF_TIME = "took too long"
+    DECLINED = "declined"
+    LEFT_WAITING = "left before it was sent"
+    LEFT_UNANSWERED = "left before anything of its answer"
+    LEFT_ANSWERED = "left in its answer"
+
+
+class Charged(Enum):
+    """The tokens that a request costs its key: the engine's figures, or else the router's counts."""
+
+    NOTHING = "nothing"
+    PROMPT = "prompt"
+    TOKENS = "prompt and output"
+
+
+class Outcome(Enum):
+    """The label `outcome` of `fairlead_router_requests_total`."""
+
+    SERVED = "served"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    REJECTED_BY_ENGINE = "rejected-by-engine"
+
+
+class Consequences(NamedTuple):
+    """What follows from an ending. `when`, `slo` and `answered` are for people."""
+
+    when: str
+    charged: Charged
+    counted: Outcome
+    slo: str
+    answered: str
+
+
+_LATE = "judged as late if the TTFT target had passed, else not counted"
+
+CONSEQUENCES: Mapping[Ending, Consequences] = {
+    Ending.SERVED: Consequences(
+        "the answer is complete, also one that a length ended, or whose client closes after its last event",
+        Charged.TOKENS,
+        Outcome.SERVED,
+        "judged",
+        "the answer",
+    ),
+    Ending.REFUSED: Consequences(
+        "the pool refuses it before an engine is sent it: early rejection, full or too long in a queue, nobody serves, shutdown",
+        Charged.NOTHING,
+        Outcome.REFUSED,
+        "refused",
+        "429 or 503",
+    ),
+    Ending.REFUSED_AFTER_PREFILL: Consequences(
+        "the pool refuses it between prefill and decode (`AfterPrefill`)",
+        Charged.NOTHING,
+        Outcome.REFUSED,
+        "refused",
+        "429 `rejected-after-prefill`",
+    ),
+    Ending.EXHAUSTED: Consequences(
+        "every engine that it was tried on failed before its answer began",
+        Charged.NOTHING,
+        Outcome.REFUSED,
+        "refused",
+        "502",
+    ),
+    Ending.LOST: Consequences(
+        "its engine, or this router, failed when the client had nothing of its answer",
+        Charged.NOTHING,
+        Outcome.FAILED,
+        "failed",
+        "502 or an error event, 500 for the router's fault",
+    ),
+    Ending.BROKEN_OFF: Consequences(
+        "its engine failed, or its total time ended, when the client had a part of its answer",
+        Charged.TOKENS,
+        Outcome.FAILED,
+        "failed",
+        "the part, then an error event, or a connection that is cut",
+    ),
+    Ending.OUT_OF_TIME: Consequences(
+        "its total time ended while an engine worked on it and the client had nothing of its answer",
+        Charged.PROMPT,
+        Outcome.FAILED,
+        "failed",
+        "502",
+    ),
+    Ending.DECLINED: Consequences(
+        "the engine answers 4xx to it",
+        Charged.NOTHING,
+        Outcome.REJECTED_BY_ENGINE,
+        "not counted",
+        "the engine's answer",
+    ),
+    Ending.LEFT_WAITING: Consequences(
+        "its client leaves while it is held, queued or about to be sent",
+        Charged.NOTHING,
+        Outcome.CANCELLED,
+        _LATE,
+        "",
+    ),
+    Ending.LEFT_UNANSWERED: Consequences(
+        "its client leaves once an engine was sent it, before anything of the answer; of an answer that is not streamed: before its end",
+        Charged.PROMPT,
+        Outcome.CANCELLED,
+        _LATE,
+        "",
+    ),
+    Ending.LEFT_ANSWERED: Consequences(
+        "its client leaves in the middle of a streamed answer",
+        Charged.TOKENS,
+        Outcome.CANCELLED,
+        "judged by the part",
+        "",
+    ),
+}
