@@ -25,7 +25,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-async def limited(world: World, **limits: int) -> RunningRouter:
+async def limited(world: World, **limits: Any) -> RunningRouter:
     await world.start_engines(2)
     key = GatewayKeyFacts(id="team", digest=sha256(SECRET.encode()).hexdigest(), **(limits or {"tokens_per_minute": PER_MINUTE}))
     world.api.state.set_gateway_keys(key)
