@@ -166,8 +166,7 @@ class Access:
     def require_pace(self, identity: Identity, key: bytes, now: datetime) -> None:
         """Raises TooMany for a person's credential with too many requests. Processes are never held up."""
         if self._pace is not None and identity.role in RISING:
-            self._pace.require(key, now)
-            self._pace.spend(key, now)
+            self._pace.take(key, now)
 
     def _bootstrapped(self, key: bytes) -> Identity | None:
         found = None

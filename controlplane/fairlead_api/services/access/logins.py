@@ -1,6 +1,7 @@
 """Signing in and out: login links, web sessions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -88,7 +89,10 @@ class Logins:
 
         Raises NotAuthenticated, Denied; TooMany for an address with too many failures.
         """
-        self._failures.require(login.address, now)
+        with self._one_try(login, now):
+            return await self._login(secret, login, now)
+
+    async def _login(self, secret: str, login: Login, now: datetime) -> WebSession:
         token = f"fls_{self._new_secret()}"
         if secret.startswith("fll_"):
             identity = await self._store.redeem(digest(secret), digest(token), login, now)
@@ -122,7 +126,10 @@ class Logins:
         address with too many failures.
         """
         provider = self._asked()
-        self._failures.require(login.address, now)
+        with self._one_try(login, now):
+            return await self._login_by_provider(provider, answer, login, now)
+
+    async def _login_by_provider(self, provider: IdentityProvider, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
         try:
             person = await provider.person(answer, now)
         except NotAuthenticated as error:
@@ -173,8 +180,22 @@ class Logins:
         finally:
             self._access.forget_seen()
 
+    @contextmanager
+    def _one_try(self, login: Login, now: datetime) -> Iterator[None]:
+        """Takes one of its address's failures before anything is awaited, or tries at once would all pass, and gives it
+        back unless the login fails as nobody's, or its client does not wait to see it fail. Raises TooMany.
+        """
+        self._failures.take(login.address, now)
+        try:
+            yield
+        except NotAuthenticated:
+            raise
+        except Exception:
+            self._failures.give_back(login.address, now)
+            raise
+        self._failures.give_back(login.address, now)
+
     async def _failed(self, login: Login, reason: str, now: datetime) -> None:
-        self._failures.spend(login.address, now)
         counted = self._denials.spend(login.address, now)
         if counted is None:
             return

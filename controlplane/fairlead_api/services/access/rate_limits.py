@@ -27,9 +27,21 @@ class Allowances:
             seconds = max(1, math.ceil((1.0 - left) / self._per_second))
             raise TooMany(self._code, "too many in a short time", seconds)
 
+    def take(self, who: object, now: datetime) -> None:
+        """Asks and takes in one step, so that any number at once get no more than one by one. Raises TooMany."""
+        self.require(who, now)
+        self.spend(who, now)
+
+    def give_back(self, who: object, now: datetime) -> None:
+        """What was taken does not count."""
+        self._keep(who, self._filled(who, now) + 1.0, now)
+
     def spend(self, who: object, now: datetime) -> None:
         """Takes one off, if there is one."""
-        self._left[who] = max(0.0, self._filled(who, now) - 1.0), now
+        self._keep(who, self._filled(who, now) - 1.0, now)
+
+    def _keep(self, who: object, left: float, now: datetime) -> None:
+        self._left[who] = min(float(self._burst), max(0.0, left)), now
         self._left.move_to_end(who)
         if len(self._left) > MOST_KNOWN:
             self._left.popitem(last=False)

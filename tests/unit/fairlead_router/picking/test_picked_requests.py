@@ -213,6 +213,69 @@ async def test_a_request_that_the_scheduler_fails_on_costs_its_key_no_tokens(pro
     assert [status_of_one(), status_of_one()] == [0, 429], "0: it was picked for"
 
 
+def _costs(proxied: Proxied) -> tuple[int, int, int]:
+    uses = proxied.router.keys.use.take(0.0, final=True)
+    return sum(one.requests for one in uses), sum(one.prompt_tokens for one in uses), sum(one.output_tokens for one in uses)
+
+
+_CHAT = response_body(b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n' * 5, ended=False).SerializeToString()
+_TOLD = response_body(
+    b'data: {"choices": [], "usage": {"prompt_tokens": 700, "completion_tokens": 9}}\n\ndata: [DONE]\n\n', ended=False
+).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("events", "prompt", "output"),
+    [
+        (["gone"], 900, {0}),
+        ([_WORDS[9], "gone"], 900, {0}),
+        ([_WORDS[9], _CHAT, "gone"], 900, {4, 5}),
+        ([_WORDS[9], _CHAT, _TOLD, "gone"], 700, {9}),
+        ([_WORDS[9], _CHAT, _TOLD, _WORDS[15], "half-close"], 700, {9}),
+        ([_WORDS[12], "half-close"], 0, {0}),
+        ([_WORDS[13], "half-close"], 0, {0}),
+    ],
+    ids=["unanswered", "begun", "broken off", "last event came", "ended", "failed", "declined"],
+)
+async def test_what_a_picked_request_costs_its_key_follows_from_how_it_ended(
+    proxied: Proxied, events: list[bytes | str], prompt: int, output: set[int]
+) -> None:
+    digest = sha256(b"secret").hexdigest()
+    proxied.router.keys.replace([GatewayKeyFacts(id="k", digest=digest, tokens_per_minute=10**6)], 0.0)
+    stream, _ = proxied.open()
+    stream.message(request_headers(headers={"authorization": "Bearer secret"}).SerializeToString())
+    stream.message(_WORDS[6])
+    for event in events:
+        _play(stream, event, proxied.tick)
+    assert proxied.open_accounts() == 0
+    requests, prompt_tokens, output_tokens = _costs(proxied)
+    assert (requests, prompt_tokens) == (1, prompt)
+    assert output_tokens in output
+
+
+async def test_a_picked_answer_that_is_given_later_is_charged_when_it_is_seen(proxied: Proxied) -> None:
+    digest = sha256(b"secret").hexdigest()
+    proxied.router.keys.replace([GatewayKeyFacts(id="k", digest=digest)], 0.0)
+    body = json.dumps({"model": "mock", "input": "hello " * 600, "background": True}).encode()
+    stream, _ = proxied.open()
+    stream.message(request_headers(path="/v1/responses", headers={"authorization": "Bearer secret"}).SerializeToString())
+    stream.message(request_body(body, ended=True).SerializeToString())
+    stream.message(response_headers(200, {"content-type": "application/json"}).SerializeToString())
+    stream.message(response_body(b'{"id": "resp_a", "status": "queued", "usage": null}', ended=True).SerializeToString())
+    _play(stream, "half-close", proxied.tick)
+    usage = {"input_tokens": 1000, "output_tokens": 50, "input_tokens_details": {"cached_tokens": 0}}
+    done = json.dumps({"id": "resp_a", "status": "completed", "usage": usage}).encode()
+    for piece, ended in ((done[:50], False), (done, True), (done, True)):
+        stream, _ = proxied.open()
+        stream.message(request_headers("GET", "/v1/responses/resp_a", ended=True).SerializeToString())
+        await asyncio.sleep(0)
+        stream.message(response_headers(200, {"content-type": "application/json"}).SerializeToString())
+        stream.message(response_body(piece, ended=ended).SerializeToString())
+        _play(stream, "half-close", proxied.tick)
+    assert _costs(proxied) == (1, 1000, 50)
+    assert proxied.open_accounts() == 0
+
+
 async def test_a_request_whose_proxy_fell_back_waited_in_the_queue_no_longer_for_that(proxied: Proxied) -> None:
     stream, heard = proxied.open()
     stream.message(_WORDS[0])
