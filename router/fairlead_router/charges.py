@@ -89,9 +89,19 @@ class Charge:
     already; `most_tokens` is the most that an engine can truly have counted of either.
     """
 
-    __slots__ = ("_answer", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "most_tokens")
+    __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "most_tokens")
 
-    def __init__(self, key: str, limits: KeyLimits, use: KeyUseCounts, prompt_tokens: int, answer_tokens: int, most_tokens: int) -> None:
+    def __init__(
+        self,
+        key: str,
+        limits: KeyLimits,
+        use: KeyUseCounts,
+        *,
+        prompt_tokens: int,
+        answer_tokens: int,
+        most_tokens: int,
+        follows: bool = False,
+    ) -> None:
         self._key = key
         self._limits = limits
         self._use = use
@@ -99,6 +109,10 @@ class Charge:
         """Taken from the limit so far."""
         self._answer = answer_tokens
         """The part of it that is reserved for the answer; 0 once the request has ended."""
+        self._follows = answer_tokens if follows else 0
+        """The same of an answer that is made after the request has ended: it stays taken until the answer is seen, or
+        who never reads it would have it for nothing.
+        """
         self._prompt = self._output = 0
         """Charged so far."""
         self.most_tokens = most_tokens
@@ -118,7 +132,7 @@ class Charge:
         more_prompt, more_output = max(0, prompt_tokens - self._prompt), max(0, output_tokens - self._output)
         self._prompt += more_prompt
         self._output += more_output
-        total = self._prompt + self._output
+        total = self._prompt + self._output + (self._follows if self._prompt and not self._output else 0)
         self._limits.spend(total - self._taken, -self._answer, now)
         self._taken, self._answer = total, 0
         if more_output:

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fairlead.tables import Outlook
-from fairlead_router.answers import StreamReader
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.client_requests import ClientGone
 from fairlead_router.dialects import error_event
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
+from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers
 from fairlead_router.sending import Sender, passed_headers, refuse_engine_faults
 from fairlead_router.upstream import UpstreamPool
@@ -63,10 +63,10 @@ class DirectRelay:
         *,
         only: str | None = None,
         upload: Upload | None = None,
-        reader: StreamReader | None = None,
+        later: LaterAnswer | None = None,
     ) -> ErrorAnswer | None:
         """Serve one call to its end: None when it was answered or its client went away, else the
-        answer the caller must send. The `reader` is fed what the client gets.
+        answer the caller must send. What the client gets is fed to `later`.
         """
         self._calls.enter(call)
         outcome = "failed"
@@ -83,7 +83,7 @@ class DirectRelay:
                 pool.used_at = self._now()
                 try:
                     connection = await self._begin(call, pool, instance, upload)
-                    await self._pass_on(call, pool, instance, connection, client, reader)
+                    await self._pass_on(call, pool, instance, connection, client, later)
                 except UpstreamFailure as problem:
                     failure = problem
                     self._note(call, pool, instance, problem)
@@ -151,15 +151,15 @@ class DirectRelay:
         return connection
 
     async def _pass_on(
-        self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, reader: StreamReader | None
+        self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
     ) -> None:
         lines = passed_headers(connection)
         lines.append(b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\n" % (pool.header, instance.encode()))
         headers = b"".join(lines)
         if connection.complete:
             body = await connection.read()
-            if reader is not None:
-                reader.feed(body)
+            if later is not None:
+                later.feed(body)
             client.begin(connection.status, headers, len(body))
             self._sender.release(call, connection)
             client.end(body)
@@ -168,12 +168,12 @@ class DirectRelay:
         client.on_writable(connection.resume)
 
         def read(piece: bytes) -> bool:
-            if reader is not None:
-                reader.feed(piece)
+            if later is not None:
+                later.feed(piece)
             return client.write(piece)
 
         try:
-            last = await connection.pipe(client.write if reader is None else read)
+            last = await connection.pipe(client.write if later is None else read)
         except UpstreamFailure as failure:
             self._note(call, pool, instance, failure)
             if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in connection.headers):
@@ -182,8 +182,8 @@ class DirectRelay:
             else:
                 client.abort()
             raise _Broken from None
-        if reader is not None:
-            reader.feed(last)
+        if later is not None:
+            later.feed(last)
         self._sender.release(call, connection)
         client.end(last)
 

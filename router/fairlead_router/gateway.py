@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fairlead_router import paths
-from fairlead_router.answers import StreamReader
 from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.calls import Call, Calls
+from fairlead_router.charges import Charge
 from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
@@ -24,8 +24,9 @@ from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.proxying import Proxy
 from fairlead_router.refusals import BadRequest, ErrorAnswer, form_without_model, own_fault, shutting_down
+from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers, parse_request, request_head
-from fairlead_router.routed_requests import RoutedRequests, opened_by
+from fairlead_router.routed_requests import RoutedRequests, answer_follows, opened_by
 from fairlead_router.settings import RouterSettings
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -129,7 +130,10 @@ class Gateway:
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         if pool.divides and divisible:
             call.document = parsed.document if parsed.model == name else {**parsed.document, "model": name}
-        charge = None if key is None else self._keys.reserve(key, request, pool.most_tokens(len(body)), self._now())
+        charge: Charge | None = None
+        if key is not None:
+            follows = answer_follows(parsed, endpoint)
+            charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self._now(), follows=follows)
         client.watch(call.client_gone)
         refusal = await self._proxy.relay(call, request, pool, client, charge)
         if logger.isEnabledFor(logging.DEBUG):
@@ -194,13 +198,12 @@ class Gateway:
         self._count(key)
         call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
         charge = self._held.charge(response)
-        if charge is None:
-            return await self._direct.relay(call, pool, client, only=instance)
-        reader = StreamReader(Dialect.RESPONSES)
+        later = None if charge is None else LaterAnswer(pool.accounts, charge)
         try:
-            return await self._direct.relay(call, pool, client, only=instance, reader=reader)
+            return await self._direct.relay(call, pool, client, only=instance, later=later)
         finally:
-            pool.accounts.seen_later(charge, reader.usage_at_the_end(), self._now())
+            if later is not None:
+                later.settle(self._now())
 
     def _count(self, key: GatewayKey | None) -> None:
         """A request that costs no tokens goes to a pool."""

@@ -39,34 +39,9 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__",
-        "accepting",
-        "accounts",
-        "addresses",
-        "block_bytes",
-        "classes",
-        "counters",
-        "direct",
-        "divides",
-        "engines",
-        "guests",
-        "header",
-        "is_front",
-        "kept_rows",
-        "key",
-        "metrics",
-        "pass_credentials",
-        "scheduler",
-        "session_header",
-        "table",
-        "ticked_at",
-        "tickets",
-        "token_sizes",
-        "told_at",
-        "traffic",
-        "used_at",
-        "waiting",
-        "waiting_room",
+        "__weakref__", "accepting", "accounts", "addresses", "block_bytes", "classes", "counters", "direct", "divides", "engines",
+        "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler", "session_header", "table",
+        "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
     def __init__(
@@ -243,6 +218,7 @@ class Pool:
             self.counters.retries += 1
             ticket.dispatched_at = now
             ticket.saw_first_token = False
+            ticket.stream = None
         return verdict
 
     def _tell_generated(self, ticket: Ticket, now: float) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fairlead_router.answers import Usage
+from fairlead_router.answers import StreamReader, Usage
 from fairlead_router.charges import Charge
+from fairlead_router.dialects import Dialect
 from fairlead_router.endings import CONSEQUENCES, Charged, Ending
 from fairlead_router.pool_counters import PoolCounters
 from fairlead_router.tickets import Ticket
@@ -80,6 +81,22 @@ class RequestAccounts:
         self._counters.implausible_usages += (prompt_tokens > most) + (output_tokens > most)
         charge.settle(min(prompt_tokens, most), min(output_tokens, most), now)
 
-    def seen_later(self, charge: Charge, usage: Usage, now: float) -> None:
-        """An answer that was made in the background is seen: charge what was not charged yet."""
-        self.settle(charge, usage.prompt_tokens or 0, usage.output_tokens, now)
+
+class LaterAnswer:
+    """A response that is read after its request ended, as it passes: `feed` every piece, then charge what it tells."""
+
+    __slots__ = ("_accounts", "_charge", "_reader")
+
+    def __init__(self, accounts: RequestAccounts, charge: Charge) -> None:
+        self._accounts = accounts
+        self._charge = charge
+        self._reader = StreamReader(Dialect.RESPONSES)
+
+    def feed(self, piece: bytes) -> None:
+        """More of its document, or of its events."""
+        self._reader.feed(piece)
+
+    def settle(self, now: float) -> None:
+        """Nothing more comes: charge what was not charged yet."""
+        usage = self._reader.usage_at_the_end()
+        self._accounts.settle(self._charge, usage.prompt_tokens or 0, usage.output_tokens, now)

@@ -12,6 +12,7 @@ from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, 
 from fairlead_router.bodies import header_value
 from fairlead_router.calls import Calls
 from fairlead_router.claims import priority_class, tenant
+from fairlead_router.dialects import Dialect
 from fairlead_router.dividing import is_divisible
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.paths import Endpoint
@@ -27,6 +28,11 @@ POOL_HEADER = b"x-fairlead-pool"
 def opened_by(key: GatewayKey | None) -> Opens:
     """What a client may use: what its key opens; everything for nobody, who got in because no key is required."""
     return every if key is None else key.opens
+
+
+def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
+    """Whether the answer is made in the background, to be asked for later."""
+    return endpoint.dialect is Dialect.RESPONSES and parsed.document.get("background") is True
 
 
 class RoutedRequests:

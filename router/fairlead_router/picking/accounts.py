@@ -16,6 +16,7 @@ from fairlead_router.dialects import Dialect
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
+from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.tickets import Ticket
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
@@ -176,8 +177,7 @@ class DirectAccount:
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None) -> None:
         self.pool = pool
-        self._charge = charge
-        self._reader = StreamReader(Dialect.RESPONSES)
+        self._later = None if charge is None else LaterAnswer(pool.accounts, charge)
         self.instance = instance = told[0]
         self._told = told
         self._outcome = "served"
@@ -204,8 +204,8 @@ class DirectAccount:
 
     def piece(self, piece: bytes, now: float) -> None:
         """See `Account`. Only of a response is anything read."""
-        if self._charge is not None:
-            self._reader.feed(piece)
+        if self._later is not None:
+            self._later.feed(piece)
 
     def ended(self, now: float) -> None:
         """See `Account`."""
@@ -221,8 +221,8 @@ class DirectAccount:
 
     def _leave(self, now: float) -> None:
         self._count_out()
-        if self._charge is not None:
-            self.pool.accounts.seen_later(self._charge, self._reader.usage_at_the_end(), now)
+        if self._later is not None:
+            self._later.settle(now)
 
     def _count_out(self) -> None:
         self.pool.direct[self.instance] -= 1

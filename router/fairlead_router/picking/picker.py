@@ -10,6 +10,7 @@ from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead_router import paths
 from fairlead_router.bodies import header_value
 from fairlead_router.calls import Calls
+from fairlead_router.charges import Charge
 from fairlead_router.direct import DirectRelay
 from fairlead_router.dividing import refuse_forged
 from fairlead_router.forms import PassingForm
@@ -27,7 +28,7 @@ from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
 from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, form_without_model, own_fault, refusal_answer, shutting_down
 from fairlead_router.requests import parse_request
-from fairlead_router.routed_requests import RoutedRequests
+from fairlead_router.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.settings import RouterSettings
 from fairlead_router.tickets import Ticket
 
@@ -198,7 +199,10 @@ class Picker:
         name = pool.engine_name(parsed.model)
         changed = None if parsed.model == name else parsed.renamed(name)
 
-        charge = None if key is None else self._keys.reserve(key, request, pool.most_tokens(len(body)), self.now())
+        charge: Charge | None = None
+        if key is not None:
+            follows = answer_follows(parsed, endpoint)
+            charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self.now(), follows=follows)
         ticket = pool.submit(request, self.now(), charge)
         account = RoutedAccount(pool, ticket, asked.dialect, self._held)
         if ticket.verdict is None:

@@ -137,6 +137,23 @@ def test_a_streams_tokens_are_taken_while_they_are_made() -> None:
     assert counted(keys) == (3, 100, 500)
 
 
+def test_an_answer_that_is_made_in_the_background_and_never_read_is_not_for_nothing() -> None:
+    keys = keys_of(1000)
+    request = request_of("r", 100, 0.0, 400)
+    first = keys.reserve(the_key(keys), request, MOST, 0.0, follows=True)
+    first.settle(100, 0, 0.0)
+    first.settle(0, 0, 0.0)  # it was asked for, and is not ready
+    limits = the_key(keys).limits
+    second = keys.reserve(the_key(keys), request, MOST, 0.0, follows=True)
+    assert limits.reserve(1, 0, 0.0)
+    second.settle(0, 0, 0.0)
+    assert not limits.reserve(499, 0, 0.0), "what no engine was given is given back whole"
+    first.settle(100, 150, 0.0)
+    assert counted(keys) == (2, 100, 150)
+    assert not limits.reserve(251, 0, 0.0)
+    assert limits.reserve(1, 0, 0.0)
+
+
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=6))
 def test_an_account_that_is_settled_again_charges_only_what_is_more(told: list[tuple[int, int]]) -> None:
     keys = keys_of(10_000)
