@@ -71,7 +71,7 @@ class RateLimit:
     def wait_seconds(self, now: float, *, returning: float = 0.0) -> float:
         """Seconds until one can be taken, if `returning` were given back now; 0 when it can be now."""
         self._refill(now)
-        missing = 1.0 - min(self._most, self._level + returning)
+        missing = 1.0 - (min(self._most, self._level + returning) if returning else self._level)
         return 0.0 if missing <= 1e-9 else missing / self._per_second
 
     def take_if_any(self, amount: float, now: float) -> float:
@@ -80,7 +80,7 @@ class RateLimit:
         """
         seconds = self.wait_seconds(now)
         if not seconds:
-            self.take(amount, now)
+            self._level -= amount
         return seconds
 
     def take(self, amount: float, now: float) -> None:

@@ -56,11 +56,10 @@ class KeyLimits:
         """
         if self._tokens is None:
             return 0.0
-        seconds = self.seconds_to_token(now)
-        if not seconds:
-            self._tokens.take(prompt_tokens + answer_tokens, now)
-            self._promised += answer_tokens
-        return seconds
+        if self._tokens.take_if_any(prompt_tokens + answer_tokens, now):
+            return self.seconds_to_token(now)
+        self._promised += answer_tokens
+        return 0.0
 
     def expected_answer(self, most: int) -> int:
         """Tokens to reserve for an answer of at most so many, 0 = without a bound: as long as the key's answers are on
