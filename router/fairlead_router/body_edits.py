@@ -1,0 +1,96 @@
+"""Changes to single fields of a JSON body that leave every other byte as its client wrote it.
+
+Decoding a body and writing it again would round integers beyond 64 bits and keep one of two equal names. So a field's
+value is replaced where it stands, and a new field is put at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import orjson
+
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TOKEN = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
+_NAME = re.compile(rb"[\s,]*(" + _STRING + rb")\s*:\s*", re.DOTALL)
+_SCALAR = re.compile(_STRING + rb"|[^\s,}]+", re.DOTALL)
+_VALUES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def edited(body: bytes, document: Mapping[str, Any], changes: Mapping[str, object]) -> bytes:
+    """The body with these top-level fields set; `document` is the body decoded, which must be an object.
+
+    A field that the body has is replaced, each time it stands there; one that it lacks is added at the end.
+    """
+    present = changes.keys() & document.keys()
+    if present:
+        body = _replaced(body, {name: orjson.dumps(changes[name]) for name in present})
+    added = [b"%b:%b" % (orjson.dumps(name), orjson.dumps(value)) for name, value in changes.items() if name not in present]
+    if not added:
+        return body
+    end = body.rindex(b"}")
+    separator = b"," if document else b""
+    return b"%b%b%b}" % (body[:end], separator, b",".join(added))
+
+
+def _replaced(body: bytes, values: Mapping[str, bytes]) -> bytes:
+    parts: list[bytes] = []
+    copied = 0
+    for name, start, end in top_level_fields(body):
+        if name in values:
+            parts += (body[copied:start], values[name])
+            copied = end
+    return b"".join((*parts, body[copied:]))
+
+
+def top_level_fields(body: bytes) -> list[tuple[str, int, int]]:
+    """Each field of the object that the body is, in order: its name, and where its value begins and ends.
+
+    The body must be valid JSON in UTF-8, in which `NaN` and `Infinity` may stand for numbers.
+    """
+    return _by_lengths(body) or list(_by_tokens(body))
+
+
+def _by_lengths(body: bytes) -> list[tuple[str, int, int]] | None:
+    """The fields, by the lengths of their values as a fast decoder finds them; None where two have one name."""
+    try:
+        values = _VALUES.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    found: list[tuple[str, int, int]] = []
+    place = body.index(b"{") + 1
+    for name, value in values.items():
+        said, text = _NAME.match(body, place), bytes(value)
+        if said is None or not body.startswith(text, said.end()):
+            return None
+        place = said.end() + len(text)
+        found.append((name, said.end(), place))
+    return found if _NAME.match(body, place) is None else None
+
+
+def _by_tokens(body: bytes) -> Iterator[tuple[str, int, int]]:
+    place = body.index(b"{") + 1
+    while (name := _NAME.match(body, place)) is not None:
+        start = name.end()
+        place = _end_of_value(body, start)
+        yield orjson.loads(name[1]), start, place
+
+
+def _end_of_value(body: bytes, start: int) -> int:
+    if body[start] not in b"[{":
+        scalar = _SCALAR.match(body, start)
+        assert scalar is not None
+        return scalar.end()
+    depth = 0
+    for token in _TOKEN.finditer(body, start):
+        kind = body[token.start()]
+        if kind in b"[{":
+            depth += 1
+        elif kind in b"]}":
+            depth -= 1
+            if not depth:
+                return token.end()
+    raise AssertionError("the body is not valid JSON")
