@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import orjson
 
+from fairlead_router.body_edits import edited
 from fairlead_router.calls import Call, Leg
 from fairlead_router.dialects import Dialect
+from fairlead_router.peer_fields import KV_TRANSFER
 from fairlead_router.prompts import Document
-from fairlead_router.refusals import BadRequest
-
-FIELD = "kv_transfer_params"
 
 _ASKED = {
     "do_remote_decode": True,
@@ -34,8 +32,8 @@ _LIMITS = {
 }
 """Where each dialect limits the answer; the first is always set for the prefill."""
 
-_LEFT_OUT = ("stream_options", "min_tokens")
-"""Fields that an engine refuses beside one unstreamed token."""
+_LEFT_OUT = {"stream_options": None, "min_tokens": 0}
+"""Fields that an engine refuses beside one unstreamed token, and what they are without."""
 
 _WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background", "previous_response_id")
 """Fields that ask for more sequences than the handshake names blocks of, for figures of the prompt's tokens, or for
@@ -43,15 +41,9 @@ what only one instance keeps.
 """
 
 
-def refuse_forged(document: Document) -> None:
-    """Raise BadRequest for a body that says itself where KV blocks are: it would make an engine connect there."""
-    if document.get(FIELD) is not None:
-        raise BadRequest(400, "invalid_field", f"{FIELD}: only the gateway may set it; leave it out", FIELD)
-
-
 def is_divisible(document: Document) -> bool:
     """Whether two instances can compute this together: one prompt and one answer, and nothing kept in one engine."""
-    if FIELD in document or (document.get("n") or 1) != 1:
+    if KV_TRANSFER in document or (document.get("n") or 1) != 1:
         return False
     prompt = document.get("prompt")
     several = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], str | list)
@@ -59,22 +51,19 @@ def is_divisible(document: Document) -> bool:
 
 
 def prefill_leg(call: Call, document: Document) -> Leg:
-    """The request for the prefill instance. Raises BadRequest when the document is nested too deeply to be written."""
+    """The request for the prefill instance; `document` is the call's body decoded."""
     limits = _LIMITS[call.dialect]
-    asked: dict[str, Any] = {field: value for field, value in document.items() if field not in _LEFT_OUT}
-    asked |= {field: 1 for field in limits if field in document} | {limits[0]: 1, "stream": False, FIELD: _ASKED}
+    asked: dict[str, Any] = {field: empty for field, empty in _LEFT_OUT.items() if field in document}
+    asked |= {field: 1 for field in limits if field in document} | {limits[0]: 1, "stream": False, KV_TRANSFER: _ASKED}
     if call.dialect is Dialect.RESPONSES:
         asked["store"] = False
-    try:
-        return _leg(call, orjson.dumps(asked))
-    except orjson.JSONEncodeError:
-        raise BadRequest(400, "invalid_json", "the body is nested too deeply; send it flatter") from None
+    return _leg(call, edited(call.body, document, asked))
 
 
 def decode_leg(call: Call, blocks: bytes) -> Leg:
     """The request for the decode instance: the client's bytes, with `blocks` as the last field."""
     body = call.body
-    return _leg(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], FIELD.encode(), blocks))
+    return _leg(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], KV_TRANSFER.encode(), blocks))
 
 
 def _leg(call: Call, body: bytes) -> Leg:

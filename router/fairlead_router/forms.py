@@ -1,5 +1,5 @@
 """Reads `multipart/form-data` (RFC 7578) as it passes: it is held until the model is known; the rest, mostly an audio
-file, is only looked through for a second model.
+file, is only looked through for a second model, and for fields that no client may set.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 
+from fairlead_router.peer_fields import is_peer_field, refused_peer
 from fairlead_router.refusals import BadRequest
 
 _BOUNDARY = re.compile(r'multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))', re.IGNORECASE)
@@ -46,7 +47,9 @@ class PassingForm:
         return len(self._held)
 
     def feed(self, piece: bytes) -> None:
-        """More of the body. Raises BadRequest for a second model, or headers that cannot be read."""
+        """More of the body. Raises BadRequest for a second model, a field that points an engine at a peer, or headers
+        that cannot be read.
+        """
         self._held += piece
         while self._end_part() if self._content is not None else self._begin_part():
             pass
@@ -85,7 +88,10 @@ class PassingForm:
             if len(held) - start > _HEAD_MOST:
                 raise BadRequest(400, "invalid_form", f"a part of the form has headers of more than {_HEAD_MOST} bytes; send a form")
             return False
-        self._names_model = _names_model(bytes(held[start:end]))
+        names = _names(bytes(held[start:end]))
+        if peer := next((name for name in names if is_peer_field(name)), None):
+            raise refused_peer(peer)
+        self._names_model = "model" in names
         if self._names_model and self.model is not None:
             raise BadRequest(400, "invalid_form", "model: is in the form twice; send it once", "model")
         self._content = end + 4
@@ -107,14 +113,15 @@ class PassingForm:
         return True
 
 
-def _names_model(head: bytes) -> bool:
-    """Whether some reader may take a part with these headers for the field `model`. Raises BadRequest for a name in a
-    form that RFC 7578 (section 4.2) forbids.
+def _names(head: bytes) -> list[str]:
+    """The names that some reader may take a part with these headers for. Raises BadRequest for a name in a form that
+    RFC 7578 (section 4.2) forbids.
     """
+    names: list[str] = []
     for disposition in _DISPOSITION.findall(head):
         for name, quoted, plain in _PARAMETER.findall(disposition):
             if name.lower() == b"name*":
                 raise BadRequest(400, "invalid_form", "name*: cannot be used in a form; send name=")
-            if name.lower() == b"name" and (quoted or plain).replace(b"\\", b"") == b"model":
-                return True
-    return False
+            if name.lower() == b"name":
+                names.append((quoted or plain).replace(b"\\", b"").decode("utf-8", "replace"))
+    return names

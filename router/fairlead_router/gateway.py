@@ -13,7 +13,6 @@ from fairlead_router.charges import Charge
 from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
-from fairlead_router.dividing import refuse_forged
 from fairlead_router.forms import PassingForm
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing, Scope, Send, send_answer
@@ -23,7 +22,7 @@ from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.proxying import Proxy
-from fairlead_router.refusals import BadRequest, ErrorAnswer, form_without_model, own_fault, shutting_down
+from fairlead_router.refusals import BadRequest, ErrorAnswer, own_fault, shutting_down
 from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers, parse_request, request_head
 from fairlead_router.routed_requests import RoutedRequests, answer_follows, opened_by
@@ -117,7 +116,7 @@ class Gateway:
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
-        refuse_forged(parsed.document)
+        body = parsed.body
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._routed.pool_for(parsed.model, headers, key)
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
@@ -149,6 +148,7 @@ class Gateway:
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
+        body = parsed.body
         pool = self._routed.pool_for(parsed.model, scope["headers"], key)
         self._count(key)
         name = pool.engine_name(parsed.model)
@@ -170,11 +170,9 @@ class Gateway:
             if form.size > self._settings.max_body_bytes:
                 message = f"model: not among the first {form.size} bytes of the form; send the field `model` before the file"
                 raise BadRequest(400, "missing_field", message, "model")
-        if not form.model:
-            raise form_without_model()
-        pool = self._routed.pool_for(form.model, headers, key)
+        pool = self._routed.pool_for(form.model or None, headers, key)
         self._count(key)
-        body = form.taken(pool.engine_name(form.model))
+        body = form.taken(pool.engine_name(form.model or None))
         if length is not None:
             length += len(body) - form.size
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=length)

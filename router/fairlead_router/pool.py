@@ -344,11 +344,11 @@ class Pool:
 
     # ── names ──
 
-    def adapter(self, asked: str) -> str | None:
-        """The LoRA adapter that a client asked for by this name, None if it asked for the model or the pool."""
+    def adapter(self, asked: str | None) -> str | None:
+        """The LoRA adapter that a client asked for by this name, None if it asked for anything else."""
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
-    def engine_name(self, asked: str) -> str:
+    def engine_name(self, asked: str | None) -> str:
         """The name by which engines know what a client asked for."""
         return self.adapter(asked) or self.table.model
 

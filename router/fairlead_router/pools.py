@@ -170,13 +170,16 @@ class Pools:
             if pool is not None:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
-    def resolve(self, model: str, wanted: str | None, opens: Opens = every) -> Pool:
+    def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
         """The pool for a request.
 
         `model` as `namespace/name` wins and means its model; then the header's choice among the pools of that model or
-        adapter, then the first of them by name. A pool that does not open is as if it were not there. Raises BadRequest
-        404 that names the pools and models there are.
+        adapter, then the first of them by name. Without a model, the one that is served, or that of the header's pool.
+        A pool that does not open is as if it were not there. Raises BadRequest 404 that names the pools and models
+        there are, or 400 where the model is missing.
         """
+        if model is None:
+            return self._of_no_model(wanted, opens)
         pool = self._by_key.get(model)
         if pool is not None and opens(pool, pool.table.model):
             return pool
@@ -194,7 +197,14 @@ class Pools:
             404, "pool_not_found", f"x-fairlead-pool: {wanted[:200]!r} does not serve {model!r}; use one of {choice}", "x-fairlead-pool"
         )
 
-    def serves(self, model: str) -> bool:
+    def _of_no_model(self, wanted: str | None, opens: Opens) -> Pool:
+        pools = [pool for pool in self.all() if opens(pool, pool.table.model) and wanted in (None, str(pool.key))]
+        if len({pool.table.model for pool in pools}) == 1:
+            return pools[0]
+        known = ", ".join(self.models(opens)) or "none yet"
+        raise BadRequest(400, "missing_field", f"model: is missing; name one of: {known}", "model")
+
+    def serves(self, model: str | None) -> bool:
         """Whether the name is that of a pool, a model or an adapter, open to the client or not."""
         return model in self._by_key or model in self._by_model
 

@@ -1,13 +1,15 @@
 """The text of a request that routing compares: from each protocol's document to the canonical bytes of its prompt.
 
-The same conversation gives the same bytes in every protocol, so that it finds the same cached prefix. Most invalid
-input is left for the engine to refuse; only a document without any text to route by is refused here.
+The same conversation gives the same bytes in every protocol, so that it finds the same cached prefix. An engine judges
+its input itself: what cannot be read here adds nothing to the bytes. Only a document without its prompt, or with one of
+a type that no engine takes, is refused here.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from reprlib import Repr
 from typing import Any
 
@@ -43,17 +45,16 @@ def chat_prompt(document: Document) -> bytes:
 
 def batch_prompt(document: Document) -> bytes:
     """The conversations of a batch, one after the other."""
-    conversations = document.get("messages")
-    if not isinstance(conversations, list) or not conversations:
-        raise bad_field("messages", conversations, "give a list of at least one conversation")
     texts: list[str] = []
-    for index, conversation in enumerate(conversations):
+    for index, conversation in enumerate(_listed("messages", document.get("messages"), "conversations")):
         texts.extend(_messages(f"messages[{index}]", conversation))
     return _joined(texts)
 
 
 def completion_prompt(document: Document) -> bytes:
-    """`prompt`: text, texts or token ids."""
+    """`prompt`: text, texts or token ids. Embedded prompts (`prompt_embeds`) have no text."""
+    if document.get("prompt") is None and document.get("prompt_embeds") is not None:
+        return b""
     return _input_bytes("prompt", document.get("prompt"))
 
 
@@ -67,25 +68,22 @@ def embedding_prompt(document: Document) -> bytes:
 def responses_prompt(document: Document) -> bytes:
     """`instructions` as the system's text, then `input`: a text or a list of items."""
     given = document.get("input")
+    if given is None:
+        raise bad_field("input", given, "give a text or a list of items")
     texts: list[str] = []
     _collect(document.get("instructions"), texts, 0)
-    if not isinstance(given, str) and (not isinstance(given, list) or not given):
-        raise bad_field("input", given, "give a text or a list of at least one item")
     _collect(given, texts, 0)
     return _joined(texts)
 
 
 def anthropic_prompt(document: Document) -> bytes:
     """`system` (a text or blocks), then the contents of `messages`."""
-    messages = document.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise bad_field("messages", messages, "give a list of at least one message")
+    messages = _listed("messages", document.get("messages"), "messages")
     texts: list[str] = []
     _collect(document.get("system"), texts, 0)
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise bad_field(f"messages[{index}]", message, "give an object with role and content")
-        _collect(message.get("content"), texts, 0)
+    for message in messages:
+        if isinstance(message, dict):
+            _collect(message.get("content"), texts, 0)
     return _joined(texts)
 
 
@@ -117,28 +115,27 @@ def _joined(texts: list[str]) -> bytes:
     return (texts[0] if len(texts) == 1 else "".join(texts)).encode()
 
 
+def _listed(field: str, value: object, items: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise bad_field(field, value, f"give a list of {items}")
+    return value
+
+
 def _messages(field: str, messages: object) -> list[str]:
-    if not isinstance(messages, list) or not messages:
-        raise bad_field(field, messages, "give a list of at least one message")
     texts: list[str] = []
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise bad_field(f"{field}[{index}]", message, "give an object with role and content")
-        content = message.get("content")
+    for message in _listed(field, messages, "messages"):
+        content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str):
             texts.append(content)
         elif isinstance(content, list):
-            texts.extend(_part_texts(content, f"{field}[{index}].content"))
-        elif content is not None:
-            raise bad_field(f"{field}[{index}].content", content, "give a string or a list of parts")
+            texts.extend(_part_texts(content))
     return texts
 
 
-def _part_texts(parts: list[Any], field: str) -> Iterable[str]:
-    for place, part in enumerate(parts):
-        if not isinstance(part, dict):
-            raise bad_field(f"{field}[{place}]", part, "give an object with a type")
-        text = part.get("text")
+def _part_texts(parts: list[Any]) -> Iterable[str]:
+    """The texts among the parts of a message, each an object or, as vLLM takes it too, the text itself."""
+    for part in parts:
+        text = part.get("text") if isinstance(part, dict) else part
         if isinstance(text, str):
             yield text
 
@@ -158,15 +155,15 @@ def _collect(value: object, into: list[str], depth: int) -> None:
 
 
 def _input_bytes(field: str, value: object) -> bytes:
-    """A string, strings, token ids or lists of token ids → bytes; a token id counts as 4 bytes."""
+    """A string, strings, token ids, lists of token ids or objects with texts → bytes; a token id counts as 4 bytes."""
     if isinstance(value, str):
         return value.encode()
-    if not isinstance(value, list) or not value:
+    if value is None:
         raise bad_field(field, value, "give a string, a list of strings or a list of token ids")
-    if all(isinstance(item, str) for item in value):
-        return "".join(value).encode()
-    rows = value if isinstance(value[0], list) else [value]
-    try:
-        return b"".join(array("I", row).tobytes() for row in rows)
-    except (TypeError, OverflowError):
-        raise bad_field(field, value, "give a string, a list of strings or a list of token ids") from None
+    if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+        rows = value if isinstance(value[0], list) else [value]
+        with suppress(TypeError, OverflowError):
+            return b"".join(array("I", row).tobytes() for row in rows)
+    texts: list[str] = []
+    _collect(value, texts, 0)
+    return _joined(texts)

@@ -63,11 +63,6 @@ def body_too_slow(seconds: float) -> BadRequest:
     return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
 
 
-def form_without_model() -> BadRequest:
-    """400: a form that names no model."""
-    return BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
-
-
 def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
     """500: a bug of the router, told by an id that finds it in the log, never with a traceback."""
     message = f"the router failed to handle this request; its log tells more under {request}"

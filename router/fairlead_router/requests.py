@@ -4,13 +4,19 @@ engine.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
 import xxhash
 
+from fairlead_router.body_edits import edited
+from fairlead_router.dialects import Dialect
 from fairlead_router.paths import Endpoint
+from fairlead_router.peer_fields import refuse_peer_addresses, refuse_peers
 from fairlead_router.prompts import Document, bad_field
 from fairlead_router.refusals import BadRequest
 
@@ -18,38 +24,32 @@ from fairlead_router.refusals import BadRequest
 class ParsedRequest:
     """The parts of a body that routing and proxying need.
 
-    `prompt` are the canonical bytes; `document` the decoded JSON.
+    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None where the client names
+    none, which leaves it to the engine.
     """
 
-    __slots__ = ("document", "include_usage", "max_output_tokens", "model", "prompt", "stream", "user")
+    __slots__ = ("body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream", "user")
 
-    def __init__(self, document: Document, endpoint: Endpoint) -> None:
+    def __init__(self, body: bytes, document: Document, endpoint: Endpoint) -> None:
+        self.body = body
         self.document = document
         model = document.get("model")
-        if not isinstance(model, str) or not model:
+        if model is not None and not isinstance(model, str):
             raise bad_field("model", model, "name the model as a string")
-        self.model = model
+        self.model = model or None
+        refuse_peers(document)
         self.prompt = endpoint.prompt(document)
-        stream = document.get("stream")
-        if stream is not None and not isinstance(stream, bool):
-            raise bad_field("stream", stream, "use true or false")
-        self.stream = bool(stream) and endpoint.streams
-        options = document.get("stream_options")
+        self.stream = endpoint.streams and _flag("stream", document.get("stream"))
+        options = document.get("stream_options") if endpoint.streams and endpoint.dialect is Dialect.OPENAI else None
         if options is not None and not isinstance(options, dict):
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
-        self.include_usage = bool(options and options.get("include_usage"))
-        self.max_output_tokens = _limit(document)
+        self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
+        self.max_output_tokens = _limit(document, _LIMITS[endpoint.dialect]) if endpoint.streams else 0
         self.user = _user(document)
 
     def renamed(self, model: str) -> bytes:
-        """The body for the engine when the client named the pool instead of the model.
-
-        Raises BadRequest when it is nested too deeply.
-        """
-        try:
-            return orjson.dumps({**self.document, "model": model})
-        except orjson.JSONEncodeError:
-            raise BadRequest(400, "invalid_json", "the body is nested too deeply; send it flatter, or name the model itself") from None
+        """The body for an engine that knows the model by this name; nothing else in it changes."""
+        return edited(self.body, self.document, {"model": model})
 
 
 def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
@@ -57,21 +57,82 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadRequest(400, "invalid_json", f"the body is not valid JSON: {error}") from None
+        body, document = _read_leniently(body, error)
     if not isinstance(document, dict):
         raise BadRequest(400, "invalid_json", f"the body must be a JSON object, not {type(document).__name__}")
-    return ParsedRequest(document, endpoint)
+    return ParsedRequest(body, document, endpoint)
 
 
-def _limit(document: Document) -> int:
-    for field in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
+_NO_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{3,}|-?[0-9]{300,}', re.DOTALL)
+"""A string, or what is no number, or one that no double holds."""
+
+
+def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
+    """What Python's JSON reader, and so an engine, takes beyond the standard: UTF-8 with a byte order mark, UTF-16,
+    UTF-32, NaN, Infinity and numbers larger than a double. Returns the body in UTF-8 and the decoded document, in which
+    those numbers are None.
+
+    Raises BadRequest for anything else.
+    """
+    try:
+        if (encoding := json.detect_encoding(body)) != "utf-8":
+            body = body.decode(encoding).encode()
+        return body, orjson.loads(_NO_NUMBER.sub(lambda found: found[0] if found[0][:1] == b'"' else b"null", body))
+    except ValueError:
+        if "depth" in str(error):
+            raise BadRequest(400, "invalid_json", "the body is nested too deeply; send it flatter") from None
+        message = f"the body is not valid JSON: {error}; send one JSON object in UTF-8"
+        raise BadRequest(400, "invalid_json", message) from None
+
+
+_LIMITS = {
+    Dialect.OPENAI: ("max_completion_tokens", "max_tokens"),
+    Dialect.RESPONSES: ("max_output_tokens",),
+    Dialect.ANTHROPIC: ("max_tokens",),
+}
+"""Where each protocol limits the answer; the first that is set counts."""
+
+_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
+_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
+_WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
+_LARGEST = 2**53
+"""Engines have no limit of their own, and a model's context is far below."""
+
+
+def _flag(field: str, value: object) -> bool:
+    """A boolean as engines read it (pydantic's lax mode): also 0, 1 and words."""
+    if isinstance(value, bool) or value is None:
+        return bool(value)
+    word = value.lower() if isinstance(value, str) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    if isinstance(value, int | float) and value in (0, 1):
+        return value == 1
+    raise bad_field(field, value, "use true or false")
+
+
+def _limit(document: Document, fields: tuple[str, ...]) -> int:
+    """Tokens, as engines read a whole number (pydantic's lax mode): also 100.0 and "100"; 0 = no limit."""
+    for field in fields:
         value = document.get(field)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        number = _whole(value)
+        if number is None or number < 0:
             raise bad_field(field, value, "give a whole number of tokens")
-        return value
+        return min(number, _LARGEST)
     return 0
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if not isinstance(value, str) or _WHOLE.fullmatch(text := value.strip()) is None:
+        return None
+    text = text.partition(".")[0].replace("_", "")
+    return int(text) if len(text) < 20 else -1 if text[0] == "-" else _LARGEST
 
 
 def _user(document: Document) -> str | None:
@@ -103,12 +164,28 @@ SYSTEM_HEADERS = frozenset(
         b"accept-encoding",  # answers are read for usage, so engines must not compress them
         b"x-prefiller-host-port", b"x-encoder-hosts-ports", b"x-data-parallel-host-port", b"x-kv-cache-source-host-port",
         b"x-gateway-destination-endpoint-subset", b"x-gateway-destination-endpoint-served", b"x-llm-d-request-dropped-reason",
+        b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
     }
 )  # fmt: skip
 """What only the system may say to an engine, whoever sends the request on: this router or a proxy."""
 
-CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"x-api-key"})
-"""A client's credentials: they are for the gateway, and reach engines only where a setting says so."""
+_CREDENTIAL = re.compile(
+    rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
+    rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
+)
+_NAME_END = 64
+"""Bytes at the end of a header's name that tell what it is."""
+
+
+@lru_cache(maxsize=1024)
+def is_credential(name: bytes) -> bool:
+    """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
+
+    Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
+    product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
+    """
+    return _CREDENTIAL.search(name) is not None
+
 
 # Beside those: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
 _WITHHELD = SYSTEM_HEADERS | {
@@ -116,7 +193,6 @@ _WITHHELD = SYSTEM_HEADERS | {
     b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"expect",
     b"x-gateway-destination-endpoint", b"x-request-id",
 }  # fmt: skip
-_WITHHELD_WITH_CREDENTIALS = _WITHHELD | CREDENTIAL_HEADERS
 
 
 def forwarded_headers(
@@ -124,9 +200,9 @@ def forwarded_headers(
 ) -> tuple[bytes, bytes | None, bytes | None]:
     """Client headers → (header block for the engine, session value, client's request id). Names must be lower case.
 
-    The client's credentials are for this gateway; only with `credentials` do engines get them too.
+    The client's credentials are for this gateway; only with `credentials` do engines get them too. Raises BadRequest
+    for a request id that names peers of the engine.
     """
-    withheld = _WITHHELD if credentials else _WITHHELD_WITH_CREDENTIALS
     block: list[bytes] = []
     named: set[bytes] = set()  # thousands of both fit into the largest headers
     session: bytes | None = None
@@ -137,13 +213,14 @@ def forwarded_headers(
             session = value
         elif name in SESSION_HEADERS:
             peer_session = value
-        if name in withheld:
+        if name in _WITHHELD:
             if name == b"connection" and value.lower() not in (b"keep-alive", b"close"):
                 named.update(token.strip().lower() for token in value.split(b","))
             elif name == b"x-request-id":
                 request_id = value
+                refuse_peer_addresses("x-request-id", value.decode("latin-1"))
             continue
-        if name.startswith(b"x-fairlead-"):
+        if name.startswith(b"x-fairlead-") or (not credentials and is_credential(name[-_NAME_END:])):
             continue
         block += (name, b": ", value, b"\r\n")
     if named:

@@ -13,7 +13,7 @@ from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.refusals import BadRequest
-from fairlead_router.requests import CREDENTIAL_HEADERS, SESSION_HEADERS, SYSTEM_HEADERS
+from fairlead_router.requests import SESSION_HEADERS, SYSTEM_HEADERS, is_credential
 from fairlead_router.routed_requests import POOL_HEADER, opened_by
 
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
@@ -80,7 +80,7 @@ def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
     """
     found: list[bytes] = []
     for name, _ in headers:
-        if name in SYSTEM_HEADERS or name.startswith(b"x-fairlead-") or (name in CREDENTIAL_HEADERS and not credentials):
+        if name in SYSTEM_HEADERS or name.startswith(b"x-fairlead-") or (not credentials and is_credential(name)):
             found.append(name)
     return list(dict.fromkeys(found))
 

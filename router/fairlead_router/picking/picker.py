@@ -12,13 +12,13 @@ from fairlead_router.bodies import header_value
 from fairlead_router.calls import Calls
 from fairlead_router.charges import Charge
 from fairlead_router.direct import DirectRelay
-from fairlead_router.dividing import refuse_forged
 from fairlead_router.forms import PassingForm
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
+from fairlead_router.peer_fields import refuse_peer_addresses
 from fairlead_router.picking.accounts import RoutedAccount
 from fairlead_router.picking.direct_picks import DirectPicks
 from fairlead_router.picking.finding import any_pool, find_endpoint, members, opening, pool_of_service, session_of
@@ -26,8 +26,8 @@ from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
-from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, form_without_model, own_fault, refusal_answer, shutting_down
-from fairlead_router.requests import parse_request
+from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, own_fault, refusal_answer, shutting_down
+from fairlead_router.requests import ParsedRequest, parse_request
 from fairlead_router.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.settings import RouterSettings
 from fairlead_router.tickets import Ticket
@@ -124,6 +124,7 @@ class Picker:
             allowed = ", ".join(endpoint.methods)
             headers = [(b"allow", allowed.encode())]
             raise BadRequest(405, "method_not_allowed", f"{endpoint.path} takes {allowed}, not {method[:20]}", None, headers)
+        refuse_peer_addresses("x-request-id", header_value(asked.headers, b"x-request-id") or "")
         if self._informing.refusing:
             asked.refuse(shutting_down(endpoint.dialect))
             return
@@ -152,18 +153,16 @@ class Picker:
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
             form.feed(body)
-            if not form.model:
-                raise form_without_model()
-            pool = self._routed.pool_for(form.model, asked.headers, key, opens)
+            pool = self._routed.pool_for(form.model or None, asked.headers, key, opens)
             self._count(key)
-            name = pool.engine_name(form.model)
+            name = pool.engine_name(form.model or None)
             return pool, None if form.model == name else form.taken(name)
         self._limit(body)
         parsed = parse_request(body, endpoint)
         pool = self._routed.pool_for(parsed.model, asked.headers, key, opens)
         self._count(key)
         name = pool.engine_name(parsed.model)
-        return pool, None if parsed.model == name else parsed.renamed(name)
+        return pool, _changed(body, parsed, name)
 
     def _count(self, key: GatewayKey | None) -> None:
         """A request that costs no tokens goes to a pool."""
@@ -187,7 +186,6 @@ class Picker:
     ) -> None:
         self._limit(body)
         parsed = parse_request(body, endpoint)
-        refuse_forged(parsed.document)
         headers = asked.headers
         pool = self._routed.pool_for(parsed.model, headers, key, opens)
         if pool.divides:
@@ -197,7 +195,7 @@ class Picker:
         within = None if subset is None else members(pool, subset)
         request = self._routed.request(pool, endpoint, parsed, headers, session, key, asked.arrived_at, body_bytes=len(body), within=within)
         name = pool.engine_name(parsed.model)
-        changed = None if parsed.model == name else parsed.renamed(name)
+        changed = _changed(body, parsed, name)
 
         charge: Charge | None = None
         if key is not None:
@@ -251,3 +249,9 @@ class Picker:
                 self._own_fault(asked)
 
         asked.task = asyncio.get_running_loop().create_task(guarded())
+
+
+def _changed(body: bytes, parsed: ParsedRequest, name: str) -> bytes | None:
+    """The body for an engine that knows the model by `name`; None where that is the body as it came."""
+    changed = parsed.body if parsed.model == name else parsed.renamed(name)
+    return None if changed is body else changed

@@ -30,10 +30,10 @@ async def _raw(running: RunningRouter, data: bytes) -> bytes:
     [
         (b"{", None),
         (b"[]", None),
-        (b'{"messages": []}', "model"),
+        (b'{"model": 7, "messages": []}', "model"),
         (b'{"model": "mock"}', "messages"),
         (b'{"model": "mock", "messages": "hi"}', "messages"),
-        (b'{"model": "mock", "messages": [{"content": "x"}], "stream": 1}', "stream"),
+        (b'{"model": "mock", "messages": [{"content": "x"}], "stream": 7}', "stream"),
     ],
 )
 async def test_a_bad_body_is_a_400_and_reaches_no_engine(world: World, content: bytes, param: str | None) -> None:

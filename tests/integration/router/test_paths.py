@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -240,8 +241,6 @@ async def test_forms_that_cannot_be_used_are_told_why(world: World) -> None:
     running = await world.ready(count=1)
     no_form = await running.client.post("/v1/audio/transcriptions", json={"model": "mock"})
     assert no_form.json()["error"]["code"] == "invalid_content_type"
-    no_model = await running.client.post("/v1/audio/transcriptions", files={"file": ("a", b"x", "audio/wav")})
-    assert (no_model.status_code, no_model.json()["error"]["param"]) == (400, "model")
     twice = await running.client.post(
         "/v1/audio/transcriptions", data={"model": ["mock", "other"]}, files={"file": ("a", b"x", "audio/wav")}
     )
@@ -253,6 +252,16 @@ async def test_forms_that_cannot_be_used_are_told_why(world: World) -> None:
     assert too_large.status_code == 413
     assert not _seen(world)
     assert running.busy() == 0
+
+
+async def test_a_form_without_a_model_is_for_the_one_that_is_served(world: World) -> None:
+    running = await world.ready(count=1)
+    answer = await running.client.post("/v1/audio/transcriptions", files={"file": ("a", b"x", "audio/wav")})
+    assert (answer.status_code, answer.headers["x-fairlead-pool"]) == (200, "default/chat")
+    world.api.state.set_table(replace(world.table(pool=PoolKey(namespace="default", name="zeta")), model="other"))
+    await until(lambda: len(running.router.pools) == 2)
+    no_model = await running.client.post("/v1/audio/transcriptions", files={"file": ("a", b"x", "audio/wav")})
+    assert (no_model.status_code, no_model.json()["error"]["param"]) == (400, "model")
 
 
 async def test_several_pools_of_one_model_are_chosen_by_header_for_direct_requests_too(world: World) -> None:

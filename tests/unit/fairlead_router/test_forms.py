@@ -76,6 +76,17 @@ async def test_a_second_model_is_refused_however_the_form_is_cut_and_before_it_i
     assert b"other" not in b"".join(passed)
 
 
+PEER = _part("model", b"whisper") + FILE + _part("ec_transfer_params", b"{}") + b"--XyZ--\r\n"
+
+
+@given(CUTS)
+async def test_a_field_that_points_an_engine_at_a_peer_is_refused_before_it_is_passed_on(cuts: list[int]) -> None:
+    passed: list[bytes] = []
+    with pytest.raises(BadRequest, match="ec_transfer_params: only the gateway"):
+        await _pass_on(PEER, cuts, passed)
+    assert b"{}" not in b"".join(passed)
+
+
 @given(CUTS)
 async def test_the_rest_of_a_form_is_passed_on_as_it_came(cuts: list[int]) -> None:
     passed: list[bytes] = []

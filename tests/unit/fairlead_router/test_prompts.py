@@ -66,14 +66,27 @@ def test_nesting_without_end_is_not_followed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reader", "document"),
+    [
+        (anthropic_prompt, {"messages": ["x", {"content": 5}]}),
+        (anthropic_prompt, {"system": 7, "messages": []}),
+        (responses_prompt, {"input": 7}),
+        (responses_prompt, {"input": []}),
+        (batch_prompt, {"messages": []}),
+        (batch_prompt, {"messages": [[{"content": 5}], []]}),
+    ],
+)
+def test_what_cannot_be_read_adds_nothing_to_a_prompt(reader, document: dict[str, object]) -> None:  # type: ignore[no-untyped-def]
+    assert reader(document) == b""
+
+
+@pytest.mark.parametrize(
     ("reader", "document", "param"),
     [
         (anthropic_prompt, {"system": "x"}, "messages"),
-        (anthropic_prompt, {"messages": ["x"]}, "messages[0]"),
         (responses_prompt, {"instructions": "x"}, "input"),
-        (responses_prompt, {"input": 7}, "input"),
-        (batch_prompt, {"messages": []}, "messages"),
-        (batch_prompt, {"messages": [[{"content": 5}]]}, "messages[0][0].content"),
+        (batch_prompt, {"messages": {}}, "messages"),
+        (batch_prompt, {"messages": [[], "x"]}, "messages[1]"),
     ],
 )
 def test_a_document_without_a_prompt_is_a_400_that_names_the_field(reader, document: dict[str, object], param: str) -> None:  # type: ignore[no-untyped-def]
