@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 
+from fairlead_router.body_memory import MemoryFull
 from fairlead_router.client_requests import BodyTooLarge, ClientRequest
-from fairlead_router.refusals import Headers, body_too_large, body_too_slow
+from fairlead_router.content_codings import ContentDecoder, codings_of
+from fairlead_router.refusals import Headers, body_too_large, body_too_slow, memory_full
 from fairlead_router.settings import RouterSettings
+
+BODY_LIMIT, UPLOAD_LIMIT = "FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES"
+
+PIECES_AT_ONCE = 16
+"""Pieces of a body that are decoded before others have their turn."""
 
 
 class BodyReader:
@@ -19,27 +27,46 @@ class BodyReader:
         self._now = now
 
     async def whole(self, headers: Headers, client: ClientRequest) -> bytes:
-        """The whole body. Raises BadRequest 413 as soon as it is known to be too large, 408, or ClientGone."""
+        """The whole body, decoded. Raises BadRequest 413 as soon as it is known to be too large, 503 where all bodies
+        together are, 408, 415 or 400 for a coding that cannot be read, or ClientGone.
+        """
+        codings = codings_of(headers)
+        decoder = ContentDecoder(codings) if codings else None
         if not client.complete:  # else it is as large as it is
             length = _length(headers)
             if length is not None and length > self._body_limit:
-                raise body_too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES")
+                raise body_too_large(self._body_limit, BODY_LIMIT)
         try:
-            return await client.body(self._body_limit, self._seconds)
+            body = await client.body(self._body_limit, self._seconds)
+            return body if decoder is None or not body else await self._decoded(decoder, body, client)
         except BodyTooLarge:
-            raise body_too_large(self._body_limit, "FAIRLEAD_MAX_BODY_BYTES") from None
+            raise body_too_large(self._body_limit, BODY_LIMIT) from None
+        except MemoryFull:
+            raise memory_full() from None
         except TimeoutError:
             raise body_too_slow(self._seconds) from None
 
-    def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
-        """An upload's length (None when it is sent in chunks) and its pieces as they arrive.
+    async def _decoded(self, decoder: ContentDecoder, body: bytes, client: ClientRequest) -> bytes:
+        pieces: list[bytes] = []
+        for piece in limited(decoder, body, self._body_limit):
+            client.hold(len(piece))
+            pieces.append(piece)
+            if not len(pieces) % PIECES_AT_ONCE:
+                await asyncio.sleep(0)
+        client.let_go(len(body))
+        return b"".join(pieces)
 
-        Raises BadRequest 413; reading the pieces raises BadRequest 413 or 408, or ClientGone.
+    def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
+        """An upload's length (None when it is sent in chunks, or encoded) and its pieces as they arrive, decoded.
+
+        Raises BadRequest 413 or 415; reading the pieces raises BadRequest 413, 408, 503 or 400, or ClientGone.
         """
+        codings = codings_of(headers)
         length = _length(headers)
         if length is not None and length > self._upload_limit:
-            raise body_too_large(self._upload_limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
-        return length, self._pieces(client, arrived_at + self._seconds)
+            raise body_too_large(self._upload_limit, UPLOAD_LIMIT)
+        pieces = self._pieces(client, arrived_at + self._seconds)
+        return (None, self._decoding(ContentDecoder(codings), pieces)) if codings else (length, pieces)
 
     async def _pieces(self, client: ClientRequest, until: float) -> AsyncIterator[bytes]:
         """The body's pieces. Memory never holds more of the body than one piece and the connection's buffer."""
@@ -49,12 +76,37 @@ class BodyReader:
                 piece = await client.next_piece(max(0.0, until - self._now()))
             except TimeoutError:
                 raise body_too_slow(self._seconds) from None
+            except MemoryFull:
+                raise memory_full() from None
             if not piece:
                 return
             size += len(piece)
             if size > self._upload_limit:
-                raise body_too_large(self._upload_limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
+                raise body_too_large(self._upload_limit, UPLOAD_LIMIT)
             yield piece
+
+    async def _decoding(self, decoder: ContentDecoder, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        size = 0
+        async for encoded in pieces:
+            for piece in decoder.feed(encoded):
+                size += len(piece)
+                if size > self._upload_limit:
+                    raise body_too_large(self._upload_limit, UPLOAD_LIMIT)
+                yield piece
+        decoder.end()
+
+
+def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
+    """The pieces of an encoded body, decoded. Raises BodyTooLarge before there are more than `limit` bytes of them, and
+    BadRequest for what cannot be decoded.
+    """
+    size = 0
+    for piece in decoder.feed(body):
+        size += len(piece)
+        if size > limit:
+            raise BodyTooLarge
+        yield piece
+    decoder.end()
 
 
 def header_value(headers: Headers, name: bytes) -> str | None:

@@ -19,7 +19,9 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from fairlead_router.body_memory import BodyMemory
 from fairlead_router.client_requests import STATUS_LINES, ClientRequest
+from fairlead_router.cors import Cors
 from fairlead_router.refusals import BadRequest
 
 
@@ -38,6 +40,9 @@ class ConnectionLimits:
     is_ending: Callable[[], bool] = lambda: False
     """Whether the router stops: then each connection ends with its next answer, so that its client finds another."""
     refused: Counter[str] = field(default_factory=Counter)
+    memory: BodyMemory = field(default_factory=lambda: BodyMemory(2**40))
+    """Of all bodies together."""
+    cors: Cors = field(default_factory=lambda: Cors(()))
 
 
 class _HeadersTooLarge(Exception):
@@ -175,7 +180,9 @@ class ClientConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if self.limits.is_ending():
             self.cycle.keep_alive = False
-        self._arriving = request = ClientRequest(self, self.cycle)
+        self._arriving = request = ClientRequest(self, self.cycle, self.limits.memory)
+        if self.limits.cors:
+            request.accompany(self.limits.cors.headers(self.headers))
         self._open.append(request)
         self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
 
@@ -277,7 +284,7 @@ class ClientConnection(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
             answer = problem.answer(close=True)
-            lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers)
+            lines = b"".join(b"%s: %s\r\n" % pair for pair in (*self.limits.cors.headers(self.headers or []), *answer.headers))
             self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
         if cycle is not None:
             cycle.disconnected = True

@@ -6,6 +6,7 @@ Reads its body whole or in pieces, writes its answer from callbacks, and reports
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
@@ -14,11 +15,15 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
+from fairlead_router.body_memory import BodyMemory, MemoryFull, MemoryShare
+from fairlead_router.refusals import Headers
+
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+_ID_LINE = re.compile(rb"(?m)^x-request-id: [^\r\n]*\r\n")
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
-"""Most bytes of a body that are kept before the application asks for it."""
+"""Most bytes of a body that are kept before the application asks for it; they count among the bodies in memory."""
 
 SMALL_PIECE_BYTES = 1024
 """Pieces of fewer bytes are joined as they come: a body in chunks of a few bytes would take many times its size."""
@@ -55,13 +60,21 @@ class ClientRequest:
     """
 
     __slots__ = (
-        "_chunked", "_complete", "_connection", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_limit", "_overflowed", "_pieces", "_size",
-        "_streaming", "_waiter", "_writable", "gone",
+        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_id", "_id_is_clients",
+        "_limit", "_overflowed", "_pieces", "_share", "_size", "_standing", "_streaming", "_waiter", "_writable", "gone", "known_as",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
+    def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory) -> None:
+        """A request whose body takes its share of `memory`."""
         self._connection = connection
         self._cycle = cycle
+        self._share = MemoryShare(memory)
+        self._crowded = False
+        self._standing = b""
+        self._id = b""
+        self._id_is_clients = False
+        self.known_as = ""
+        """The id that answers tell, "" before there is one."""
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._limit = UNASKED_BODY_BYTES
@@ -80,11 +93,15 @@ class ClientRequest:
     # ── reading ──
 
     async def body(self, limit: int, seconds: float) -> bytes:
-        """The whole body. Raises BodyTooLarge as soon as more than `limit` bytes came, TimeoutError, or ClientGone."""
+        """The whole body. Raises BodyTooLarge as soon as more than `limit` bytes came, MemoryFull, TimeoutError, or
+        ClientGone.
+        """
         self._limit = limit
         if not self._complete:
             self._allow_body()
             await self._arrival(seconds)
+        if self._crowded:
+            raise MemoryFull
         if self._overflowed or self._size > limit:
             raise BodyTooLarge
         if self.gone:
@@ -95,7 +112,8 @@ class ClientRequest:
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)  # no copy of bytes
 
     async def next_piece(self, seconds: float) -> bytes:
-        """The bytes of the body that arrived since the last call; b"" at its end. Raises TimeoutError, or ClientGone.
+        """The bytes of the body that arrived since the last call; b"" at its end. Raises MemoryFull, TimeoutError, or
+        ClientGone.
 
         Use it instead of `body` for bodies that may not fit in memory. The client is paused while nobody calls it.
         """
@@ -104,10 +122,13 @@ class ClientRequest:
             self._allow_body()
             self._connection.flow.resume_reading()
             await self._arrival(seconds)
+        if self._crowded:
+            raise MemoryFull
         if self._overflowed or self.gone:
             raise ClientGone
         if not self._pieces and not self._complete:
             raise TimeoutError
+        self._share.release(self._size)
         pieces, self._pieces, self._size = self._pieces, [], 0
         return b"".join(pieces)
 
@@ -115,10 +136,10 @@ class ClientRequest:
         """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`, and while something
         comes every `idle_seconds`.
         """
-        self._pieces.clear()
+        self._keep_nothing()
         self._size = 0
         self._limit = limit
-        self._discarding = True
+        self._crowded = False
         self._streaming = False
         self._connection.flow.resume_reading()
         clock = self._connection.loop.time
@@ -134,7 +155,14 @@ class ClientRequest:
         self._expired = False
         timer = loop.call_later(seconds, self._expire)
         try:
-            while not (self._complete or self.gone or self._expired or self._size > self._limit or (self._streaming and self._pieces)):
+            while not (
+                self._complete
+                or self.gone
+                or self._expired
+                or self._crowded
+                or self._size > self._limit
+                or (self._streaming and self._pieces)
+            ):
                 self._waiter = waiter = loop.create_future()
                 await waiter
         finally:
@@ -159,9 +187,14 @@ class ClientRequest:
         self._size += len(piece)
         if self._size > self._limit:
             self._overflowed = True
-            self._pieces.clear()
+            self._keep_nothing()
             self._wake()
         elif not self._discarding:
+            if not self._share.take(len(piece)):
+                self._crowded = True
+                self._keep_nothing()
+                self._wake()
+                return
             self._keep(piece)
             if self._streaming:
                 if self._size > STREAMED_BODY_BYTES:
@@ -176,6 +209,20 @@ class ClientRequest:
             pieces[-1] += piece
         else:
             pieces.append(bytearray(piece))
+
+    def _keep_nothing(self) -> None:
+        self._discarding = True
+        self._pieces.clear()
+        self._share.release()
+
+    def hold(self, size: int) -> None:
+        """Hold memory for `size` bytes made of the body until the request ends. Raises MemoryFull."""
+        if not self._share.take(size):
+            raise MemoryFull
+
+    def let_go(self, size: int) -> None:
+        """Of what is held, `size` bytes are not needed any more."""
+        self._share.release(size)
 
     def completed(self) -> None:
         """The connection received the end of this body."""
@@ -192,12 +239,15 @@ class ClientRequest:
             self._gone_callback = gone
 
     def unwatch(self) -> None:
+        """The application has done with the request: nothing of its body is kept any more."""
+        self._keep_nothing()
         self._gone_callback = None
         self._writable = None
         self._connection.forget(self)
 
     def left(self) -> None:
         """The connection is lost."""
+        self._keep_nothing()
         self.gone = True
         self._cycle.disconnected = True  # uvicorn tells only the last of a pipeline
         self._wake()
@@ -206,6 +256,26 @@ class ClientRequest:
             callback()
 
     # ── answering ──
+
+    def accompany(self, headers: Headers) -> None:
+        """Headers that each answer to this request gets, whoever makes it."""
+        self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
+        self._cycle.default_headers = [*self._cycle.default_headers, *headers]
+
+    def name(self, request_id: bytes, *, is_clients: bool = False) -> None:
+        """The id that answers tell: the client's own or, if it has none and the engine tells none either, this one."""
+        if not self._id:
+            self._id, self._id_is_clients = b"x-request-id: %s\r\n" % request_id, is_clients
+            self.known_as = request_id.decode("ascii")
+            self._cycle.default_headers = [*self._cycle.default_headers, (b"x-request-id", request_id)]
+
+    def _lines_of_id(self, headers: bytes) -> bytes:
+        """An engine's headers with the request's id."""
+        if b"x-request-id: " in headers:
+            if not self._id_is_clients:
+                return headers
+            headers = _ID_LINE.sub(b"", headers)
+        return self._id + headers
 
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
         """Set the status and headers (complete lines) of an answer; they leave with its first bytes.
@@ -218,7 +288,8 @@ class ClientRequest:
             cycle.keep_alive = False
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
-        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self._connection.server_state.default_headers), headers]
+        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self._connection.server_state.default_headers), self._standing]
+        lines.append(self._lines_of_id(headers))
         old = cycle.scope["http_version"] == "1.0"
         if length is not None:
             lines.append(b"content-length: %d\r\n" % length)

@@ -8,9 +8,11 @@ from typing import Any
 
 from fairlead_router import paths
 from fairlead_router.bodies import BodyReader, header_value
+from fairlead_router.body_memory import MemoryFull
 from fairlead_router.calls import Call, Calls
 from fairlead_router.charges import Charge
 from fairlead_router.client_requests import ClientGone, ClientRequest
+from fairlead_router.cors import Cors
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
 from fairlead_router.forms import PassingForm
@@ -22,9 +24,9 @@ from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.proxying import Proxy
-from fairlead_router.refusals import BadRequest, ErrorAnswer, own_fault, shutting_down
+from fairlead_router.refusals import MEMORY_FULL, BadRequest, ErrorAnswer, memory_full, own_fault, shutting_down
 from fairlead_router.request_accounts import LaterAnswer
-from fairlead_router.requests import forwarded_headers, parse_request, request_head
+from fairlead_router.requests import forwarded_headers, is_shown_id, parse_request, request_head
 from fairlead_router.routed_requests import RoutedRequests, answer_follows, opened_by
 from fairlead_router.settings import RouterSettings
 
@@ -71,6 +73,7 @@ class Gateway:
         self._metrics = metrics
         self._now = now
         self._bodies = BodyReader(settings, now)
+        self._cors = Cors(settings.cors_origins)
         self._handlers = {
             Handling.ROUTED: self._route,
             Handling.SPREAD: self._spread,
@@ -82,15 +85,25 @@ class Gateway:
         client: ClientRequest = scope["extensions"].pop("fairlead.client")  # or each request would be a reference cycle
         raw_path: bytes = scope["raw_path"]
         endpoint = paths.find(raw_path)
+        if endpoint is None and len(raw_path) > 1 and raw_path.endswith(b"/"):
+            scope["raw_path"] = raw_path = raw_path[:-1]  # engines would redirect, and a client need not come twice
+            endpoint = paths.find(raw_path)
+        given = header_value(scope["headers"], b"x-request-id")
+        if given is not None and is_shown_id(given):
+            client.name(given.encode(), is_clients=True)
         dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)
         try:
             if endpoint is None:
                 raise _unknown(scope["path"])
             if scope["method"] not in endpoint.methods:
+                preflight = self._cors.preflight(scope["method"], scope["headers"], endpoint.methods)
+                if preflight is not None:
+                    await send_answer(send, preflight)
+                    return
                 raise _wrong_method(endpoint, scope["method"])
             local = endpoint.handling is Handling.LOCAL
             if not local and self._informing.refusing:
-                await send_answer(send, shutting_down(dialect))
+                await self._send(shutting_down(dialect), client, send)
                 return
             key = None if endpoint.keyless else self._keys.admit(scope["headers"], self._now(), counted=not local)
             if local:
@@ -125,6 +138,7 @@ class Gateway:
         name = pool.engine_name(parsed.model)
         if parsed.model != name:
             body = parsed.renamed(name)
+        client.name(request.id.encode())
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         if pool.divides and divisible:
@@ -134,6 +148,7 @@ class Gateway:
             follows = answer_follows(parsed, endpoint)
             charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self._now(), follows=follows)
         client.watch(call.client_gone)
+        del parsed  # what it holds is as large as the body, and the answer may take minutes
         refusal = await self._proxy.relay(call, request, pool, client, charge)
         if logger.isEnabledFor(logging.DEBUG):
             seconds = round(self._now() - arrived, 6)
@@ -164,6 +179,7 @@ class Gateway:
         form = PassingForm(header_value(headers, b"content-type"))
         length, pieces = self._bodies.upload(headers, client, arrived)
         async for piece in pieces:
+            self._hold(client, len(piece))
             form.feed(piece)
             if form.model is not None:
                 break
@@ -177,6 +193,13 @@ class Gateway:
             length += len(body) - form.size
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=length)
         return await self._direct.relay(call, pool, client, upload=Upload(rest=form.checked(pieces), chunked=length is None))
+
+    def _hold(self, client: ClientRequest, size: int) -> None:
+        """Count what is kept of a form among the bodies in memory. Raises BadRequest 503 when there is no room."""
+        try:
+            client.hold(size)
+        except MemoryFull:
+            raise memory_full() from None
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Send the request to the instance that made the response; if none is remembered, look for it.
@@ -226,6 +249,7 @@ class Gateway:
     ) -> Call:
         forwarded, _, client_id = forwarded_headers(scope["headers"], pool.session_header, credentials=pool.pass_credentials)
         call_id = self._calls.next_id()
+        client.name(call_id.encode())
         chunked = length is None and endpoint.handling is Handling.UPLOAD
         head = request_head(scope, forwarded, client_id or call_id.encode(), length=length, chunked=chunked)
         call = self._calls.new(call_id, arrived, head, body, stream=False, dialect=endpoint.dialect)
@@ -238,13 +262,14 @@ class Gateway:
         if client.answering:
             client.abort()
         else:
-            await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413))
+            await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413) or problem.code == MEMORY_FULL)
 
     async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
         """Send an answer that the router made itself.
 
         If the rest of the body will not be read (`close`, or a half-read upload), the connection ends after it.
         """
+        client.name(self._calls.next_id().encode())
         if not close and not client.unread:
             await send_answer(send, answer)
             return
@@ -256,7 +281,8 @@ class Gateway:
 
     async def _own_fault(self, scope: Scope, dialect: Dialect, client: ClientRequest, send: Send) -> None:
         """Answer a bug of the router with an id that finds it in the log, never with a traceback or a bare 500."""
-        request = self._calls.next_id()
+        request = client.known_as or self._calls.next_id()
+        client.name(request.encode())
         self._metrics.client_errors["internal_error"] += 1
         logger.exception("request failed in the router", extra={"request": request, "path": scope["path"][:200]})
         if client.answering:

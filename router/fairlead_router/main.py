@@ -24,8 +24,10 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
+from fairlead_router.body_memory import BodyMemory, memory_for_bodies
 from fairlead_router.calls import Calls
 from fairlead_router.client_connections import ConnectionLimits
+from fairlead_router.cors import Cors
 from fairlead_router.deciding.company import LOOK_SECONDS, Company
 from fairlead_router.deciding.folder import Folder
 from fairlead_router.deciding.listed import Directory
@@ -90,6 +92,8 @@ class Router:
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         silences = Silences()
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}")
+        largest = max(settings.max_body_bytes, settings.max_upload_bytes)
+        self.body_memory = BodyMemory(settings.body_memory_bytes or memory_for_bodies(largest))
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
         held = HeldResponses()
@@ -109,7 +113,9 @@ class Router:
             self.metrics,
             self.now,
         )
-        picker = Picker(settings, self.pools, self.keys, self.calls, routed, direct, held, self.informing, self.metrics, self.now)
+        picker = Picker(
+            settings, self.pools, self.keys, self.calls, routed, direct, held, self.informing, self.metrics, self.body_memory, self.now
+        )
         self.picker = PickerServer(picker, lambda: self.informing.ready, settings.timeouts, self.now)
         self.metrics.picker_streams = lambda: self.picker.active
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
@@ -163,6 +169,8 @@ class Router:
             connections=connections_for(settings.max_connections),
             is_ending=lambda: self.informing.draining,
             refused=self.metrics.client_errors,
+            memory=self.body_memory,
+            cors=Cors(settings.cors_origins),
         )
 
     def _synced(self) -> None:

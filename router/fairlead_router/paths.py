@@ -122,7 +122,7 @@ def find(raw_path: bytes) -> Endpoint | None:
     endpoint = _BY_PATH.get(raw_path)
     if endpoint is not None:
         return endpoint
-    if raw_path.startswith(_MODEL_PREFIX) and len(raw_path) > len(_MODEL_PREFIX):
+    if raw_path.startswith(_MODEL_PREFIX) and not raw_path.endswith(b"/"):
         return MODEL
     response = _RESPONSE.fullmatch(raw_path)
     if response is None or response[1] in (b".", b".."):

@@ -63,10 +63,19 @@ def body_too_slow(seconds: float) -> BadRequest:
     return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
 
 
+MEMORY_FULL = "body_memory_full"
+
+
+def memory_full() -> BadRequest:
+    """503: there is no room for this body now."""
+    message = "the bodies of all requests take as much memory as they may (FAIRLEAD_BODY_MEMORY_BYTES); send the request again"
+    return BadRequest(503, MEMORY_FULL, message, None, [(b"retry-after", b"1")])
+
+
 def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
     """500: a bug of the router, told by an id that finds it in the log, never with a traceback."""
     message = f"the router failed to handle this request; its log tells more under {request}"
-    return error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())])
+    return error_answer(dialect, 500, "internal_error", message)
 
 
 def _dropped(

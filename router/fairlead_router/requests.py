@@ -58,9 +58,28 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         body, document = _read_leniently(body, error)
+    if body.count(b"[") + body.count(b"{") > DEEPEST_BODY:
+        _refuse_depth(document)
     if not isinstance(document, dict):
         raise BadRequest(400, "invalid_json", f"the body must be a JSON object, not {type(document).__name__}")
     return ParsedRequest(body, document, endpoint)
+
+
+DEEPEST_BODY = 254
+"""Deepest nesting of objects and lists. No client's is near it, and engines' readers fail at depths of their own, which
+would count as failures of one engine after the other.
+"""
+
+
+def _refuse_depth(document: object) -> None:
+    try:
+        orjson.dumps(document)  # which goes as deep as that
+    except orjson.JSONEncodeError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(400, "invalid_json", f"the body is nested too deeply; send it flatter, at most {DEEPEST_BODY} deep")
 
 
 _NO_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{3,}|-?[0-9]{300,}', re.DOTALL)
@@ -80,7 +99,7 @@ def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, 
         return body, orjson.loads(_NO_NUMBER.sub(lambda found: found[0] if found[0][:1] == b'"' else b"null", body))
     except ValueError:
         if "depth" in str(error):
-            raise BadRequest(400, "invalid_json", "the body is nested too deeply; send it flatter") from None
+            raise _too_deep() from None
         message = f"the body is not valid JSON: {error}; send one JSON object in UTF-8"
         raise BadRequest(400, "invalid_json", message) from None
 
@@ -169,6 +188,14 @@ SYSTEM_HEADERS = frozenset(
 )  # fmt: skip
 """What only the system may say to an engine, whoever sends the request on: this router or a proxy."""
 
+_LONGEST_ID = 256
+
+
+def is_shown_id(request_id: str) -> bool:
+    """Whether a client's id of a request is told back to it: one that is short and printable."""
+    return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
+
+
 _CREDENTIAL = re.compile(
     rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
     rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
@@ -190,7 +217,7 @@ def is_credential(name: bytes) -> bool:
 # Beside those: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
 _WITHHELD = SYSTEM_HEADERS | {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
-    b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"expect",
+    b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"content-encoding", b"expect",
     b"x-gateway-destination-endpoint", b"x-request-id",
 }  # fmt: skip
 

@@ -16,6 +16,9 @@ _WITHHELD = frozenset(
     }
 )  # fmt: skip
 
+_OUR_OWN = (b"x-fairlead-", b"access-control-")
+"""Beginnings of headers that the gateway alone sets: who may read an answer is not for an engine to say."""
+
 
 class Sender:
     """Sends calls to instances over the pool of connections."""
@@ -87,7 +90,7 @@ def passed_headers(connection: UpstreamConnection) -> list[bytes]:
         if name in _WITHHELD:
             if name == b"connection":
                 named.update(token.strip().lower() for token in value.split(b","))
-        elif not name.startswith(b"x-fairlead-"):
+        elif not name.startswith(_OUR_OWN):
             lines.append(b"%s: %s\r\n" % (name, value))
     if named and any(token not in (b"keep-alive", b"close") for token in named):
         lines = [line for line in lines if line.partition(b":")[0] not in named]

@@ -150,10 +150,32 @@ class RouterSettings:
         ),
     )
     max_body_bytes: int = field(
-        default=8 * MEBIBYTE, metadata=variable("FAIRLEAD_MAX_BODY_BYTES", Whole("bytes", 1024), "a JSON body", "larger ones get 413")
+        default=32 * MEBIBYTE,
+        metadata=variable("FAIRLEAD_MAX_BODY_BYTES", Whole("bytes", 1024), "a JSON body, decoded", "larger ones get 413"),
     )
     max_upload_bytes: int = field(
-        default=32 * MEBIBYTE, metadata=variable("FAIRLEAD_MAX_UPLOAD_BYTES", Whole("bytes", 1024), "a form", "larger ones get 413")
+        default=32 * MEBIBYTE,
+        metadata=variable("FAIRLEAD_MAX_UPLOAD_BYTES", Whole("bytes", 1024), "a form, decoded", "larger ones get 413"),
+    )
+    body_memory_bytes: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_BODY_MEMORY_BYTES",
+            Whole("bytes", 1024),
+            "the bodies of all requests under way together, those that wait included; at least the largest of one",
+            "what comes beyond gets 503 with Retry-After; a process takes up to four times as much while it reads them",
+            default_shown="a quarter of the memory of the container or machine, and at least two of the largest bodies",
+        ),
+    )
+    cors_origins: tuple[str, ...] = field(
+        default=(),
+        metadata=variable(
+            "FAIRLEAD_CORS_ORIGINS",
+            Parsed(lambda text: _origins(text), "`*`, or origins as https://chat.example.com, with commas between them", "origins"),
+            "web pages that may call the gateway from a browser, by their origin; `*` is every page",
+            "without it browsers keep pages of other origins out; with `*` and no API keys every page that somebody opens can use the engines",
+            default_shown="none",
+        ),
     )
     max_header_bytes: int = field(
         default=64 * 1024,
@@ -314,6 +336,10 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
     if (settings.picker_tls_cert_file is None) != (settings.picker_tls_key_file is None):
         given = settings.picker_tls_cert_file or settings.picker_tls_key_file
         raise InvalidInput("FAIRLEAD_PICKER_TLS_CERT_FILE, FAIRLEAD_PICKER_TLS_KEY_FILE", str(given), "set both or neither")
+    largest = max(settings.max_body_bytes, settings.max_upload_bytes)
+    if settings.body_memory_bytes is not None and settings.body_memory_bytes < largest:
+        remedy = f"allow at least one body of the largest size, {largest} (FAIRLEAD_MAX_BODY_BYTES, FAIRLEAD_MAX_UPLOAD_BYTES)"
+        raise InvalidInput("FAIRLEAD_BODY_MEMORY_BYTES", str(settings.body_memory_bytes), remedy)
     return replace(settings, gateway_keys=settings.gateway_keys + settings.gateway_keys_file)
 
 
@@ -321,6 +347,17 @@ def _own_address(text: str) -> str:
     if text in EVERY_ADDRESS:
         raise InvalidInput("", text, "write one address of this machine that other routers reach, such as 10.0.0.7: they are told it")
     return text
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    """Origins separated by commas: `*`, `null` (pages of files) or scheme://host[:port]. Raises ValueError."""
+    origins = tuple(word.strip().lower() for word in text.split(",") if word.strip())
+    for origin in origins:
+        scheme, separator, host = origin.partition("://")
+        named = bool(separator and scheme and host) and not set(host) & set("/?#@ \t") and origin.isascii() and origin.isprintable()
+        if origin not in ("*", "null") and not named:
+            raise ValueError(origin)
+    return origins
 
 
 def _folder(text: str) -> Path:

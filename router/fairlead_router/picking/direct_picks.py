@@ -89,7 +89,7 @@ class DirectPicks:
         self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
         """The instance that made the response; if none is remembered, look for it. No other can stand in for it."""
-        path = target.partition(b"?")[0]
+        path = target.partition(b"?")[0].removesuffix(b"/")
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
         home = self._held.find(response)
         pool = self._pools.get(home[0]) if home is not None else None

@@ -23,12 +23,13 @@ _LONGEST_PREFIX = 1024
 
 
 def find_endpoint(target: bytes) -> Endpoint | None:
-    """The gateway's endpoint of a path, also of one with a prefix that a route takes away afterwards.
+    """The gateway's endpoint of a path, also of one that ends in a slash, or with a prefix that a route takes away
+    afterwards.
 
     What needs no key has no prefix, and none begins with `/metrics` in any part: where it is not taken away, engines
     serve what begins so as their metrics, however it goes on.
     """
-    path = target.partition(b"?")[0]
+    path = target.partition(b"?")[0].removesuffix(b"/")
     found = paths.find(path)
     place = path.find(b"/", 1)
     while found is None and 0 < place <= _LONGEST_PREFIX:

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 from fairlead_router.bodies import header_value
+from fairlead_router.body_memory import MemoryShare
 from fairlead_router.dialects import Dialect
 from fairlead_router.picking.accounts import Account
 from fairlead_router.picking.finding import withheld
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import ErrorAnswer
+from fairlead_router.requests import is_shown_id
 
 
 class PickedRequest:
@@ -21,25 +23,52 @@ class PickedRequest:
     before either.
     """
 
-    __slots__ = ("account", "arrived_at", "authority", "dialect", "go", "gone", "headers", "refuse", "task")
+    __slots__ = (
+        "_made_id",
+        "account",
+        "arrived_at",
+        "authority",
+        "decoded",
+        "dialect",
+        "go",
+        "gone",
+        "headers",
+        "memory",
+        "refuse",
+        "task",
+    )
 
     def __init__(
         self,
         headers: HeaderList,
         authority: bytes,
         arrived_at: float,
+        memory: MemoryShare,
         go: Callable[[str, list[bytes], list[tuple[bytes, bytes]], bytes | None], None],
         refuse: Callable[[ErrorAnswer], None],
     ) -> None:
         self.headers = headers
         self.authority = authority
         self.arrived_at = arrived_at
+        self.memory = memory
+        """What its body holds of the memory for bodies."""
+        self.decoded: bytes | None = None
+        """The body without its codings, if it came with some."""
+        self._made_id = ""
         self.go = go
         self.refuse = refuse
         self.dialect = Dialect.OPENAI
         self.account: Account | None = None
         self.task: asyncio.Task[None] | None = None
         self.gone = False
+
+    def shown_id(self, make: Callable[[], str]) -> str:
+        """The id that answers tell: the client's own, or one that is made once."""
+        given = header_value(self.headers, b"x-request-id") or ""
+        if is_shown_id(given):
+            return given
+        self._made_id = self._made_id or make()
+        return self._made_id
 
     def abandon(self, now: float) -> None:
         """The stream ended: give the request up, wherever it waits."""
@@ -54,6 +83,10 @@ class PickedRequest:
         """Let it go to the first of the endpoints, or the next where that fails, with a changed body if it has one."""
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]
+        self._made_id = self._made_id or request_id
         if header_value(self.headers, b"x-request-id") is None:
-            headers.append((b"x-request-id", request_id.encode()))
-        self.go(destination, withheld(self.headers, credentials=pool.pass_credentials), headers, changed)
+            headers.append((b"x-request-id", self._made_id.encode()))
+        removed = withheld(self.headers, credentials=pool.pass_credentials)
+        if self.decoded is not None:
+            removed.append(b"content-encoding")
+        self.go(destination, removed, headers, self.decoded if changed is None else changed)

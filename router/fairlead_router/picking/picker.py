@@ -8,9 +8,12 @@ from collections.abc import Callable, Coroutine
 
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead_router import paths
-from fairlead_router.bodies import header_value
+from fairlead_router.bodies import BODY_LIMIT, UPLOAD_LIMIT, header_value, limited
+from fairlead_router.body_memory import BodyMemory
 from fairlead_router.calls import Calls
 from fairlead_router.charges import Charge
+from fairlead_router.client_requests import BodyTooLarge
+from fairlead_router.content_codings import ContentDecoder, codings_of
 from fairlead_router.direct import DirectRelay
 from fairlead_router.forms import PassingForm
 from fairlead_router.held_responses import HeldResponses
@@ -26,7 +29,7 @@ from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
-from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, own_fault, refusal_answer, shutting_down
+from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, memory_full, own_fault, refusal_answer, shutting_down
 from fairlead_router.requests import ParsedRequest, parse_request
 from fairlead_router.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.settings import RouterSettings
@@ -52,8 +55,10 @@ class Picker:
         held: HeldResponses,
         informing: Informing,
         metrics: RouterMetrics,
+        body_memory: BodyMemory,
         now: Callable[[], float],
     ) -> None:
+        self.body_memory = body_memory
         self._settings = settings
         self._pools = pools
         self._keys = keys
@@ -75,7 +80,7 @@ class Picker:
     def _most_bytes(self) -> tuple[int, str]:
         """And the setting that says so."""
         settings = self._settings
-        return max((settings.max_body_bytes, "FAIRLEAD_MAX_BODY_BYTES"), (settings.max_upload_bytes, "FAIRLEAD_MAX_UPLOAD_BYTES"))
+        return max((settings.max_body_bytes, BODY_LIMIT), (settings.max_upload_bytes, UPLOAD_LIMIT))
 
     def pick(self, asked: PickedRequest, body: bytes, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
         """Decide where the request goes, now or when its turn comes."""
@@ -97,12 +102,20 @@ class Picker:
         """Refuse a body that does not come."""
         self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
+    def memory_full(self, asked: PickedRequest) -> None:
+        """Refuse a body for which there is no room now."""
+        self._refuse(asked, memory_full())
+
+    def next_id(self) -> str:
+        """An id for a request that has none."""
+        return self._calls.next_id()
+
     def _refuse(self, asked: PickedRequest, problem: BadRequest) -> None:
         self._metrics.client_errors[problem.code] += 1
         asked.refuse(problem.answer(asked.dialect))
 
     def _own_fault(self, asked: PickedRequest) -> None:
-        request = self._calls.next_id()
+        request = asked.shown_id(self._calls.next_id)
         self._metrics.client_errors["internal_error"] += 1
         logger.exception("pick failed in the router", extra={"request": request})
         asked.refuse(own_fault(request, asked.dialect))
@@ -124,6 +137,7 @@ class Picker:
             allowed = ", ".join(endpoint.methods)
             headers = [(b"allow", allowed.encode())]
             raise BadRequest(405, "method_not_allowed", f"{endpoint.path} takes {allowed}, not {method[:20]}", None, headers)
+        body = self._decoded(asked, body, endpoint)
         refuse_peer_addresses("x-request-id", header_value(asked.headers, b"x-request-id") or "")
         if self._informing.refusing:
             asked.refuse(shutting_down(endpoint.dialect))
@@ -141,6 +155,24 @@ class Picker:
         else:
             pool, changed = self._named_pool(asked, endpoint, body, key, opens)
             self._past.pick_any(asked, pool, subset, changed)
+
+    def _decoded(self, asked: PickedRequest, body: bytes, endpoint: Endpoint) -> bytes:
+        """The body without its codings, of which its engine is told nothing. Raises BadRequest."""
+        codings = codings_of(asked.headers)
+        if not codings or not body:
+            return body
+        largest = self._most_bytes if endpoint.handling is Handling.UPLOAD else (self._settings.max_body_bytes, BODY_LIMIT)
+        pieces: list[bytes] = []
+        try:
+            for piece in limited(ContentDecoder(codings), body, largest[0]):
+                if not asked.memory.take(len(piece)):
+                    raise memory_full()
+                pieces.append(piece)
+        except BodyTooLarge:
+            raise body_too_large(*largest) from None
+        asked.memory.release(len(body))
+        asked.decoded = b"".join(pieces)
+        return asked.decoded
 
     def _served(self, pool: str | None) -> str | None:
         """The pool of the Service that was called, if there is one."""
@@ -171,7 +203,7 @@ class Picker:
 
     def _limit(self, body: bytes) -> None:
         if len(body) > self._settings.max_body_bytes:
-            raise body_too_large(self._settings.max_body_bytes, "FAIRLEAD_MAX_BODY_BYTES")
+            raise body_too_large(self._settings.max_body_bytes, BODY_LIMIT)
 
     # ── through the scheduler ──
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from fairlead_router.bodies import header_value
+from fairlead_router.body_memory import MemoryShare
 from fairlead_router.picking import wire
 from fairlead_router.picking.accounts import Account, NoAccount
 from fairlead_router.picking.exchange import (
@@ -21,7 +23,7 @@ from fairlead_router.picking.exchange import (
     Whole,
 )
 from fairlead_router.picking.grpc_stream import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE, GrpcStream
-from fairlead_router.picking.messages import AnswerAtOnce, HeaderList, PassHeaders, Side
+from fairlead_router.picking.messages import AnswerAtOnce, BodyCame, HeaderList, Incoming, PassHeaders, Side
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.picking.picker import Picker
 from fairlead_router.refusals import ErrorAnswer
@@ -51,7 +53,8 @@ class PickerStream:
         self._ended = ended
         self._exchange = Exchange(picker.most_bytes)
         self.arrived_at = picker.now()
-        self._asked = PickedRequest([], stream.authority, self.arrived_at, self._go, self._refuse)
+        memory = MemoryShare(picker.body_memory)
+        self._asked = PickedRequest([], stream.authority, self.arrived_at, memory, self._go, self._refuse)
 
     # ── what the connection says ──
 
@@ -62,7 +65,16 @@ class PickerStream:
         except wire.DecodeError:
             self._guarded(self._exchange.damaged)
             return
-        self._guarded(lambda: self._exchange.hear(came))
+        self._guarded(lambda: self._exchange.hear(came) if self._has_room(came) else ())
+
+    def _has_room(self, came: Incoming | None) -> bool:
+        """Whether what came can be kept; else its request is refused."""
+        if not isinstance(came, BodyCame) or came.side is not Side.REQUEST or self._exchange.stage is not Stage.READING:
+            return True
+        if self._asked.memory.take(len(came.piece)):
+            return True
+        self._picker.memory_full(self._asked)
+        return False
 
     def half_closed(self) -> None:
         """The proxy says no more."""
@@ -110,9 +122,12 @@ class PickerStream:
     def _began(self, action: ResponseBegan) -> None:
         changed = self._account.began(action.headers, action.served, self._picker.now())
         removed = [name for name, _ in action.headers if name in _WITHHELD or name.startswith(b"x-fairlead-")] if changed else []
+        if changed and header_value(action.headers, b"x-request-id") is None:
+            changed = [*changed, (b"x-request-id", self._asked.shown_id(self._picker.next_id).encode())]
         self._stream.send(wire.encode(PassHeaders(Side.RESPONSE, changed, removed)))
 
     def _finish(self, status: int, message: str) -> None:
+        self._asked.memory.release()
         self._asked.abandon(self._picker.now())  # does nothing to what was settled
         self._stream.finish(status, message)
         self._ended(self)
@@ -121,10 +136,12 @@ class PickerStream:
 
     def _go(self, destination: str, removed: list[bytes], changed: HeaderList, body: bytes | None) -> None:
         self._do(self._exchange.picked(destination, changed, removed, body))
+        self._asked.memory.release()
 
     def _refuse(self, answer: ErrorAnswer) -> None:
         reason = next((value for name, value in answer.headers if name == b"x-fairlead-rejection"), b"")
         headers = [pair for pair in answer.headers if pair[0] not in (b"content-length", b"connection")]
+        headers.append((b"x-request-id", self._asked.shown_id(self._picker.next_id).encode()))
         details = f"fairlead_{reason.decode() or answer.status}"
         self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
 

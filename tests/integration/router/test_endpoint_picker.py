@@ -6,6 +6,7 @@ for tests, these by the subset that the protocol has for that.
 """
 
 import asyncio
+import gzip
 import json
 import os
 import signal
@@ -310,7 +311,7 @@ async def test_overload_is_a_429_with_retry_after_and_reason(world: World, proxi
         (b'{"model": "mock"}', "/v1/completions", 400, "missing_field"),
         (b'{"model": "none", "prompt": "x"}', "/v1/completions", 404, "model_not_found"),
         (b"{}", "/reset_prefix_cache", 404, "not_found"),
-        (b" " * 9_000_000, "/v1/completions", 413, "request_too_large"),
+        (b" " * (32 * 1024 * 1024 + 1), "/v1/completions", 413, "request_too_large"),
     ],
 )
 async def test_what_cannot_be_used_is_answered_as_the_gateway_answers_it(
@@ -320,6 +321,49 @@ async def test_what_cannot_be_used_is_answered_as_the_gateway_answers_it(
     answer = await (await _proxy(running, proxies)).request(body, path=path)
     assert (answer.status, _code(answer.body)) == (status, code)
     assert answer.headers["content-type"] == "application/json"
+    assert not world.engines[0].seen
+
+
+@pytest.mark.parametrize("model", ["mock", "default/chat"])
+async def test_a_compressed_body_reaches_the_engine_plain(world: World, proxies: list[Proxy], model: str) -> None:
+    running = await world.ready(1)
+    body = _chat(model=model)
+    answer = await (await _proxy(running, proxies)).request(gzip.compress(body), headers={"content-encoding": "gzip"})
+    assert answer.status == 200
+    (seen,) = world.engines[0].seen
+    assert seen["raw"] == body.replace(b'"default/chat"', b'"mock"')
+    assert "content-encoding" not in seen["headers"]
+    await _all_settled(running)
+    assert running.router.body_memory.held == 0
+
+
+@pytest.mark.parametrize(
+    ("coding", "status", "code"), [("zstd", 415, "unsupported_content_encoding"), ("gzip", 400, "invalid_content_encoding")]
+)
+async def test_a_body_that_cannot_be_decoded_is_refused(world: World, proxies: list[Proxy], coding: str, status: int, code: str) -> None:
+    running = await world.ready(1)
+    answer = await (await _proxy(running, proxies)).request(_chat(), headers={"content-encoding": coding, "x-request-id": "mine"})
+    assert (answer.status, _code(answer.body), answer.headers["x-request-id"]) == (status, code, "mine")
+    assert running.router.body_memory.held == 0
+
+
+async def test_a_body_for_which_there_is_no_memory_is_a_503(world: World, proxies: list[Proxy]) -> None:
+    running = await world.ready(1)
+    proxy, body = await _proxy(running, proxies), _chat("x" * 200_000)
+    running.router.body_memory.most = len(body) - 1
+    answer = await proxy.request(body)
+    assert (answer.status, _code(answer.body), answer.headers["retry-after"]) == (503, "body_memory_full", "1")
+    assert (await proxy.request(_chat())).status == 200
+    await _all_settled(running)
+    assert running.router.body_memory.held == 0
+
+
+async def test_nobody_points_an_engine_at_a_peer_by_way_of_a_proxy(world: World, proxies: list[Proxy]) -> None:
+    running = await world.ready(1)
+    proxy = await _proxy(running, proxies)
+    for body, headers in ((_chat(ec_transfer_params={"a": 1}), {}), (_chat(), {"x-request-id": "___decode_addr_10.0.0.1:80_1"})):
+        answer = await proxy.request(body, headers=headers)
+        assert (answer.status, _code(answer.body)) == (400, "invalid_field")
     assert not world.engines[0].seen
 
 

@@ -266,8 +266,10 @@ def test_thousands_of_headers_and_of_names_in_connection_hold_up_nobody() -> Non
 
 
 def test_a_body_that_is_nested_too_deeply_is_told_so() -> None:
-    with pytest.raises(BadRequest, match="nested too deeply; send it flatter"):
-        parse_request(b'{"model": "m", "messages": ' + b"[" * 5000 + b"]" * 5000 + b"}", CHAT)
+    for depth in (254, 500, 1000, 5000):
+        with pytest.raises(BadRequest, match="nested too deeply; send it flatter"):
+            parse_request(b'{"model": "m", "messages": ' + b"[" * depth + b"]" * depth + b"}", CHAT)
+    parse_request(b'{"model": "m", "messages": ' + b"[" * 253 + b"]" * 253 + b"}", CHAT)
 
 
 PEERS = ["kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_anything",
@@ -300,7 +302,7 @@ def test_an_id_that_names_peers_is_refused(field: str) -> None:
 
 
 def test_objects_within_objects_without_end_hold_up_nobody() -> None:
-    deep = b'{"extra_body":' * 1000 + b"1" + b"}" * 1000
+    deep = b'{"extra_body":' * 250 + b"1" + b"}" * 250
     parse_request(b'{"model":"m","messages":[],"extra_body":%b}' % deep, CHAT)
 
 
@@ -308,9 +310,6 @@ def test_objects_within_objects_without_end_hold_up_nobody() -> None:
 def test_a_value_that_is_nested_as_deep_as_json_may_be_is_a_400_like_any_other(field: str) -> None:
     deep = b"[" * 1000 + b"]" * 1000
     body = orjson.dumps({"model": "m", "messages": [{"content": "hello"}], field: "HERE"}).replace(b'"HERE"', b"[%b]" % deep)
-    if field == "messages":
-        assert parse_request(body, CHAT).prompt == b""
-        return
     with pytest.raises(BadRequest) as problem:
         parse_request(body, CHAT)
     assert problem.value.status == 400

@@ -21,8 +21,14 @@ def _environment(tmp_path: Path, **changes: str) -> dict[str, str]:
 def test_a_complete_environment_is_enough_and_makes_the_spool_directory(tmp_path: Path) -> None:
     settings = read_settings(_environment(tmp_path))
     assert settings.api_urls == ("http://127.0.0.1:8080",)
-    assert settings.max_body_bytes == 8 * 1024 * 1024
+    assert settings.max_body_bytes == 32 * 1024 * 1024
     assert settings.spool_dir.is_dir()
+
+
+def test_origins_of_pages_are_listed_with_commas(tmp_path: Path) -> None:
+    settings = read_settings(_environment(tmp_path, FAIRLEAD_CORS_ORIGINS="https://Chat.example.com, http://localhost:3000,null,"))
+    assert settings.cors_origins == ("https://chat.example.com", "http://localhost:3000", "null")
+    assert read_settings(_environment(tmp_path, FAIRLEAD_CORS_ORIGINS="*")).cors_origins == ("*",)
 
 
 @pytest.mark.parametrize("name", ["FAIRLEAD_API_URL", "FAIRLEAD_API_TOKEN", "FAIRLEAD_ROUTER_ID", "FAIRLEAD_SPOOL_DIR"])
@@ -39,6 +45,10 @@ def test_a_missing_variable_is_named(tmp_path: Path, name: str) -> None:
         ("FAIRLEAD_API_URL", "127.0.0.1:8080"),
         ("FAIRLEAD_MAX_BODY_BYTES", "8MiB"),
         ("FAIRLEAD_MAX_BODY_BYTES", "3"),
+        ("FAIRLEAD_BODY_MEMORY_BYTES", "1048576"),
+        ("FAIRLEAD_CORS_ORIGINS", "chat.example.com"),
+        ("FAIRLEAD_CORS_ORIGINS", "https://chat.example.com/"),
+        ("FAIRLEAD_CORS_ORIGINS", "https://a b"),
         ("FAIRLEAD_SPOOL_MAX_BYTES", "-1"),
         ("FAIRLEAD_LOG_FORMAT", "xml"),
         ("FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS", "nan"),
