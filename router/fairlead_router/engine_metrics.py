@@ -13,6 +13,7 @@ from fairlead.instances import REACHABLE
 from fairlead.reports.engines import EngineTrouble
 from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.model_cards import read_cards
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
 from fairlead_router.silences import Silences
@@ -101,10 +102,12 @@ class EngineScraper:
             return
         self._models_due[key] = now + MODELS_SECONDS
         try:
-            models = read_models(await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS)).names
+            answer = await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS)
+            models = read_models(answer).names
         except (UpstreamFailure, PageUnreadable):
             return
         found, model = pool.engines.troubles[instance], pool.table.model
+        pool.engines.learn_cards(instance, read_cards(answer), model)
         missing = [adapter for adapter in pool.table.adapters if adapter not in models]
         named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
         found.pop(EngineTrouble.ADAPTER_NOT_SERVED, None)

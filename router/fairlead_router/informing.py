@@ -14,6 +14,7 @@ import orjson
 
 from fairlead_router.instance_metrics import InstanceReading
 from fairlead_router.metrics import RouterMetrics, render
+from fairlead_router.model_cards import merged
 from fairlead_router.paths import Endpoint
 from fairlead_router.pool import Pool
 from fairlead_router.pool_metrics import PoolReading
@@ -92,10 +93,10 @@ class Informing:
         models: list[dict[str, object]] = []
         for name in self._pools.models(opens):
             base = self._pools.base_of(name)
-            adapted = {} if base is None else {"parent": base}
-            models.append({"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": name, **adapted})
+            card = _card(name, name, self._pools.serving(name, opens))
+            models.append(card if base is None else {**card, "parent": base})
         models.extend(
-            {"id": str(pool.key), "object": "model", "created": 0, "owned_by": "fairlead", "root": pool.table.model}
+            {**_card(str(pool.key), pool.table.model, [pool]), "root": pool.table.model}
             for pool in self._pools.all()
             if opens(pool, pool.table.model)
         )
@@ -147,6 +148,12 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
                 known.in_flight += row.in_flight
                 known.waiting += row.waiting
     return list(found.values())
+
+
+def _card(name: str, model: str, pools: Iterable[Pool]) -> dict[str, object]:
+    """The card of a name by which these pools serve a model: what their engines say of it in common."""
+    told = merged([cards[model] for pool in pools for cards in pool.engines.cards.values() if model in cards])
+    return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} | told | {"id": name, "object": "model"}
 
 
 def _debug(pool: Pool) -> dict[str, object]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.tables import PoolKey
 from fairlead_router.engine_pages import EnginePage
+from fairlead_router.model_cards import Card, aliases_of
 
 CACHE_SIZE_STEP = 0.05
 """A cache size that is nearer than this to the one in use changes nothing."""
@@ -16,7 +17,7 @@ CACHE_SIZE_STEP = 0.05
 class KnownEngines:
     """The engines of one pool by instance. One that does not answer has no usage and no page."""
 
-    __slots__ = ("_cache_sizes", "_pool", "cache_tokens", "kv_usage", "pages", "troubles")
+    __slots__ = ("_cache_sizes", "_pool", "aliases", "cache_tokens", "cards", "kv_usage", "pages", "troubles")
 
     def __init__(self, pool: PoolKey) -> None:
         self._pool = pool
@@ -28,12 +29,22 @@ class KnownEngines:
         self.cache_tokens: int | None = None
         """The size of KV caches that routing goes by, where engines told theirs: the smallest."""
         self._cache_sizes: dict[str, int] = {}
+        self.cards: dict[str, Mapping[str, Card]] = {}
+        """What each engine said last of the models it serves, by their names."""
+        self.aliases: frozenset[str] = frozenset()
+        """Further names of the pool's model at its engines."""
 
-    def keep_only(self, instances: Set[str]) -> None:
-        """Forget all other instances."""
-        for kept in (self.kv_usage, self.pages, self._cache_sizes, self.troubles):
+    def keep_only(self, instances: Set[str], model: str) -> None:
+        """Forget all other instances; the pool serves this model."""
+        for kept in (self.kv_usage, self.pages, self._cache_sizes, self.troubles, self.cards):
             for gone in kept.keys() - instances:
                 del kept[gone]
+        self.aliases = aliases_of(model, self.cards.values())
+
+    def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
+        """An engine told which models it serves."""
+        self.cards[instance] = cards
+        self.aliases = aliases_of(model, self.cards.values())
 
     def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
         """An engine told how many tokens its KV cache holds. Returns whether `cache_tokens` changed."""

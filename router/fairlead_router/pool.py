@@ -89,7 +89,7 @@ class Pool:
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
-        self.engines.keep_only(self.addresses.keys())
+        self.engines.keep_only(self.addresses.keys(), table.model)
         for instance, basis in tuple(self.counters.beliefs):
             if instance not in self.addresses:
                 del self.counters.beliefs[instance, basis]
@@ -350,7 +350,8 @@ class Pool:
 
     def engine_name(self, asked: str | None) -> str:
         """The name by which engines know what a client asked for."""
-        return self.adapter(asked) or self.table.model
+        is_alias = asked is not None and asked in self.engines.aliases
+        return self.adapter(asked) or (asked if is_alias else None) or self.table.model
 
     # ── engines ──
 

@@ -183,7 +183,7 @@ class Pools:
         pool = self._by_key.get(model)
         if pool is not None and opens(pool, pool.table.model):
             return pool
-        pools = [pool for pool in self._by_model.get(model, ()) if opens(pool, model)]
+        pools = self.serving(model, opens)
         if not pools:
             known = ", ".join(self.models(opens)) or "none yet"
             raise BadRequest(404, "model_not_found", f"model: {model[:200]!r} is not served here; known: {known}", "model")
@@ -206,11 +206,20 @@ class Pools:
 
     def serves(self, model: str | None) -> bool:
         """Whether the name is that of a pool, a model or an adapter, open to the client or not."""
-        return model in self._by_key or model in self._by_model
+        return model in self._by_key or (model is not None and bool(self.serving(model)))
+
+    def serving(self, name: str, opens: Opens = every) -> list[Pool]:
+        """The open pools of a model or adapter, by key. A name that none declares may be an alias, which engines tell:
+        it opens as its model does.
+        """
+        if name in self._by_model:
+            return [pool for pool in self._by_model[name] if opens(pool, name)]
+        return [pool for pool in self.all() if name in pool.engines.aliases and opens(pool, pool.table.model)]
 
     def models(self, opens: Opens = every) -> tuple[str, ...]:
-        """Models and adapters served, sorted."""
-        return tuple(sorted(name for name, pools in self._by_model.items() if any(opens(pool, name) for pool in pools)))
+        """Models, their aliases and adapters served, sorted."""
+        names = self._by_model.keys() | {name for pool in self._by_key.values() for name in pool.engines.aliases}
+        return tuple(sorted(name for name in names if self.serving(name, opens)))
 
     def base_of(self, adapter: str) -> str | None:
         """The model that an adapter belongs to; None for a model's own name."""

@@ -76,6 +76,8 @@ class ScriptedEngine:
     `step`.
     """
     stepwise_events: bool = False
+    cards: list[Any] = field(default_factory=list)
+    """What its list of models holds; without any it has no list."""
     hang_up_after_events: bool = False
     disconnects: int = 0
     port: int = 0
@@ -115,6 +117,9 @@ class ScriptedEngine:
                     continue
                 if head[0].startswith("GET /metrics"):
                     self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")
+                    continue
+                if head[0].startswith("GET /v1/models ") and self.cards:
+                    self._write(writer, 200, json.dumps({"object": "list", "data": self.cards}).encode())
                     continue
                 if head[0].startswith(("GET /kv_event_sources", "GET /v1/models")):
                     self._write(writer, 404, b'{"error": {"message": "not found"}}')
