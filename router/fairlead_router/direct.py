@@ -103,7 +103,8 @@ class DirectRelay:
                 if pool.table.outlook is Outlook.CLOSED:
                     return closed(pool.table, self._now(), pool.header, call.dialect)
                 return nobody_serves(f"no instance of pool {pool.key} accepts requests", pool.header, call.dialect)
-            return upstream_failed(f"no instance of pool {pool.key} answered; the last: {failure}", pool.header, call.dialect)
+            message = f"no instance of pool {pool.key} answered; the last: {failure}"
+            return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds)
         except asyncio.CancelledError:
             if not call.gone:
                 raise

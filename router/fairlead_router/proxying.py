@@ -158,7 +158,8 @@ class Proxy:
             return None
         verdict = pool.retry(ticket, instance, now, reached=failure.reached)
         if isinstance(verdict, Refusal):
-            return replace(verdict, message=f"{verdict.message}; the last: {failure}")
+            seconds = failure.retry_after_seconds or verdict.retry_after_seconds
+            return replace(verdict, message=f"{verdict.message}; the last: {failure}", retry_after_seconds=seconds)
         return verdict
 
     async def _whole(self, exchange: Exchange) -> ErrorAnswer | None:

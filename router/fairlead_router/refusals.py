@@ -93,9 +93,10 @@ def refusal_answer(refusal: Refusal, pool: bytes, dialect: Dialect = Dialect.OPE
     return _dropped(dialect, refusal.status, refusal.reason, refusal.message, refusal.retry_after_seconds, [(b"x-fairlead-pool", pool)])
 
 
-def upstream_failed(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """502: engines were tried and none answered in full."""
-    return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, 1.0, [(b"x-fairlead-pool", pool)])
+def upstream_failed(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI, retry_after: float | None = None) -> ErrorAnswer:
+    """502: engines were tried and none answered in full; the last wants to be asked again after so many seconds."""
+    seconds = retry_after or 1.0
+    return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, seconds, [(b"x-fairlead-pool", pool)])
 
 
 def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:

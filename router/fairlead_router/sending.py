@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from email.utils import parsedate_to_datetime
+
 from fairlead_router.calls import Call, Calls, Leg
+from fairlead_router.refusals import Headers
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
@@ -15,6 +18,10 @@ _WITHHELD = frozenset(
         b"x-llm-d-request-dropped-reason",
     }
 )  # fmt: skip
+
+LONGEST_RETRY_AFTER_SECONDS = 600.0
+"""As long as the scheduler's own refusals ask for at most."""
+_MOST_DIGITS = 9
 
 _OUR_OWN = (b"x-fairlead-", b"access-control-")
 """Beginnings of headers that the gateway alone sets: who may read an answer is not for an engine to say."""
@@ -74,12 +81,29 @@ def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, crede
     """
     status = connection.status
     if status >= 500 or status == 429:
-        raise UpstreamFailure("busy" if status in (429, 503) else "status", f"{instance} answered {status}")
+        kind = "busy" if status in (429, 503) else "status"
+        raise UpstreamFailure(kind, f"{instance} answered {status}", retry_after(connection.headers))
     if 300 <= status < 400:
         raise UpstreamFailure("status", f"{instance} answered {status}, a redirect, which is not passed on")
     if status in (401, 403) and not credentials:
         remedy = "set spec.engine.passClientCredentials, or let the engines serve without one"
         raise UpstreamFailure("credential", f"{instance} answered {status}: it wants a credential, and this pool passes none on; {remedy}")
+
+
+def retry_after(headers: Headers) -> float | None:
+    """Seconds after which an engine wants to be asked again (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`;
+    None if it says nothing of use. A date is compared with the engine's own.
+    """
+    told = {name: value.decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
+    text = told.get(b"retry-after", "")
+    if text.isascii() and text.isdecimal():
+        seconds = float(text[:_MOST_DIGITS])
+    else:
+        try:
+            seconds = (parsedate_to_datetime(text) - parsedate_to_datetime(told.get(b"date", ""))).total_seconds()
+        except (TypeError, ValueError, IndexError):
+            return None
+    return min(seconds, LONGEST_RETRY_AFTER_SECONDS) if seconds > 0 else None
 
 
 def passed_headers(connection: UpstreamConnection) -> list[bytes]:

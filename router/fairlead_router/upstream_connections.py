@@ -34,11 +34,15 @@ computes for long answers the probes.
 
 
 class UpstreamFailure(Exception):
-    """An engine did not answer as HTTP should. `kind`: refused, unreachable, timeout, lost, protocol or status."""
+    """An engine did not answer as HTTP should. `kind`: refused, unreachable, timeout, lost, protocol or status.
 
-    def __init__(self, kind: str, message: str) -> None:
+    `retry_after_seconds` is when the engine wants to be asked again, if it said so.
+    """
+
+    def __init__(self, kind: str, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.retry_after_seconds = retry_after_seconds
 
     @property
     def reached(self) -> bool:

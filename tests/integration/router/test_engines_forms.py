@@ -110,3 +110,13 @@ async def test_credentials_for_others_reach_no_engine(world: World) -> None:
     headers = world.engines[0].seen[0]["headers"]
     assert not foreign.keys() & headers.keys()
     assert headers["x-kept"] == "e"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+@pytest.mark.parametrize(("told", "passed"), [(b"retry-after: 17\r\n", "17"), (b"retry-after: 86400\r\n", "600"), (b"", "1")])
+async def test_engines_that_are_busy_say_themselves_when_to_come_again(world: World, path: str, told: bytes, passed: str) -> None:
+    running = await world.ready(count=2)
+    for engine in world.engines:
+        engine.raw = b"HTTP/1.1 503 Service Unavailable\r\n" + told + b"content-length: 0\r\n\r\n"
+    answer = await running.client.post(path, json=CHAT, headers={"x-script": "raw"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (502, passed)

@@ -6,6 +6,7 @@ Plans see the engines as a mapping: an engine's name → its entry in the file w
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from fairlead_client.resources.plans import EngineAction, PlanEffect
 
 ENGINES = "engines"
 """The section of a file, and of a plan's change, with the engines."""
+_HOST = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_.])?")
 _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.REMOVE: ("action", "name")}
 
 
@@ -34,9 +36,23 @@ def base_url(url: str) -> str:
         raise ValueError(f"{remedy}; TLS to engines is not supported, put them on a network of their own")
     if parts.scheme != "http" or not host or parts.username is not None or parts.query or parts.fragment:
         raise ValueError(remedy)
+    if port == 0:
+        raise ValueError(f"{remedy}; no engine can listen on port 0")
+    if not _is_host(host):
+        raise ValueError(f"{remedy}; a host is a name in letters, digits, dots, hyphens and underscores, or an IP address")
     if parts.path.rstrip("/") not in {"", "/v1"}:
         raise ValueError(f"{remedy}, without a path: the engine's API must begin at /v1")
     return f"http://{f'[{host}]' if ':' in host else host}:{port or 80}"
+
+
+def _is_host(host: str) -> bool:
+    if ":" not in host:
+        return _HOST.fullmatch(host) is not None
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def engine_name(url: str) -> str:
