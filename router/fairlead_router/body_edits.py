@@ -7,8 +7,8 @@ value is replaced where it stands, and a new field is put at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -36,47 +36,61 @@ def edited(body: bytes, document: Mapping[str, Any], changes: Mapping[str, objec
     return b"%b%b%b}" % (body[:end], separator, b",".join(added))
 
 
+def without(body: bytes, names: Collection[str]) -> bytes:
+    """The body without these top-level fields."""
+    return b"{%b}" % b",".join(body[field.begins : field.end] for field in top_level_fields(body) if field.name not in names)
+
+
 def _replaced(body: bytes, values: Mapping[str, bytes]) -> bytes:
     parts: list[bytes] = []
     copied = 0
-    for name, start, end in top_level_fields(body):
-        if name in values:
-            parts += (body[copied:start], values[name])
-            copied = end
+    for field in top_level_fields(body):
+        if field.name in values:
+            parts += (body[copied : field.value], values[field.name])
+            copied = field.end
     return b"".join((*parts, body[copied:]))
 
 
-def top_level_fields(body: bytes) -> list[tuple[str, int, int]]:
-    """Each field of the object that the body is, in order: its name, and where its value begins and ends.
+class Field(NamedTuple):
+    """One field of an object: where its name begins, and where its value begins and ends."""
+
+    name: str
+    begins: int
+    value: int
+    end: int
+
+
+def top_level_fields(body: bytes) -> list[Field]:
+    """Each field of the object that the body is, in order.
 
     The body must be valid JSON in UTF-8, in which `NaN` and `Infinity` may stand for numbers.
     """
     return _by_lengths(body) or list(_by_tokens(body))
 
 
-def _by_lengths(body: bytes) -> list[tuple[str, int, int]] | None:
+def _by_lengths(body: bytes) -> list[Field] | None:
     """The fields, by the lengths of their values as a fast decoder finds them; None where two have one name."""
     try:
         values = _VALUES.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    found: list[tuple[str, int, int]] = []
+    found: list[Field] = []
     place = body.index(b"{") + 1
     for name, value in values.items():
         said, text = _NAME.match(body, place), bytes(value)
         if said is None or not body.startswith(text, said.end()):
             return None
         place = said.end() + len(text)
-        found.append((name, said.end(), place))
+        found.append(Field(name, said.start(1), said.end(), place))
     return found if _NAME.match(body, place) is None else None
 
 
-def _by_tokens(body: bytes) -> Iterator[tuple[str, int, int]]:
+def _by_tokens(body: bytes) -> Iterator[Field]:
     place = body.index(b"{") + 1
     while (name := _NAME.match(body, place)) is not None:
         start = name.end()
         place = _end_of_value(body, start)
-        yield orjson.loads(name[1]), start, place
+        yield Field(orjson.loads(name[1]), name.start(1), start, place)
 
 
 def _end_of_value(body: bytes, start: int) -> int:

@@ -22,7 +22,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from fairlead_router.body_memory import BodyMemory
 from fairlead_router.client_requests import STATUS_LINES, ClientRequest
 from fairlead_router.cors import Cors
-from fairlead_router.refusals import BadRequest
+from fairlead_router.refusals import BadRequest, Headers
+from fairlead_router.requests import is_shown_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,12 +285,18 @@ class ClientConnection(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
             answer = problem.answer(close=True)
-            lines = b"".join(b"%s: %s\r\n" % pair for pair in (*self.limits.cors.headers(self.headers or []), *answer.headers))
+            lines = b"".join(b"%s: %s\r\n" % pair for pair in (*self._standing(), *answer.headers))
             self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
         if cycle is not None:
             cycle.disconnected = True
         self.transport.close()
         self._leave()
+
+    def _standing(self) -> Headers:
+        """What goes with each answer to the request whose headers came last, as far as they came."""
+        came: Headers = self.headers or []
+        named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
+        return [*self.limits.cors.headers(came), *named[:1]]
 
     def _leave(self) -> None:
         requests, self._open = self._open, []

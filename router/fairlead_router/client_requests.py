@@ -61,7 +61,7 @@ class ClientRequest:
 
     __slots__ = (
         "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_id", "_id_is_clients",
-        "_limit", "_overflowed", "_pieces", "_share", "_size", "_standing", "_streaming", "_waiter", "_writable", "gone", "known_as",
+        "_limit", "_overflowed", "_pieces", "_share", "_size", "_standing", "_streaming", "_waiter", "_writable", "gone",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory) -> None:
@@ -73,8 +73,6 @@ class ClientRequest:
         self._standing = b""
         self._id = b""
         self._id_is_clients = False
-        self.known_as = ""
-        """The id that answers tell, "" before there is one."""
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._limit = UNASKED_BODY_BYTES
@@ -260,14 +258,24 @@ class ClientRequest:
     def accompany(self, headers: Headers) -> None:
         """Headers that each answer to this request gets, whoever makes it."""
         self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
-        self._cycle.default_headers = [*self._cycle.default_headers, *headers]
 
     def name(self, request_id: bytes, *, is_clients: bool = False) -> None:
         """The id that answers tell: the client's own or, if it has none and the engine tells none either, this one."""
         if not self._id:
-            self._id, self._id_is_clients = b"x-request-id: %s\r\n" % request_id, is_clients
-            self.known_as = request_id.decode("ascii")
-            self._cycle.default_headers = [*self._cycle.default_headers, (b"x-request-id", request_id)]
+            self._id, self._id_is_clients = request_id, is_clients
+
+    @property
+    def known_as(self) -> str:
+        """The id that answers tell, "" before there is one."""
+        return self._id.decode("ascii")
+
+    def answer_by_asgi(self) -> None:
+        """The answer will be sent by ASGI's `send`, not by `begin`: tell the server what goes with each answer."""
+        lines = self._standing.split(b"\r\n")[:-1]
+        standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
+        if self._id:
+            standing.append((b"x-request-id", self._id))
+        self._cycle.default_headers = [*self._cycle.default_headers, *standing]
 
     def _lines_of_id(self, headers: bytes) -> bytes:
         """An engine's headers with the request's id."""
@@ -275,7 +283,7 @@ class ClientRequest:
             if not self._id_is_clients:
                 return headers
             headers = _ID_LINE.sub(b"", headers)
-        return self._id + headers
+        return b"x-request-id: %s\r\n%s" % (self._id, headers) if self._id else headers
 
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
         """Set the status and headers (complete lines) of an answer; they leave with its first bytes.

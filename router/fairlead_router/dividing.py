@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_router.body_edits import edited
+from fairlead_router.body_edits import edited, without
 from fairlead_router.calls import Call, Leg
 from fairlead_router.dialects import Dialect
 from fairlead_router.peer_fields import KV_TRANSFER
@@ -32,8 +32,8 @@ _LIMITS = {
 }
 """Where each dialect limits the answer; the first is always set for the prefill."""
 
-_LEFT_OUT = {"stream_options": None, "min_tokens": 0}
-"""Fields that an engine refuses beside one unstreamed token, and what they are without."""
+_LEFT_OUT = frozenset({"stream_options", "min_tokens"})
+"""Fields that an engine refuses beside one unstreamed token."""
 
 _WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background", "previous_response_id")
 """Fields that ask for more sequences than the handshake names blocks of, for figures of the prompt's tokens, or for
@@ -53,11 +53,12 @@ def is_divisible(document: Document) -> bool:
 def prefill_leg(call: Call, document: Document) -> Leg:
     """The request for the prefill instance; `document` is the call's body decoded."""
     limits = _LIMITS[call.dialect]
-    asked: dict[str, Any] = {field: empty for field, empty in _LEFT_OUT.items() if field in document}
-    asked |= {field: 1 for field in limits if field in document} | {limits[0]: 1, "stream": False, KV_TRANSFER: _ASKED}
+    asked: dict[str, Any] = {field: 1 for field in limits if field in document}
+    asked |= {limits[0]: 1, "stream": False, KV_TRANSFER: _ASKED}
     if call.dialect is Dialect.RESPONSES:
         asked["store"] = False
-    return _leg(call, edited(call.body, document, asked))
+    body = call.body if _LEFT_OUT.isdisjoint(document) else without(call.body, _LEFT_OUT)
+    return _leg(call, edited(body, document, asked))
 
 
 def decode_leg(call: Call, blocks: bytes) -> Leg:

@@ -98,6 +98,7 @@ class Gateway:
             if scope["method"] not in endpoint.methods:
                 preflight = self._cors.preflight(scope["method"], scope["headers"], endpoint.methods)
                 if preflight is not None:
+                    client.answer_by_asgi()
                     await send_answer(send, preflight)
                     return
                 raise _wrong_method(endpoint, scope["method"])
@@ -107,6 +108,8 @@ class Gateway:
                 return
             key = None if endpoint.keyless else self._keys.admit(scope["headers"], self._now(), counted=not local)
             if local:
+                client.name(self._calls.next_id().encode())
+                client.answer_by_asgi()
                 await self._informing.answer(endpoint, scope, send, opened_by(key))
             else:
                 refusal = await self._handlers[endpoint.handling](scope, client, endpoint, key)
@@ -271,6 +274,7 @@ class Gateway:
         """
         client.name(self._calls.next_id().encode())
         if not close and not client.unread:
+            client.answer_by_asgi()
             await send_answer(send, answer)
             return
         lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers if pair[0] not in (b"content-length", b"connection"))

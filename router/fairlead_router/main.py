@@ -117,6 +117,7 @@ class Router:
             settings, self.pools, self.keys, self.calls, routed, direct, held, self.informing, self.metrics, self.body_memory, self.now
         )
         self.picker = PickerServer(picker, lambda: self.informing.ready, settings.timeouts, self.now)
+        self.metrics.body_bytes = lambda: self.body_memory.held
         self.metrics.picker_streams = lambda: self.picker.active
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
         self.cache = TableCache(settings.spool_dir, self.now)

@@ -51,6 +51,8 @@ class RouterMetrics(Collector):
         self.met_routers = 0
         self.asking_routers = 0
         self.asked_pools = 0
+        self.body_bytes: Callable[[], int] = int
+        """Memory that the bodies of requests under way take."""
         self.picker_streams: Callable[[], int] = int
         """How many requests of proxies are under way."""
         self.lost_routers = 0
@@ -124,6 +126,7 @@ class RouterMetrics(Collector):
             ("live_routers", "Live routers as the control API told last, this one among them; 1 until it has.", self.live_routers),
             ("met_routers", "Other routers that this one is connected to and could ask.", self.met_routers),
             ("asking_routers", "Other routers for which this one decides, in at least one pool.", self.asking_routers),
+            ("body_bytes", "Memory that the bodies of all requests under way take (FAIRLEAD_BODY_MEMORY_BYTES).", self.body_bytes()),
             ("picker_streams", "Requests of proxies at the endpoint picker whose streams are open.", self.picker_streams()),
             ("asked_pools", "Pools for which this router asks another one to decide.", self.asked_pools),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),

@@ -34,6 +34,8 @@ _ADDRESSES = ("___prefill_addr_", "___decode_addr_")
 """vLLM's P2P connector reads its peers' addresses out of the request's id."""
 
 _IDS = ("request_id", "rid")
+_WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
+"""Names of which hardly any body has one."""
 
 
 def is_peer_field(name: str) -> bool:
@@ -43,6 +45,11 @@ def is_peer_field(name: str) -> bool:
 
 def refuse_peers(document: Mapping[str, Any]) -> None:
     """Raise BadRequest for a body that has such a field, set, or an id that names peers."""
+    if not _WATCHED.isdisjoint(document) or _PREFIX in "\n".join(document):
+        _refuse_peers(document)
+
+
+def _refuse_peers(document: Mapping[str, Any]) -> None:
     holders: list[tuple[str, Mapping[str, Any]]] = [("", document)]
     for path, holder in holders:  # grows
         for name, value in holder.items():

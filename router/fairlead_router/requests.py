@@ -44,7 +44,7 @@ class ParsedRequest:
         if options is not None and not isinstance(options, dict):
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
-        self.max_output_tokens = _limit(document, _LIMITS[endpoint.dialect]) if endpoint.streams else 0
+        self.max_output_tokens = _limit(document, _limits(endpoint.dialect)) if endpoint.streams else 0
         self.user = _user(document)
 
     def renamed(self, model: str) -> bytes:
@@ -58,7 +58,7 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         body, document = _read_leniently(body, error)
-    if body.count(b"[") + body.count(b"{") > DEEPEST_BODY:
+    if b"]" * 200 in body or b"}" * 200 in body or b"]}" * 100 in body:
         _refuse_depth(document)
     if not isinstance(document, dict):
         raise BadRequest(400, "invalid_json", f"the body must be a JSON object, not {type(document).__name__}")
@@ -66,8 +66,9 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
 
 
 DEEPEST_BODY = 254
-"""Deepest nesting of objects and lists. No client's is near it, and engines' readers fail at depths of their own, which
-would count as failures of one engine after the other.
+"""Deepest nesting of objects and lists. No client's is near it, and engines' readers fail at depths of their own.
+
+Bodies that may exceed it are known by their rows of ends: to measure each would cost as much as to decode it.
 """
 
 
@@ -104,12 +105,12 @@ def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, 
         raise BadRequest(400, "invalid_json", message) from None
 
 
-_LIMITS = {
-    Dialect.OPENAI: ("max_completion_tokens", "max_tokens"),
-    Dialect.RESPONSES: ("max_output_tokens",),
-    Dialect.ANTHROPIC: ("max_tokens",),
-}
-"""Where each protocol limits the answer; the first that is set counts."""
+def _limits(dialect: Dialect) -> tuple[str, ...]:
+    """Where each protocol limits the answer; the first that is set counts."""
+    if dialect is Dialect.OPENAI:
+        return ("max_completion_tokens", "max_tokens")
+    return ("max_output_tokens",) if dialect is Dialect.RESPONSES else ("max_tokens",)
+
 
 _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
@@ -200,18 +201,17 @@ _CREDENTIAL = re.compile(
     rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
     rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
 )
-_NAME_END = 64
-"""Bytes at the end of a header's name that tell what it is."""
+_LONGEST_KNOWN = 64
+"""Bytes of a header's name that is remembered."""
 
 
-@lru_cache(maxsize=1024)
 def is_credential(name: bytes) -> bool:
     """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
 
     Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
     product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
     """
-    return _CREDENTIAL.search(name) is not None
+    return _CREDENTIAL.search(name, max(0, len(name) - _LONGEST_KNOWN)) is not None
 
 
 # Beside those: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
@@ -220,6 +220,18 @@ _WITHHELD = SYSTEM_HEADERS | {
     b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"content-encoding", b"expect",
     b"x-gateway-destination-endpoint", b"x-request-id",
 }  # fmt: skip
+
+_PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
+
+
+@lru_cache(maxsize=1024)
+def _fate(name: bytes) -> int:
+    """What becomes of a client's header; `_READ` ones are read before they are dropped."""
+    if name in (b"connection", b"x-request-id"):
+        return _READ
+    if name in _WITHHELD or name.startswith(b"x-fairlead-"):
+        return _DROPPED
+    return _CREDENTIALS if is_credential(name) else _PASSED
 
 
 def forwarded_headers(
@@ -230,6 +242,7 @@ def forwarded_headers(
     The client's credentials are for this gateway; only with `credentials` do engines get them too. Raises BadRequest
     for a request id that names peers of the engine.
     """
+    most = _CREDENTIALS if credentials else _PASSED
     block: list[bytes] = []
     named: set[bytes] = set()  # thousands of both fit into the largest headers
     session: bytes | None = None
@@ -240,16 +253,15 @@ def forwarded_headers(
             session = value
         elif name in SESSION_HEADERS:
             peer_session = value
-        if name in _WITHHELD:
-            if name == b"connection" and value.lower() not in (b"keep-alive", b"close"):
-                named.update(token.strip().lower() for token in value.split(b","))
-            elif name == b"x-request-id":
+        fate = _fate(name) if len(name) <= _LONGEST_KNOWN else _fate.__wrapped__(name)
+        if fate <= most:
+            block += (name, b": ", value, b"\r\n")
+        elif fate == _READ:
+            if name == b"x-request-id":
                 request_id = value
                 refuse_peer_addresses("x-request-id", value.decode("latin-1"))
-            continue
-        if name.startswith(b"x-fairlead-") or (not credentials and is_credential(name[-_NAME_END:])):
-            continue
-        block += (name, b": ", value, b"\r\n")
+            elif value.lower() not in (b"keep-alive", b"close"):
+                named.update(token.strip().lower() for token in value.split(b","))
     if named:
         kept = zip(block[::4], block[2::4], strict=True)
         block = [part for name, value in kept if name not in named for part in (name, b": ", value, b"\r\n")]

@@ -91,12 +91,13 @@ async def test_without_the_setting_no_answer_speaks_of_origins_not_even_for_an_e
 async def test_a_request_that_is_no_http_is_answered_for_its_page_too(world: World) -> None:
     running = await _ready(world, cors_origins=("*",))
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\norigin: https://chat.example.com\r\ncontent-length: x\r\n\r\n")
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\norigin: https://chat.example.com\r\nx-request-id: mine\r\ncontent-length: x\r\n\r\n")
     async with asyncio.timeout(PATIENCE_SECONDS):
         answer = await reader.read()
     writer.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"access-control-allow-origin: *\r\n" in answer
+    assert b"x-request-id: mine\r\n" in answer
 
 
 # ── ids of requests ──

@@ -31,6 +31,15 @@ def at_rest(running: RunningRouter) -> None:
     assert running.router.metrics.accounting_errors == 0
 
 
+async def test_both_legs_keep_integers_beyond_64_bits(world: World) -> None:
+    running, engines = await split(world)
+    body = b'{"model": "default/chat", "seed": 123456789012345678901234567890, "messages": [{"role": "user", "content": "hi"}], "min_tokens": 1}'
+    assert (await running.client.post("/v1/chat/completions", content=body)).status_code == 200
+    sent = [request["raw"] for engine in engines for request in engine.seen]
+    assert len(sent) == 2
+    assert all(b'"seed": 123456789012345678901234567890' in one and b'"model": "mock"' in one for one in sent)
+
+
 async def test_the_prefill_is_asked_for_one_token_and_the_decode_gets_the_clients_request_with_the_blocks(world: World) -> None:
     running, engines = await split(world)
     answer = await running.ask(

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.body_edits import edited, top_level_fields
+from fairlead_router.body_edits import edited, top_level_fields, without
 
 NAMES = st.sampled_from(["model", "stream_options", "a", "ü", 'quote"d', "back\\slash", "{", "mo\ndel", ""])
 SCALARS = (
@@ -61,8 +61,16 @@ def _is_large(value: object) -> bool:
 @given(FIELDS, st.integers(0, 10**6))
 def test_fields_are_found_with_the_bytes_of_their_values(fields: list[tuple[str, object]], seed: int) -> None:
     body = _written(fields, seed)
-    found = [(name, json.loads(body[start:end])) for name, start, end in top_level_fields(body)]
+    found = [(field.name, json.loads(body[field.value : field.end])) for field in top_level_fields(body)]
     assert found == [(name, json.loads(json.dumps(value))) for name, value in fields]
+
+
+@given(FIELDS, st.integers(0, 10**6), st.sets(NAMES))
+def test_fields_that_are_taken_away_are_gone_and_the_others_as_they_were(
+    fields: list[tuple[str, object]], seed: int, names: set[str]
+) -> None:
+    body = _written(fields, seed)
+    assert _members(without(body, names)) == [(name, value) for name, value in _members(body) if name not in names]
 
 
 def test_large_integers_names_given_twice_and_white_space_stay() -> None:
