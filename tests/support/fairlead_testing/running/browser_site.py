@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
@@ -37,6 +38,17 @@ class RunningSite:
 
     def push(self, topic: str, items: Sequence[object]) -> None:
         self.loop.call_soon_threadsafe(self.fake.push, topic, items)
+
+    def ask(self, path: str, **query: str | int) -> Any:
+        """GET of the fake API as admin, decoded."""
+
+        async def got() -> httpx.Response:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(self.fake.app), base_url="http://api") as client:
+                return await client.get(path, params=query, headers={"authorization": "Bearer admin-token"})
+
+        answer = asyncio.run_coroutine_threadsafe(got(), self.loop).result(PATIENCE_SECONDS)
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:300]}"
+        return answer.json()
 
 
 @contextmanager

@@ -1,12 +1,11 @@
 // One chart: lines of its figure's metrics, drawn by uPlot, with a legend that tells the values at the crosshair, marks of what happened,
 // and the arrow keys.
 
-import { alone, axisTimes, bounds, labelOf, lineAt, shortValue, summary, tables, value } from "./chart_data.js";
+import { alone, axisTimes, bounds, labelOf, lineAt, Lines, shape, shortValue, summary, tables, value } from "./chart_data.js";
 import { shown, zoneOfAxes } from "./times.js";
 
 const NEAR = 6;
 const SAY_MS = 300;
-const SERIES = 8;
 
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const seconds = (text) => new Date(text).getTime() / 1000;
@@ -18,9 +17,8 @@ export class Chart {
     this.tell = tell;
     this.zoom = zoom;
     this.plot = figure.querySelector("[data-plot]");
-    this.legend = figure.querySelector("[data-legend]");
-    this.said = figure.querySelector("[data-say]");
-    this.hiddenLines = new Set();
+    this.known = new Lines();
+    this.lines = [];
     this.at = null;
     this.plot.addEventListener("keydown", (event) => this.key(event));
     this.plot.addEventListener("blur", () => this.tell(null, this));
@@ -28,17 +26,20 @@ export class Chart {
     this.sizes.observe(this.plot);
   }
 
+  get legend() {
+    return this.figure.querySelector("[data-legend]");
+  }
+
   update(series, lines, marks) {
     this.misses = 0;
     delete this.figure.dataset.stale;
-    const same = this.lines && this.lines.map((one) => `${one.metric} ${one.part}`).join() === lines.map((one) => `${one.metric} ${one.part}`).join();
+    const before = shape(this.lines);
     this.range = [seconds(series.start), seconds(series.end)];
-    const cells = same && this.drawn ? this.lines.map((one) => one.cell) : [];
-    this.lines = lines.map((one, index) => ({ ...one, begin: seconds(one.start), label: labelOf(this.figure, one), cell: cells[index] }));
+    this.lines = this.known.take(lines, (one) => labelOf(this.figure, one));
     this.marks = marks.map((one) => ({ ...one, from: seconds(one.at), to: one.until ? seconds(one.until) : null }));
     this.unit = lines[0]?.unit;
     this.nothing(!lines.some((one) => one.values.some((each) => each !== null)));
-    if (same && this.drawn) this.drawn.setData(this.data());
+    if (this.drawn && shape(this.lines) === before) this.drawn.setData(this.data());
     else this.build();
     this.plot.setAttribute("aria-label", summary(this.figure.dataset.title, this.lines, this.range));
     this.readout();
@@ -55,7 +56,7 @@ export class Chart {
   }
 
   shownLines() {
-    return this.lines.filter((one) => !this.hiddenLines.has(one.label));
+    return this.lines.filter((one) => !one.hidden);
   }
 
   data() {
@@ -70,7 +71,6 @@ export class Chart {
     this.plot.setAttribute("role", "group");
     this.plot.setAttribute("aria-roledescription", "chart");
     this.drawLegend();
-    const { range, unit } = this;
     const font = `11px ${token("--font") || "system-ui, sans-serif"}`;
     const axis = { font, stroke: () => token("--muted"), grid: { stroke: () => token("--line"), width: 1 }, ticks: { show: false } };
     const lines = this.stacked() ? this.shownLines().toReversed() : this.shownLines();
@@ -81,8 +81,8 @@ export class Chart {
       tzDate: (at) => this.uPlot.tzDate(new Date(at * 1000), zoneOfAxes()),
       scales: { x: { range: () => this.range }, y: { range: () => bounds(this.shownLines(), this.figure.dataset.floor, this.stacked()) } },
       axes: [
-        { ...axis, size: 24, gap: 4, space: 64, values: (_, splits, index, space, step) => axisTimes(splits, step, range) },
-        { ...axis, size: 58, gap: 6, space: 28, values: (_, splits) => splits.map((one) => shortValue(one, unit, splits[1] - splits[0])) },
+        { ...axis, size: 24, gap: 4, space: 64, values: (_, splits, index, space, step) => axisTimes(splits, step, this.range) },
+        { ...axis, size: 58, gap: 6, space: 28, values: (_, splits) => splits.map((one) => shortValue(one, this.unit, splits[1] - splits[0])) },
       ],
       series: [{}, ...lines.map((one) => this.series(one))],
       cursor: {
@@ -95,6 +95,7 @@ export class Chart {
         draw: [(drawn) => this.drawMarks(drawn, false)],
         setCursor: [(drawn) => { if (this.drawn) this.tell(drawn.cursor.left < 0 ? null : drawn.posToVal(drawn.cursor.left, "x"), this); }],
         setSelect: [(drawn) => this.selected(drawn)],
+        ready: [() => this.point(this.at, false)], // built again, it has the crosshair where it was
       },
     };
     this.drawn = null;
@@ -103,14 +104,13 @@ export class Chart {
   }
 
   series(one) {
-    const limit = one.drawn === "steps" && !one.part;
-    const colour = () => (limit ? token("--muted") : token(`--s${this.lines.indexOf(one) % SERIES}`));
+    const colour = () => token(one.limit ? "--muted" : `--s${one.colour}`);
     const bars = this.stacked() || this.figure.dataset.kind === "bars";
     return {
       label: one.label,
       stroke: colour,
-      width: bars ? 0 : limit ? 1.25 : 1.75,
-      dash: limit ? [5, 4] : undefined,
+      width: bars ? 0 : one.limit ? 1.25 : 1.75,
+      dash: one.limit ? [5, 4] : undefined,
       fill: bars ? colour : undefined,
       points: {
         show: one.drawn === "points", size: 6, fill: colour,
@@ -123,27 +123,30 @@ export class Chart {
   }
 
   drawLegend() {
-    this.legend.replaceChildren(...this.lines.map((one, index) => {
-      const button = document.createElement("button");
-      const name = document.createElement("span");
-      button.type = "button";
-      const limit = one.drawn === "steps" && !one.part;
-      button.className = `chart-line${limit ? " chart-limit" : ` stroke-of-${index % SERIES}`}`;
-      button.setAttribute("aria-pressed", String(!this.hiddenLines.has(one.label)));
-      button.title = "Show or hide this line";
-      name.textContent = one.label;
-      one.cell = document.createElement("strong");
-      button.append(name, one.cell);
-      button.addEventListener("click", () => {
-        if (!this.hiddenLines.delete(one.label) && this.shownLines().length > 1) this.hiddenLines.add(one.label);
-        this.build();
-        this.readout();
-        this.legend.querySelectorAll("button")[index]?.focus(); // the legend was made anew
-      });
-      const row = document.createElement("li");
-      row.append(button);
-      return row;
-    }));
+    const held = this.lines.find((one) => one.button && one.button === document.activeElement);
+    this.legend.replaceChildren(...this.lines.map((one) => this.entry(one)));
+    held?.button.focus({ preventScroll: true });
+  }
+
+  entry(one) {
+    const button = document.createElement("button");
+    const name = document.createElement("span");
+    button.type = "button";
+    button.className = `chart-line ${one.limit ? "chart-limit" : `stroke-of-${one.colour}`}`;
+    button.setAttribute("aria-pressed", String(!one.hidden));
+    button.title = "Show or hide this line";
+    name.textContent = one.label;
+    one.cell = document.createElement("strong");
+    one.button = button;
+    button.append(name, one.cell);
+    button.addEventListener("click", () => {
+      one.hidden = !one.hidden && this.shownLines().length > 1;
+      this.build();
+      this.readout();
+    });
+    const row = document.createElement("li");
+    row.append(button);
+    return row;
   }
 
   box() {
@@ -157,6 +160,11 @@ export class Chart {
 
   restyle() {
     if (this.drawn) this.build();
+  }
+
+  // Whether it is on the page as it was drawn: what htmx swaps in may have taken its place.
+  get intact() {
+    return Boolean(this.drawn) && this.plot.contains(this.drawn.root);
   }
 
   // The figure is as the server sends it again: the next update draws anew.
@@ -236,7 +244,7 @@ export class Chart {
 
   key(event) {
     const moves = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 };
-    const step = this.lines?.[0]?.step_seconds;
+    const step = this.lines[0]?.step_seconds;
     if (!step || !(event.key in moves || event.key === "Home" || event.key === "End")) return;
     event.preventDefault();
     const [from, to] = this.range;
@@ -245,7 +253,7 @@ export class Chart {
     this.tell(at, null);
     clearTimeout(this.speaking);
     this.speaking = setTimeout(() => {
-      this.said.textContent = `${this.figure.querySelector("[data-when]").textContent}: ${this.lines.map((one) => `${one.label} ${one.cell.textContent}`).join(", ")}`;
+      this.figure.querySelector("[data-say]").textContent = `${this.figure.querySelector("[data-when]").textContent}: ${this.lines.map((one) => `${one.label} ${one.cell.textContent}`).join(", ")}`;
     }, SAY_MS);
   }
 

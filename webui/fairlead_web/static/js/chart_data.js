@@ -3,6 +3,39 @@
 import { count, rate, seconds, share, span } from "./formats.js";
 import { zoneOfAxes } from "./times.js";
 
+const COLOURS = 8; // the tokens --s0 to --s7
+
+// The lines of one chart. Each answer is another list, in which a line may be new, gone, or elsewhere; a line is the same object in all of them.
+// So whatever was made for a line (its stroke, its entry in the legend) may hold it, and its colour and whether it is hidden stay with it.
+export class Lines {
+  constructor() {
+    this.known = new Map();
+  }
+
+  take(found, labelled) {
+    const lines = found.map((one) => {
+      const id = `${one.metric} ${one.part ?? ""}`;
+      if (!this.known.has(id)) this.known.set(id, { id, hidden: false, colour: null });
+      return Object.assign(this.known.get(id), one, { begin: new Date(one.start).getTime() / 1000, label: labelled(one), limit: one.drawn === "steps" && !one.part });
+    });
+    for (const line of lines) if (!line.limit) line.colour ??= this.free(lines);
+    if (lines.every((line) => line.hidden)) for (const line of lines) line.hidden = false; // those that were shown are gone
+    return lines;
+  }
+
+  // The colour that the fewest lines of this answer have, and then the fewest of earlier ones.
+  free(lines) {
+    const used = (some, colour) => some.filter((line) => line.colour === colour).length;
+    const cost = (colour) => used(lines, colour) * 1e6 + used([...this.known.values()], colour);
+    return Array.from({ length: COLOURS }, (_, colour) => colour).reduce((best, colour) => (cost(colour) < cost(best) ? colour : best));
+  }
+}
+
+// What must be built and not only filled: another answer of the same shape only has other values.
+export function shape(lines) {
+  return JSON.stringify(lines.map((line) => [line.id, line.drawn, line.unit, line.label]));
+}
+
 // A line's value at an instant, the newest known one without an instant; undefined where nothing is known.
 export function lineAt(line, at) {
   if (at === null) {

@@ -2,6 +2,7 @@
 // page is live. Dragging zooms the page; the instant at the pointer is shared by the event `fairlead:crosshair`.
 
 import { Chart } from "./chart.js";
+import { rewrite } from "./times.js";
 
 const REFRESH_MS = 10000;
 const AHEAD = "300px";
@@ -12,14 +13,28 @@ let library = null;
 let own = null; // the chart under the pointer
 let told = null;
 
+// uPlot makes a format for numbers of the browser's language while it loads. Some browsers name as their language what is none ("C",
+// "en-US@posix"), and formats of it cannot be made: then it is English, as all of the page.
+function nameLanguage() {
+  try {
+    new Intl.NumberFormat(navigator.language);
+  } catch {
+    Object.defineProperty(navigator, "language", { value: "en-GB", configurable: true });
+  }
+}
+
 function load() {
   const vendor = (name) => new URL(`../vendor/${name}`, import.meta.url).href;
   library ??= new Promise((resolve, reject) => {
+    nameLanguage();
     const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: vendor("uPlot.min.css") });
     const script = Object.assign(document.createElement("script"), { src: vendor("uPlot.iife.min.js") });
-    script.addEventListener("load", () => resolve(window.uPlot));
-    script.addEventListener("error", reject);
+    script.addEventListener("load", () => (window.uPlot ? resolve(window.uPlot) : reject(new Error("uPlot ended while it loaded"))));
+    script.addEventListener("error", () => reject(new Error("uPlot could not be loaded")));
     document.head.append(style, script);
+  }).catch((error) => {
+    library = null; // whoever tries again loads it again
+    throw error;
   });
   return library;
 }
@@ -63,7 +78,16 @@ async function fill(figures) {
       }
       return;
     }
-    for (const figure of members) if (figure.dataset.src === src) show(figure, ...found); // else a filter came between
+    for (const figure of members) {
+      if (figure.dataset.src !== src) continue; // a filter came between
+      try {
+        show(figure, ...found);
+      } catch (error) {
+        charts.get(figure)?.erased();
+        failed(figure);
+        reportError(error); // as if nobody had caught it: the other charts are drawn all the same
+      }
+    }
   }));
 }
 
@@ -95,7 +119,8 @@ function happened({ items, complete }) {
   if (!box) return;
   box.hidden = !items.length;
   box.querySelector("summary").textContent = `${items.length} marked ${items.length === 1 ? "event" : "events"}${complete ? "" : ", the newest of each kind"}`;
-  box.querySelector("ol").replaceChildren(...items.toReversed().slice(0, 40).map((one) => {
+  const list = box.querySelector("ol");
+  list.replaceChildren(...items.toReversed().slice(0, 40).map((one) => {
     const row = document.createElement("li");
     const time = document.createElement("time");
     time.dateTime = one.at;
@@ -107,6 +132,7 @@ function happened({ items, complete }) {
     row.append(time, " ", words);
     return row;
   }));
+  rewrite(list);
 }
 
 function moving() {
@@ -132,12 +158,13 @@ export function start(figures) {
     }
   }, { rootMargin: AHEAD });
   for (const figure of figures) near.observe(figure);
-  // A filter's answer, or what Back restores, is the page as the server has it: without anything that was drawn.
-  document.addEventListener("htmx:after:swap", (event) => {
-    if (event.detail.ctx?.target !== document.body) return;
+  // What htmx swaps in, a filter's answer or a part, is as the server has it: without anything that was drawn.
+  document.addEventListener("htmx:after:swap", () => {
     prune();
-    for (const chart of charts.values()) chart.erased();
     for (const figure of document.querySelectorAll("[data-chart]")) {
+      const { ready } = figure.dataset;
+      if (ready === "failed" || (ready && charts.get(figure)?.intact)) continue;
+      charts.get(figure)?.erased();
       near.unobserve(figure);
       near.observe(figure); // tells once more whether it is in view
     }
@@ -150,7 +177,7 @@ export function start(figures) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   setInterval(() => {
     prune();
-    const live = [...charts.keys()].filter((figure) => figure.dataset.live === "yes");
+    const live = [...document.querySelectorAll("[data-chart][data-live=yes][data-ready]")]; // also those that failed
     if (live.length && moving()) fill(live);
   }, REFRESH_MS);
 }

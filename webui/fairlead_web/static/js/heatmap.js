@@ -112,21 +112,35 @@ class Heatmap {
     if (this.resize()) this.axis();
   }
 
-  // Another reading, maybe with other rows: what is looked at stays with its row.
+  // Another reading, maybe with other rows.
   adopt(map) {
-    const kept = (cell) => {
-      const row = cell && map.rowOf.get(this.map.rows[cell.row]?.id);
-      return row == null ? null : { ...cell, row };
-    };
-    const { pinned, cursor } = this.view;
-    Object.assign(this.view, { pinned: kept(pinned), cursor: kept(cursor) });
-    this.hovered = kept(this.hovered);
-    if (pinned && !this.view.pinned) this.tip.close();
     if (map.columns !== this.map.columns) this.size = null;
     this.map = map;
+    if (this.hovered?.row >= map.rows.length || this.hovered?.column >= map.columns) this.hovered = null;
     this.drawCells();
     if (!this.resize()) this.drawMarks();
     this.axis();
+    this.lookAgain();
+  }
+
+  // The map moved on by some columns.
+  advanced() {
+    this.drawAll();
+    this.axis();
+    this.lookAgain();
+  }
+
+  // What is pinned and the cursor stay with their row and time. The pointer stays where it is: below it is another cell now.
+  lookAgain() {
+    const { pinned } = this.view;
+    if (pinned && !data.placeOf(this.map, pinned)) this.tip.close();
+    if (this.tip.pinned || this.tip.element.hidden) return;
+    const cursor = data.placeOf(this.map, this.view.cursor);
+    if (this.hovered) {
+      this.look(this.hovered);
+      this.tip.show(this.map, this.hovered, ...this.pointer);
+    } else if (cursor) this.tip.show(this.map, cursor, ...this.centre(cursor));
+    else this.tip.hide();
   }
 
   axis() {
@@ -146,6 +160,7 @@ class Heatmap {
   drawNewest() {
     draw.oneColumn(this.canvas, this.map, this.map.columns - 1);
     this.drawMarks();
+    if (this.hovered?.column === this.map.columns - 1) this.lookAgain();
   }
 
   drawMarks() {
@@ -158,8 +173,7 @@ class Heatmap {
     const kind = document.querySelector("[data-moves]")?.value ?? "none";
     if (kind === "none") return [];
     if (kind === "all") return this.map.moves;
-    const row = (this.view.pinned ?? this.hovered ?? this.view.cursor)?.row;
-    const id = row == null ? null : this.map.rows[row]?.id;
+    const id = this.view.pinned?.id ?? this.map.rows[this.hovered?.row]?.id ?? this.view.cursor?.id;
     return id == null ? [] : this.map.moves.filter((move) => move.source === id || move.target === id);
   }
 
@@ -206,8 +220,8 @@ class Heatmap {
 
   // Tells all maps and charts of the page where the reader looks; null when nowhere.
   look(cell) {
-    const at = cell ? this.map.start + (cell.column + 0.5) * this.map.step : null;
-    document.dispatchEvent(new CustomEvent("fairlead:crosshair", { detail: { at, instance: cell ? this.map.rows[cell.row].id : null, source: this } }));
+    const { at, id } = cell ? data.heldAt(this.map, cell) : { at: null, id: null };
+    document.dispatchEvent(new CustomEvent("fairlead:crosshair", { detail: { at, instance: id, source: this } }));
   }
 
   listen() {
@@ -222,13 +236,14 @@ class Heatmap {
         return;
       }
       if (event.pointerType === "touch") return;
+      this.pointer = [event.clientX, event.clientY];
       if (cell?.row === this.hovered?.row && cell?.column === this.hovered?.column) {
-        if (cell && !this.tip.pinned) this.tip.place(event.clientX, event.clientY);
+        if (cell && !this.tip.pinned) this.tip.place(...this.pointer);
         return;
       }
       this.hovered = cell;
       this.look(cell);
-      if (cell && !this.tip.pinned) this.tip.show(this.map, cell, event.clientX, event.clientY);
+      if (cell && !this.tip.pinned) this.tip.show(this.map, cell, ...this.pointer);
       else this.tip.hide();
     });
     surface.addEventListener("pointerleave", () => { this.hovered = null; this.look(null); this.tip.hide(); });
@@ -262,7 +277,7 @@ class Heatmap {
     document.addEventListener("pointerdown", (event) => {
       if (this.tip.pinned && !this.tip.element.contains(event.target) && !surface.contains(event.target)) this.tip.close();
     });
-    surface.addEventListener("focus", () => { if (surface.matches(":focus-visible")) this.walk(this.view.cursor ?? { row: 0, column: this.map.columns - 1 }); });
+    surface.addEventListener("focus", () => { if (surface.matches(":focus-visible")) this.walk(this.cursor()); });
     surface.addEventListener("blur", () => { this.view.cursor = null; this.tip.hide(); this.look(null); });
     document.querySelector("[data-moves]")?.addEventListener("change", () => this.drawMarks());
     document.addEventListener("fairlead:crosshair", (event) => this.cross(event.detail));
@@ -285,7 +300,7 @@ class Heatmap {
     const links = this.map.group === "instance" ? [["Instance", this.address(cell)], ["Decisions", this.decisions(cell)]] : [["Instances", this.address(cell)]];
     this.tip.pin(links);
     this.tip.place(x, y);
-    this.view.pinned = { row: cell.row, column: cell.column };
+    this.view.pinned = data.heldAt(this.map, cell);
     this.drawMarks();
     this.explain(cell);
   }
@@ -295,8 +310,13 @@ class Heatmap {
     return `${this.figure.dataset.decisions}?${query}`;
   }
 
+  // Where the keys are: at first in the newest column.
+  cursor() {
+    return data.placeOf(this.map, this.view.cursor) ?? { row: 0, column: this.map.columns - 1 };
+  }
+
   key(event) {
-    const cursor = this.view.cursor ?? { row: 0, column: this.map.columns - 1 };
+    const cursor = this.cursor();
     const page = Math.max(1, Math.round(this.map.columns / 10));
     const moves = {
       ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
@@ -318,7 +338,7 @@ class Heatmap {
   }
 
   walk(cell) {
-    this.view.cursor = cell;
+    this.view.cursor = data.heldAt(this.map, cell);
     this.look(cell);
     const room = this.box.getBoundingClientRect();
     let [x, y] = this.centre(cell);
@@ -330,9 +350,8 @@ class Heatmap {
 
   async sentence(cell) {
     const { map } = this;
-    const known = data.stepAt(map, cell.row, cell.column);
-    const step = known === undefined ? (await data.exactRow(map, this.figure.dataset.row, cell.row))?.[cell.column] : known;
-    const limit = map.limit == null ? "" : `, limit ${limitWords(map)}${data.isOver(map, cell.row, cell.column) ? ", over" : ""}`;
-    return `${map.rows[cell.row].id}, ${shown(data.start(map, cell.column))}, ${exact(step ?? null, map.unit)}${limit}`;
+    const [row, begun, over] = [map.rows[cell.row], data.start(map, cell.column), data.isOver(map, cell.row, cell.column)];
+    const step = data.stepAt(map, cell.row, cell.column) ?? (map.steps ? null : await data.exactAt(map, this.figure.dataset.row, cell));
+    return `${row.id}, ${shown(begun)}, ${exact(step, map.unit)}${map.limit == null ? "" : `, limit ${limitWords(map)}${over ? ", over" : ""}`}`;
   }
 }

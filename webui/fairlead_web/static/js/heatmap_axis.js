@@ -62,7 +62,7 @@ export function times(axis, map, width) {
     const text = mark("text", { x, y: 17, "text-anchor": "middle" });
     const date = new Date(at * 1000);
     text.textContent = step >= 86400
-      ? date.toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone })
+      ? date.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone })
       : date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), timeZone });
     axis.append(text);
   }

@@ -35,7 +35,7 @@ export function isOver(map, row, column) {
   return level > map.limit_level && level !== NO_DATA;
 }
 
-// Exact number of one cell in steps; null = no data, undefined = not here, ask `exactRow`.
+// Exact number of one cell in steps; null = no data, undefined = not here, ask `exactAt`.
 export function stepAt(map, row, column, steps = map.steps) {
   if (!steps) return undefined;
   const step = steps[row * map.columns + column];
@@ -43,17 +43,31 @@ export function stepAt(map, row, column, steps = map.steps) {
 }
 
 const asked = new Map();
-// One row's exact numbers, in steps; `earlier` seconds before.
-export async function exactRow(map, address, row, earlier = 0) {
+// One cell's exact number, in steps; `earlier` seconds before. Found by its time: the row that is asked for may begin at another.
+export async function exactAt(map, address, cell, earlier = 0) {
+  const at = middle(map, cell.column) - earlier;
   const target = new URL(address, location.href);
-  target.searchParams.set("instance", map.rows[row].id);
+  target.searchParams.set("instance", map.rows[cell.row].id);
   if (earlier) target.searchParams.set("earlier", earlier);
-  if (!asked.has(target.href)) {
-    asked.set(target.href, fetch(target).then((response) => (response.ok ? response.json() : null)));
-    setTimeout(() => asked.delete(target.href), 10000); // a live row changes
+  const key = `${target.href} ${map.start}`;
+  if (!asked.has(key)) {
+    asked.set(key, fetch(target).then((response) => (response.ok ? response.json() : null)));
+    setTimeout(() => asked.delete(key), 10000); // a live row changes
   }
-  const answer = await asked.get(target.href);
-  return answer?.rows[0]?.values.map((value) => (value == null ? null : Math.floor(value / map.resolution + 0.5))) ?? null;
+  const answer = await asked.get(key);
+  const value = answer?.rows[0]?.values[Math.floor((at - new Date(answer.start).getTime() / 1000) / answer.step_seconds)];
+  return value == null ? null : Math.floor(value / map.resolution + 0.5);
+}
+
+// What is looked at by what it is, a row's id and an instant, and its place in whatever map is shown; null outside of it.
+export function heldAt(map, cell) {
+  return { id: map.rows[cell.row].id, at: middle(map, cell.column) };
+}
+
+export function placeOf(map, held) {
+  const row = map.rowOf.get(held?.id);
+  const column = held ? columnOf(map, held.at) : -1;
+  return row == null || column < 0 || column >= map.columns ? null : { row, column };
 }
 
 const TOP_LEVEL = 254;
@@ -77,6 +91,10 @@ export function start(map, column) {
 
 export function stamp(map, column) {
   return `${start(map, column).toISOString().slice(0, 19)}Z`;
+}
+
+function middle(map, column) {
+  return map.start + (column + 0.5) * map.step;
 }
 
 export function columnOf(map, at) {

@@ -1,5 +1,7 @@
 // Pixels: cells one by one into a small canvas that CSS scales up; marks, arrows, cursor and brush on a second one in screen pixels.
 
+import { placeOf } from "./heatmap_data.js";
+
 export function cells(canvas, map) {
   canvas.width = map.columns;
   canvas.height = map.rows.length;
@@ -33,7 +35,7 @@ function coloursOf(lut) {
   return new Uint32Array(bytes.buffer);
 }
 
-// `view` has the crosshair ({ at, row }), the cursor, the pinned cell, the brush, and the moves to draw.
+// `view` has the crosshair, the cursor and the pinned cell by id and instant ({ at, … }), the brush, and the moves to draw.
 export function overlay(canvas, map, size, view) {
   const ratio = window.devicePixelRatio || 1;
   const [width, height] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
@@ -51,7 +53,7 @@ export function overlay(canvas, map, size, view) {
   if (view.cross) crosshair(context, map, view.cross, size, wide, tall);
   const faint = view.moves.length > 60;
   for (const move of view.moves) arrow(context, map, move, wide, tall, faint);
-  for (const cell of [view.pinned, view.cursor]) if (cell) box(context, cell.column * wide, cell.row * tall, Math.max(wide, 4), Math.max(tall, 4));
+  for (const cell of [view.pinned, view.cursor].map((held) => placeOf(map, held))) if (cell) box(context, cell.column * wide, cell.row * tall, Math.max(wide, 4), Math.max(tall, 4));
   if (view.brush) {
     const [from, to] = [Math.min(view.brush.from, view.brush.to), Math.max(view.brush.from, view.brush.to)];
     context.fillStyle = "rgb(255 255 255 / 30%)";

@@ -14,7 +14,8 @@ const OUTGROWN_SECONDS = 15; // values beyond the scale's end look like its end 
 const BRIDGED = 3;
 
 export function follow(heat, address) {
-  let sums = new Map();
+  let sums = new Map(); // of the running bucket
+  let begun = 0; // when it began
   let loaded = Date.now() / 1000;
   let loading = false;
   const counted = new Set();
@@ -53,13 +54,11 @@ export function follow(heat, address) {
     }
     if (!moved) return;
     const last = sums;
-    sums = new Map();
     // Events come every second or two; with shorter buckets the ones between take the value seen last.
     for (let back = 2; back <= Math.min(moved, BRIDGED); back += 1) {
       for (const [id, sum] of last) data.put(map, map.rowOf.get(id), map.columns - back, sum.top);
     }
-    heat.drawAll();
-    heat.axis();
+    heat.advanced();
     const patience = fieldOf(map) && moved <= BRIDGED + 1 && map.step > 1 ? RESYNC_SECONDS : Math.max(HASTE_SECONDS, map.step);
     if (now - loaded >= patience) reload();
   };
@@ -68,6 +67,11 @@ export function follow(heat, address) {
     const { map } = heat;
     const field = fieldOf(map);
     if (!field) return;
+    const newest = map.start + (map.columns - 1) * map.step;
+    if (newest !== begun) { // moved on, or read again from another time on
+      sums = new Map();
+      begun = newest;
+    }
     const rested = Date.now() / 1000 - loaded;
     let changed = false;
     let wanted = false;

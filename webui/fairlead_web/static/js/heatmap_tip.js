@@ -84,10 +84,10 @@ export class Tip {
     clearTimeout(this.dwell);
     this.dwell = setTimeout(async () => {
       const address = this.figure.dataset.row;
-      const [row, then] = await Promise.all([
-        data.exactRow(map, address, cell.row), map.earlier ? data.exactRow(map, address, cell.row, map.earlier) : null,
+      const [exactNow, then] = await Promise.all([
+        data.exactAt(map, address, cell), map.earlier ? data.exactAt(map, address, cell, map.earlier) : null,
       ]);
-      if (row && this.cell === cell) write(row[cell.column], then?.[cell.column] ?? null);
+      if (this.cell === cell) write(exactNow, then);
     }, DWELL_MS);
   }
 

@@ -1,0 +1,87 @@
+"""What a page has drawn, by the pixels: how much of each line, bar, stack, point and cell there is to see."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from playwright.sync_api import Page
+
+INK = """() => {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgb = (colour) => {
+    probe.fillStyle = colour;
+    probe.fillRect(0, 0, 1, 1);
+    return probe.getImageData(0, 0, 1, 1).data;
+  };
+  const plotted = (figure) => {
+    const [canvas, over] = ["canvas", ".u-over"].map((one) => figure.querySelector(one));
+    if (!canvas || !over?.offsetWidth) return [];
+    const at = [over.offsetLeft, over.offsetTop, over.offsetWidth, over.offsetHeight].map((one) => Math.round(one * devicePixelRatio));
+    return canvas.getContext("2d").getImageData(...at).data;
+  };
+  const charts = [...document.querySelectorAll("[data-chart][data-ready]")].flatMap((figure) => {
+    const pixels = plotted(figure);
+    return [...figure.querySelectorAll(".chart-line")].map((entry) => {
+      const swatch = getComputedStyle(entry, "::before");
+      const colour = entry.matches(".chart-limit") ? swatch.borderTopColor : swatch.backgroundColor;
+      const [r, g, b] = rgb(colour);
+      let ink = 0;
+      for (let i = 0; i < pixels.length; i += 4) {
+        ink += pixels[i + 3] > 200 && Math.abs(pixels[i] - r) + Math.abs(pixels[i + 1] - g) + Math.abs(pixels[i + 2] - b) < 24;
+      }
+      const hidden = entry.getAttribute("aria-pressed") === "false";
+      return { of: figure.dataset.title, line: entry.querySelector("span").textContent, colour, ink, hidden, said: entry.querySelector("strong").textContent };
+    });
+  });
+  const maps = [...document.querySelectorAll("[data-heatmap][data-ready]")].map((figure) => {
+    const canvas = figure.querySelector("canvas[data-cells]");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const ink = data.filter((one, index) => index % 4 === 3 && one === 255).length;
+    return { of: figure.dataset.words, line: "cells", colour: "", ink: canvas.offsetWidth ? ink : 0, hidden: false, said: "" };
+  });
+  const pictures = [...document.querySelectorAll("img[data-minimap]")].map((one) => (
+    { of: one.closest("a")?.ariaLabel ?? one.alt, line: "picture", colour: "", ink: one.complete ? one.naturalWidth : 0, hidden: false, said: "" }
+  ));
+  return [...charts, ...maps, ...pictures];
+}"""
+"""Of charts that are in the colours that their legends have, within the plot, without axes; of heatmaps the cells with
+a colour; of small heatmaps their width, 0 of one that is missing.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ink:
+    """What is drawn of one line (or of all cells) of one figure, in pixels, or cells."""
+
+    of: str
+    line: str
+    colour: str
+    ink: int
+    hidden: bool
+    said: str
+    """The value beside it in the legend."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.of}: {self.line}"
+
+
+def ink_of(page: Page) -> list[Ink]:
+    """Of all figures that were drawn, in the order of the page."""
+    return [Ink(**one) for one in page.evaluate(INK)]
+
+
+def lost(before: Sequence[Ink], after: Sequence[Ink], share: float = 0.5) -> list[str]:
+    """What was drawn before, and is gone, has another colour, or less than `share` of its ink; a line each."""
+    now = {one.name: one for one in after}
+    found = []
+    for one in before:
+        other = now.get(one.name)
+        if one.hidden or not one.ink or (other and other.hidden):
+            continue
+        if other is None:
+            found.append(f"{one.name} is gone")
+        elif other.colour != one.colour:
+            found.append(f"{one.name} was {one.colour}, is {other.colour}")
+        elif other.ink < one.ink * share:
+            found.append(f"{one.name} had {one.ink} pixels, has {other.ink}")
+    return found
