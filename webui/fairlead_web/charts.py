@@ -56,6 +56,19 @@ class Bar:
     label: str
 
 
+_COLOURED = tuple(
+    map(BindingReason, ("hot-migration", "slo", "hotspot", "drain", "instance-lost", "ring-change", "prefix-key", "operator"))
+)
+_OF_REQUESTS = {BindingReason.NO_ROOM: BindingReason.HOT_MIGRATION, BindingReason.SESSION_MOVED: BindingReason.PREFIX_KEY}
+"""Triggers of re-routes alone have the colours of triggers of migrations alone: there are eight."""
+
+
+def series_of(trigger: BindingReason) -> int:
+    """The colour class of a trigger: always the same, however often it occurs and whatever else does."""
+    named = _OF_REQUESTS.get(trigger, trigger)
+    return _COLOURED.index(named) if named in _COLOURED else len(_COLOURED) - 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """A label below a time axis, at `x`."""
@@ -66,7 +79,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackedTimeline:
-    """Bars of counts per time bucket, stacked by name; `names[i]` has series i."""
+    """Bars of counts per time bucket, stacked by name, the most frequent of `names` below."""
 
     width: int
     height: int
@@ -91,7 +104,7 @@ def stacked_timeline(
     for bucket in buckets:
         x = (bucket.at - start).total_seconds() * scale
         y = float(height)
-        for series, name in enumerate(names):
+        for name in names:
             amount = bucket.counts.get(name, 0)
             if not amount:
                 continue
@@ -100,7 +113,9 @@ def stacked_timeline(
             label = f"{formats.clock(bucket.at)} UTC: {amount} {formats.words(name)}"
             left = max(0.0, x)
             wide = max(1.0, min(step * scale - 1, width - left))
-            bars.append(Bar(x=round(left, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1), series=series % 8, label=label))
+            bars.append(
+                Bar(x=round(left, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1), series=series_of(name), label=label)
+            )
     return StackedTimeline(width=width, height=height, bars=tuple(bars), ticks=even_ticks(start, end), names=names, top=top)
 
 

@@ -46,13 +46,14 @@ def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int
     start = min(item.bound_at for item in shown)
     end = max(max((item.released_at or now) for item in shown), start + timedelta(seconds=1))
     scale = width / (end - start).total_seconds()
+    ever = list(dict.fromkeys(item.instance for item in sorted(history, key=lambda item: item.bound_at)))
     lanes: dict[str, list[Bar]] = {}
     for item in sorted(shown, key=lambda item: item.bound_at):
         bars = lanes.setdefault(item.instance, [])
         held = ((item.released_at or now) - item.bound_at).total_seconds()
         label = f"{item.instance}: {formats.span(held)}, {formats.words(item.reason)}"
         x, wide = (item.bound_at - start).total_seconds() * scale, max(3.0, held * scale)
-        series = list(lanes).index(item.instance) % 8
+        series = ever.index(item.instance) % 8  # its colour stays when older lanes are no longer drawn
         bars.append(Bar(x=round(min(x, width - 3.0), 1), y=0, width=round(wide, 1), height=16, series=series, label=label))
     found = tuple(ChartLane(name=name, bars=tuple(bars)) for name, bars in lanes.items())
     return HolderBand(width=width, lanes=found, ticks=even_ticks(start, end), homes=len(shown))

@@ -40,6 +40,14 @@ def test_of_many_homes_the_newest_are_drawn() -> None:
     assert sum(len(lane.bars) for lane in holder_band(back_and_forth, NOW).lanes) == DRAWN
 
 
+def test_a_holder_keeps_its_colour_when_another_one_takes_over() -> None:
+    homes = [home(f"i{number}", 900 - number, 899 - number, version=number + 1) for number in range(LANES + 5)]
+    for count in range(1, len(homes)):
+        before, after = (holder_band(homes[:some], NOW) for some in (count, count + 1))
+        colours = {lane.name: {bar.series for bar in lane.bars} for lane in before.lanes}
+        assert all(colours[lane.name] == {bar.series for bar in lane.bars} for lane in after.lanes if lane.name in colours)
+
+
 def test_the_sentence_says_who_held_it_longest_why_it_moved_and_when_nobody_did() -> None:
     homes = [
         home("a", 60, 20),

@@ -63,6 +63,18 @@ def test_bars_of_a_timeline_stack_to_the_top_and_stay_inside() -> None:
     assert all(bar.x >= 0 and bar.x + bar.width <= made.width + 1 for bar in made.bars)
 
 
+def test_a_trigger_has_the_same_colour_whatever_occurs_how_often() -> None:
+    start = NOW - timedelta(hours=1)
+    seen: dict[BindingReason, set[int]] = {trigger: set() for trigger in BindingReason}
+    for rare in BindingReason:
+        counts = {trigger: 1 if trigger is rare else 5 for trigger in reversed(BindingReason)}
+        for bar in stacked_timeline([TimelineBucket(at=start, counts=counts)], start, NOW).bars:
+            seen[next(one for one in BindingReason if bar.label.endswith(f" {formats.words(one)}"))].add(bar.series)
+    assert all(len(colours) == 1 for colours in seen.values())
+    of_sessions = set(BindingReason) - {BindingReason.COLD, BindingReason.NO_ROOM, BindingReason.SESSION_MOVED}
+    assert len(set().union(*(seen[trigger] for trigger in of_sessions))) == len(of_sessions), "those of migrations differ from each other"
+
+
 def test_a_spec_reads_in_the_order_people_write_it_however_it_was_stored() -> None:
     stored = {
         "slo": {"ttft": "5s"},

@@ -6,7 +6,7 @@ sends one request elsewhere. They are listed and counted separately.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -23,7 +23,7 @@ from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationM
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web.addresses import Here, pool_path
-from fairlead_web.charts import StackedTimeline, stacked_timeline
+from fairlead_web.charts import StackedTimeline, series_of, stacked_timeline
 from fairlead_web.move_steps import MoveStep, NetEffect, net_effect, steps_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
@@ -85,7 +85,8 @@ class MovesPage(Context):
     """The busiest ways, where a matrix is not shown."""
     counted: int
     effect: MovesEffect | None
-    by_trigger: list[tuple[str, int]]
+    by_trigger: list[tuple[BindingReason, int, int]]
+    """How often it occurs, and the class of its colour."""
     counted_from: datetime | None
 
 
@@ -179,10 +180,14 @@ async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[
             ways=matrix.flows[:WAYS] if matrix and not of_one else [],
             counted=matrix.total if matrix else 0,
             effect=matrix.effect if matrix and matrix.total else None,
-            by_trigger=sorted(matrix.by_trigger.items(), key=lambda item: -item[1]) if matrix else [],
+            by_trigger=_by_trigger(matrix.by_trigger) if matrix else [],
             counted_from=None if matrix is None or matrix.complete else matrix.counted_from,
         )
     )
+
+
+def _by_trigger(counts: Mapping[BindingReason, int]) -> list[tuple[BindingReason, int, int]]:
+    return [(trigger, amount, series_of(trigger)) for trigger, amount in sorted(counts.items(), key=lambda item: -item[1])]
 
 
 def flow_matrix(matrix: MigrationMatrix, here: Here) -> FlowMatrix:
