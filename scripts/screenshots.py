@@ -3,19 +3,23 @@
     PYTHONPATH=tests/support .venv/bin/python scripts/screenshots.py OUT
         [--state-dir .fairlead] [--pool default/demo] [--readme]
 
-Each page is taken whole at 1280 px in light and in dark and at 380 px, as OUT/<page>-<width>-<theme>.png. `--readme`
-also takes the picture of the README. Ends with 1 if a page does not answer, sticks out sideways or reports a script
-error, or lacks a part.
+Each page is taken whole at 1280 px in light and in dark and at 380 px, as OUT/<page>-<width>-<theme>.png, after it was
+open for a minute: what a page shows once it has been refreshed is what people look at. `--readme` also takes the
+picture of the README. Ends with 1 if a page does not answer, sticks out sideways or reports a script error, lacks a
+part, or lost what was drawn when it opened.
 """
 
 import argparse
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from fairlead_sandbox.state_directory import StateDirectory
 from fairlead_testing.running.browser_site import CHROMIUM, CHROMIUM_ARGUMENTS, sign_in, watch_troubles
+from fairlead_testing.running.ink import Ink, ink_of, lost
 from fairlead_testing.running.sandbox import RunningSandbox
 from fairlead_testing.running.tour import pages_of
 
@@ -25,28 +29,48 @@ DRAWN = """() => document.documentElement.classList.contains("scripted")
   && [...document.images].every((one) => one.complete)
   && [...document.querySelectorAll("[data-chart], [data-heatmap]")].every((one) => "ready" in one.dataset)"""
 PATIENCE_MS = 30_000
+OPEN_SECONDS = 60
 README = Path(__file__).parents[1] / "docs" / "images" / "heatmap.png"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tab:
+    """A page that stays open: what went wrong on it so far, and what was drawn when it opened."""
+
+    name: str
+    page: Page
+    opened_at: float
+    troubles: list[str]
+    ink: list[Ink]
+
+
 def photograph(browser: Browser, sandbox: RunningSandbox, paths: dict[str, str], out: Path, readme: str | None) -> list[str]:
-    """Takes all pictures; returns what was wrong, a line each."""
+    """Takes all pictures; returns what was wrong, a line each. All pages of a view are open side by side, each for a
+    minute at least.
+    """
     wrong: list[str] = []
     for width, theme in VIEWS:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark" if theme == "dark" else "light")
         page = context.new_page()
         sign_in(page, sandbox)
-        troubles = watch_troubles(page, sandbox.url("api"))
-        for name, path in paths.items():
-            wrong += [
-                f"{name} at {width}, {theme}: {one}" for one in taken(page, sandbox.url("api") + path, out / f"{name}-{width}-{theme}.png")
-            ]
-        wrong += troubles
-        if readme is not None and (width, theme) == VIEWS[0]:
-            page.goto(sandbox.url("api") + readme)
-            settle(page)
-            page.screenshot(path=str(README))
+        page.close()
+        shown = {README: readme} if readme is not None and (width, theme) == VIEWS[0] else {}
+        shown |= {out / f"{name}-{width}-{theme}.png": path for name, path in paths.items()}
+        tabs = {file: opened(context, sandbox.url("api"), path, file.stem) for file, path in shown.items()}
+        for file, tab in tabs.items():
+            wrong += taken(tab, file)
         context.close()
     return wrong
+
+
+def opened(context: BrowserContext, origin: str, path: str, name: str) -> Tab:
+    page = context.new_page()
+    troubles = watch_troubles(page, origin)
+    answer = page.goto(origin + path)
+    status = answer.status if answer else 0
+    troubles += [f"answered {status}"] * (status != 200)
+    settle(page)
+    return Tab(name=name, page=page, opened_at=time.monotonic(), troubles=troubles, ink=ink_of(page))
 
 
 def settle(page: Page) -> None:
@@ -59,14 +83,18 @@ def settle(page: Page) -> None:
     page.wait_for_function(DRAWN, timeout=PATIENCE_MS)
 
 
-def taken(page: Page, url: str, file: Path) -> list[str]:
-    answer = page.goto(url)
+def taken(tab: Tab, file: Path) -> list[str]:
+    """Takes the picture once the page was open for a minute, and closes it; what was wrong until then."""
+    page = tab.page
+    page.bring_to_front()
+    page.wait_for_timeout(max(0.0, tab.opened_at + OPEN_SECONDS - time.monotonic()) * 1000)
     settle(page)
-    page.screenshot(path=str(file), full_page=True)
+    faded = lost(tab.ink, ink_of(page), share=0.05)
+    page.screenshot(path=str(file), full_page=file != README)
     over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    status = answer.status if answer else 0
     missing = page.locator(".notice", has_text="Part of this page is missing").all_inner_texts()
-    return [f"answered {status}"] * (status != 200) + [f"{over} px too wide"] * (over > 0) + missing
+    page.close()
+    return [f"{tab.name}: {one}" for one in [*tab.troubles, *faded, *[f"{over} px too wide"] * (over > 0), *missing]]
 
 
 def main() -> int:
