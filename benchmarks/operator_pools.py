@@ -79,7 +79,7 @@ def wait(look: Callable[[], float], wanted: float, wish: str, pause: float = 1.0
 @contextmanager
 def running_control_api(folder: Path, kubeconfig: str) -> Iterator[tuple[str, int]]:
     """Postgres and the control API; yields its address and process id."""
-    server = PostgresProcess(folder, settings=["listen_addresses=", "max_connections=100"])
+    server = PostgresProcess(folder, settings={"max_connections": "100"})
     port = free_port()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},

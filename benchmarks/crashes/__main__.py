@@ -36,7 +36,7 @@ ROUTERS = 4
 OLD_SECONDS = 3.0
 """A backlog is gone when no router has an unsent report that is older, in seconds."""
 BACKLOG_SECONDS = 60.0
-SERVER = ["listen_addresses=", "max_connections=60", "shared_buffers=256MB"]
+SERVER = {"max_connections": "60", "shared_buffers": "256MB"}
 SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
 
 

@@ -45,17 +45,18 @@ WITHOUT_KUBERNETES = "/rollout"
 LONGEST_SECONDS = 4.0
 """Most seconds spent on one question; after that it is not asked again."""
 
-SERVER = [
-    *(
-        "listen_addresses=",
-        "max_connections=60",
-        "shared_buffers=1GB",
-        "effective_cache_size=4GB",
-        "work_mem=16MB",
-        "maintenance_work_mem=512MB",
-    ),
-    *("wal_level=minimal", "max_wal_senders=0", "max_wal_size=8GB", "checkpoint_timeout=15min", "jit=off"),
-]
+SERVER = {
+    "max_connections": "60",
+    "shared_buffers": "1GB",
+    "effective_cache_size": "4GB",
+    "work_mem": "16MB",
+    "maintenance_work_mem": "512MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "15min",
+    "jit": "off",
+}
 
 
 @contextmanager

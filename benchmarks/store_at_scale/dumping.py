@@ -16,8 +16,9 @@ from benchmarks.store_at_scale.targets import Line
 
 from fairlead_client import internal_paths
 from fairlead_client.lines import BindingsLine, SyncedLine, decode_line
+from fairlead_sandbox.postgres import find_binaries
 from fairlead_testing.running.api import SECRETS
-from fairlead_testing.running.postgres import PostgresProcess, binaries, plain, with_database
+from fairlead_testing.running.postgres import PostgresProcess, plain, with_database
 
 
 def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
@@ -29,7 +30,7 @@ def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
     target = plain(with_database(url, "restored"))
     steps: dict[str, list[str]] = {
         "dump of all": [
-            str(binaries() / "pg_dump"),
+            str(find_binaries() / "pg_dump"),
             "--format=directory",
             "--jobs=2",
             "--compress=1",
@@ -37,7 +38,7 @@ def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
             plain(url),
         ],
         "restore of it": [
-            str(binaries() / "pg_restore"),
+            str(find_binaries() / "pg_restore"),
             "--exit-on-error",
             "--no-owner",
             "--jobs=2",

@@ -21,7 +21,7 @@ INSTANCES = 512
 HOUR, DAY = 3600, 86_400
 SAMPLED_SECONDS = 600
 """The seconds of which there are load samples and not only what was made of them."""
-SERVER = [*FAST, "shared_buffers=1GB", "work_mem=16MB", "jit=off"]
+SERVER = {**FAST, "shared_buffers": "1GB", "work_mem": "16MB", "jit": "off"}
 _NOISE = """
 UPDATE load_rollups_10s SET pending_prefill_tokens_max = made.value, pending_prefill_tokens_sum = 5 * made.value
 FROM (SELECT pool_id AS p, bucket AS b, instance AS i, floor(-ln(1 - random()) * (300 + 10 * substr(instance, 2)::int)) AS value

@@ -19,8 +19,8 @@ from pathlib import Path
 MARK = "FAIRLEAD_SANDBOX_STATE_DIR"
 """Environment variable of every process of a sandbox; its value is the absolute path of the state directory."""
 
-POSTGRES_ACCOUNT = "nobody"
-"""The user that Postgres becomes where root can run it in no other way; its socket's folder is given to that user."""
+POSTGRES_UID = 65534
+"""`nobody` on every Linux: whom Postgres believes itself to be, and becomes, where root runs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

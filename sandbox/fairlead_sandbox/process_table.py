@@ -160,7 +160,6 @@ def postgres_process(server: PostgresServer) -> ProcessSpec:
         command=server.command(),
         readiness=Asked(check=server.is_ready),
         before_start=server.prepare,
-        user=server.user.account,
         stop_signal=signal.SIGINT,  # "fast": ends sessions and stops, without waiting for clients
         orphan_signal=signal.SIGQUIT,  # "immediate": its child processes end with it, and recovery repairs the data
     )

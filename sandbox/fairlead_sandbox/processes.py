@@ -56,7 +56,6 @@ class ProcessSpec:
     """The Fairlead variables it reads; of those in the user's environment it gets these and no others."""
     needs: tuple[str, ...] = ()
     before_start: Callable[[], None] | None = None
-    user: str | None = None
     stop_signal: int = signal.SIGTERM
     stop_grace_seconds: float = 8.0
     orphan_signal: int = signal.SIGKILL

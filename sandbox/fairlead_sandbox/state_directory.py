@@ -1,11 +1,9 @@
 """The files of a sandbox: paths in the state directory, its lock, and `run.json`, the note about the current run."""
 
-import contextlib
 import fcntl
 import hashlib
 import json
 import os
-import pwd
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_ACCOUNT
+from fairlead_sandbox.identities import POSTGRES_UID
 
 SOCKET_PATH_LIMIT = 90
 """Most bytes that the path of Postgres' socket may have together with its lock file's name.
@@ -100,11 +98,8 @@ class StateDirectory:
 
     def _socket_owners(self) -> set[int]:
         """Who may own the socket's folder: we; for root also Postgres' own user, unless it lies where all may write."""
-        owners = {os.getuid()}
-        if os.geteuid() == 0 and self.socket_directory.parent == self.root:
-            with contextlib.suppress(KeyError):
-                owners.add(pwd.getpwnam(POSTGRES_ACCOUNT).pw_uid)
-        return owners
+        is_of_root = os.geteuid() == 0 and self.socket_directory.parent == self.root
+        return {os.getuid(), POSTGRES_UID} if is_of_root else {os.getuid()}
 
     def claim_for_chart(self) -> None:
         """Mark the directory as one that runs the chart. Raises SandboxError for one that has run without."""

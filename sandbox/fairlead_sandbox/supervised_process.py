@@ -127,7 +127,6 @@ class SupervisedProcess:
                     stdout=write_end,
                     stderr=write_end,
                     env={**self._environment, **self.spec.environment},
-                    user=self.spec.user,
                     start_new_session=True,  # a Ctrl-C at the terminal must reach the supervisor only
                     preexec_fn=die_with_parent(self.spec.orphan_signal),
                 )

@@ -14,7 +14,7 @@ from fairlead_api.store.upgrading import upgrade
 from fairlead_testing.running.api import ApiInstance, running_api
 from fairlead_testing.running.postgres import PostgresProcess, fresh_database, place_of_servers, shared_server
 
-DURABLE = ["listen_addresses=", "max_connections=40", "shared_buffers=32MB"]
+DURABLE = {"max_connections": "40", "shared_buffers": "32MB"}
 
 
 @pytest.fixture(scope="session")

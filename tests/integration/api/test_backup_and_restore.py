@@ -14,8 +14,9 @@ from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import BindingReason
 from fairlead_client.lines import TableLine
 from fairlead_client.resources.gateway_keys import GatewayKeyRequest
+from fairlead_sandbox.postgres import find_binaries
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
-from fairlead_testing.running.postgres import binaries, fresh_database, plain
+from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.running.seams import Followed, following
 
 A, B, C = (an_instance(name) for name in "abc")
@@ -35,7 +36,7 @@ def dumped(database_url: str, folder: Path) -> Path:
 
 
 def run(tool: str, *arguments: str) -> None:
-    done = subprocess.run([str(binaries() / tool), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(find_binaries() / tool), *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -122,7 +123,7 @@ async def test_bindings_that_the_backup_lacks_are_kept_and_others_are_settled_by
 @pytest.mark.parametrize("tool", ["pg_dump", "pg_restore"])
 def test_the_tools_are_those_of_the_servers_own_version(tool: str) -> None:
     said = [
-        subprocess.run([str(binaries() / one), "--version"], capture_output=True, text=True, check=True).stdout
+        subprocess.run([str(find_binaries() / one), "--version"], capture_output=True, text=True, check=True).stdout
         for one in (tool, "postgres")
     ]
     assert said[0].split()[-1] == said[1].split()[-1]

@@ -13,12 +13,13 @@ import psycopg
 import pytest
 
 from fairlead_client.lines import BindingsLine, SyncedLine
+from fairlead_sandbox.postgres import USER, find_binaries
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api, until_ready
-from fairlead_testing.running.postgres import PostgresProcess, as_nobody, binaries, place_of_servers, plain
+from fairlead_testing.running.postgres import PostgresProcess, place_of_servers, plain
 from fairlead_testing.running.strict_system_api import NotTaken
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
-REPLICATED = ["listen_addresses=", "max_connections=60", "shared_buffers=32MB", "wal_level=replica", "max_wal_senders=4"]
+REPLICATED = {"max_connections": "60", "shared_buffers": "32MB", "wal_level": "replica", "max_wal_senders": "4"}
 WRITERS = 4
 
 
@@ -33,7 +34,7 @@ class Servers:
     def url(self) -> str:
         """Leads to whichever takes writes."""
         hosts = f"{self.primary.folder},{self.standby.folder}"
-        return f"postgresql+psycopg://app@/postgres?host={hosts}&target_session_attrs=read-write"
+        return f"postgresql+psycopg://{USER}@/postgres?host={hosts}&target_session_attrs=read-write"
 
     def promote(self) -> None:
         with psycopg.connect(plain(self.standby.url), autocommit=True) as connection:
@@ -49,9 +50,9 @@ def servers(migrated_cluster: Path) -> Iterator[Servers]:
         shutil.copytree(migrated_cluster, primary.folder / "data")
         primary.start()
         try:
-            source = f"host={primary.folder} user=app application_name=standby"
-            copy = [str(binaries() / "pg_basebackup"), "-d", source, "-D", str(standby.folder / "data"), "-R", "-X", "stream", "-c", "fast"]
-            subprocess.run([*as_nobody(), *copy], check=True, capture_output=True)
+            source = f"host={primary.folder} user={USER} application_name=standby"
+            copy = ["-d", source, "-D", str(standby.server.data), "-R", "-X", "stream", "-c", "fast"]
+            subprocess.run([*standby.server.user.prefix, str(find_binaries() / "pg_basebackup"), *copy], check=True, capture_output=True)
             standby.start()
             with psycopg.connect(plain(primary.url), autocommit=True) as connection:
                 connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")

@@ -1,10 +1,13 @@
 """Embedded Postgres as this machine allows it (as root: in a user namespace), and what a crash leaves."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,9 +19,19 @@ import psycopg
 import pytest
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import identity_of
+from fairlead_sandbox.identities import POSTGRES_UID, identity_of, wait_for_end
 from fairlead_sandbox.log_streams import Console
-from fairlead_sandbox.postgres import DATABASE, USER, PostgresServer, ServerUser, check_external, embedded_server
+from fairlead_sandbox.postgres import (
+    ACCOUNT,
+    DATABASE,
+    USER,
+    PostgresServer,
+    ServerUser,
+    check_external,
+    choose_user,
+    embedded_server,
+    find_binaries,
+)
 from fairlead_sandbox.processes import Asked, ProcessSpec
 from fairlead_sandbox.supervisor import Supervisor
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -39,7 +52,6 @@ async def supervised(server: PostgresServer, logs: Path) -> AsyncIterator[Superv
         command=server.command(),
         readiness=Asked(check=server.is_ready),
         before_start=server.prepare,
-        user=server.user.account,
         stop_signal=signal.SIGINT,
         stop_grace_seconds=PATIENCE_SECONDS,
         start_timeout_seconds=PATIENCE_SECONDS,
@@ -133,12 +145,84 @@ async def test_a_database_of_ones_own_that_cannot_be_used_is_one_clear_line_with
     assert "secret" not in str(refusal.value)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
-async def test_where_namespaces_are_forbidden_root_runs_it_as_nobody(folder: Path) -> None:
-    allowed = embedded_server(data=folder / "pg", socket_directory=folder)
-    readable = subprocess.run([allowed.binaries / "postgres", "--version"], user="nobody", capture_output=True, check=False, cwd="/")
-    if readable.returncode != 0:
-        pytest.skip("the binaries lie where nobody may not read")
-    async with supervised(replace(allowed, user=ServerUser(account="nobody")), folder) as supervisor:
+@pytest.fixture
+def confined(folder: Path) -> PostgresServer:
+    """A server as where namespaces are forbidden, with its binaries and its data where only root may enter."""
+    if os.geteuid() != 0:
+        pytest.skip("only root has to become somebody else")
+    binaries = find_binaries()
+    package = binaries.parents[1]
+    for part in (package.name, f"{package.name}.libs"):
+        shutil.copytree(package.with_name(part), folder / part, symlinks=True)
+    folder.chmod(0o700)
+    server = embedded_server(data=folder / "pg", socket_directory=folder)
+    return replace(server, binaries=folder / binaries.relative_to(package.parent), user=ServerUser(prefix=ACCOUNT, owner=POSTGRES_UID))
+
+
+async def test_where_namespaces_are_forbidden_root_runs_it_as_another_account_below_a_folder_of_its_own(
+    confined: PostgresServer, folder: Path
+) -> None:
+    async with supervised(confined, folder) as supervisor:
         pid = supervisor.notes[0].pid
-        assert (folder / "pg").stat().st_uid == Path(f"/proc/{pid}").stat().st_uid != 0
+        assert confined.data.stat().st_uid == Path(f"/proc/{pid}").stat().st_uid == POSTGRES_UID
+        async with await connect(confined) as connection:
+            await connection.execute("create table acknowledged (n int)")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("before", [0, 4321], ids=["root's", "another's"])
+async def test_data_that_another_user_left_is_taken_over(confined: PostgresServer, folder: Path, before: int) -> None:
+    async with supervised(confined, folder), await connect(confined) as connection:
+        await connection.execute("create table acknowledged as select 1 as n")
+    for path in (confined.data, *confined.data.rglob("*")):
+        os.chown(path, before, before)
+    async with supervised(confined, folder):
+        assert await rows(confined) == 1
+
+
+async def test_every_user_that_it_can_run_as_goes_on_where_the_other_was(confined: PostgresServer, folder: Path) -> None:
+    async with supervised(confined, folder), await connect(confined) as connection:
+        await connection.execute("create table acknowledged as select 1 as n")
+    chosen = replace(confined, user=choose_user(find_binaries()))
+    for server in (chosen, confined):
+        async with supervised(server, folder):
+            assert await rows(server) == 1
+
+
+async def test_as_another_account_it_ends_with_a_killed_supervisor(confined: PostgresServer, folder: Path) -> None:
+    confined.prepare()
+    parent = """
+import json, subprocess, sys, time
+from fairlead_sandbox.lifelines import die_with_parent
+subprocess.Popen(json.loads(sys.argv[1]), preexec_fn=die_with_parent(int(sys.argv[2])))
+time.sleep(600)
+"""
+    arguments = [json.dumps(confined.command()), str(int(signal.SIGQUIT))]
+    with subprocess.Popen([sys.executable, "-c", parent, *arguments], stderr=subprocess.DEVNULL) as supervisor:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await confined.is_ready():
+                await asyncio.sleep(0.05)
+        postmaster = identity_of(int((confined.data / "postmaster.pid").read_text().split()[0]))
+        supervisor.kill()
+    assert postmaster is not None
+    assert wait_for_end(postmaster, PATIENCE_SECONDS)
+
+
+async def test_a_stray_of_another_account_is_found_by_a_root_that_may_not_look_into_others_processes(
+    confined: PostgresServer, folder: Path
+) -> None:
+    """As in a container: without CAP_SYS_PTRACE, /proc shows root no working directory of such a process."""
+    confined.prepare()
+    finding = "import sys; from pathlib import Path; from fairlead_sandbox.postgres import stop_stray; print(stop_stray(Path(sys.argv[1])))"
+    with subprocess.Popen(confined.command(), stderr=subprocess.DEVNULL) as stray:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not await confined.is_ready():
+                    await asyncio.sleep(0.05)
+            bare = ("setpriv", "--bounding-set=-sys_ptrace,-sys_admin")
+            command = [*bare, sys.executable, "-c", finding, str(confined.data)]
+            found = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+            assert found.stdout == "1\n"
+            assert await asyncio.to_thread(stray.wait, PATIENCE_SECONDS) == 0
+        finally:
+            stray.kill()

@@ -1,18 +1,19 @@
 """What a start of Postgres finds in its folders, with a stand-in for initdb."""
 
 import os
-import pwd
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
 
+from fairlead_sandbox import postgres
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_ACCOUNT
-from fairlead_sandbox.postgres import PostgresServer, ServerUser, stop_stray
+from fairlead_sandbox.identities import POSTGRES_UID
+from fairlead_sandbox.postgres import ACCOUNT, PostgresServer, ServerUser, choose_user, stop_stray
 
 INITDB = """#!/bin/sh
 ls "$2/.." >"$2/../seen"
@@ -80,6 +81,8 @@ def test_the_pid_file_of_a_server_that_has_not_written_it_yet_stays(tmp_path: Pa
     assert sleep is not None
     shutil.copy(Path(sleep).resolve(), tmp_path / "postgres-16")  # known by the name that the kernel gives it
     with subprocess.Popen([tmp_path / "postgres-16", "600"], cwd=data) as running:
+        while Path(f"/proc/{running.pid}/comm").read_text() != "postgres-16\n":  # the kernel names it after it closed our pipe
+            time.sleep(0.001)
         assert stop_stray(data) == 0
         running.kill()
     assert (data / "postmaster.pid").exists()
@@ -95,10 +98,30 @@ def test_the_url_names_the_socket_whatever_its_folder_is_called(tmp_path: Path) 
     assert (url.drivername, url.username, url.database) == ("postgresql+psycopg", "fairlead", "fairlead")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
-def test_the_user_that_root_becomes_can_reach_its_folders_at_every_start(tmp_path: Path) -> None:
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+
+
+@as_root
+def test_the_data_is_the_users_that_root_becomes_at_every_start_and_the_rest_stays_roots(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    made = initialised(tmp_path, ServerUser(account=POSTGRES_ACCOUNT))
+    made = initialised(tmp_path, ServerUser(prefix=ACCOUNT, owner=POSTGRES_UID))
+    (made.data / "base").mkdir()
+    (made.data / "base" / "link").symlink_to(tmp_path)
+    os.chown(made.socket_directory, POSTGRES_UID, POSTGRES_UID)  # as an earlier release left it
     made.prepare()
-    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o711
-    assert made.socket_directory.stat().st_uid == pwd.getpwnam(POSTGRES_ACCOUNT).pw_uid
+    owners = {path.lstat().st_uid for path in (made.data, *made.data.rglob("*"))}
+    assert (owners, made.socket_directory.stat().st_uid) == ({POSTGRES_UID}, 0)
+    assert (stat.S_IMODE(tmp_path.stat().st_mode), tmp_path.stat().st_uid) == (0o700, os.getuid())
+
+
+@as_root
+def test_root_becomes_another_account_where_namespaces_are_forbidden_and_says_what_it_needs_where_it_can_do_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server(tmp_path)
+    (tmp_path / "initdb").write_text("#!/bin/sh\nexec true\n")
+    monkeypatch.setattr(postgres, "NAMESPACE", ("false",))
+    assert choose_user(tmp_path) == ServerUser(prefix=ACCOUNT, owner=POSTGRES_UID)
+    monkeypatch.setattr(postgres, "ACCOUNT", ("no-such-program",))
+    with pytest.raises(SandboxError, match=r"unshare --user.*setpriv.*CAP_DAC_OVERRIDE.*FAIRLEAD_DATABASE_URL$"):
+        choose_user(tmp_path)

