@@ -2,6 +2,9 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+# `make check` gives these two environments of other interpreters.
+UNIT_BIN := $(BIN)
+INTEGRATION_BIN := $(BIN)
 # A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
 AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
 CODE := core controlplane operator router simulator webui cli host sandbox migrations tests benchmarks scripts
@@ -35,7 +38,7 @@ test-vllm: .venv/ready ## a router before two real vLLM engines on this machine'
 	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
 
 unit: .venv/ready ## pure and single-process tests, in parallel
-	$(BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
+	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
 
 test-api-fuzz: .venv/ready ## send the API what Schemathesis makes of its document, as every role: EXAMPLES=<cases per endpoint>, 60 without it
 	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 tests/integration/api/test_document_holds.py $(ARGS)
@@ -52,7 +55,7 @@ integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; f
 	@scripts/ensure-helm.sh
 	@scripts/ensure-envoy.sh
 	@scripts/ensure-identity-provider.sh
-	$(BIN)/python -m pytest -q $(AGAIN) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
+	$(INTEGRATION_BIN)/python -m pytest -q $(AGAIN) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
@@ -68,7 +71,8 @@ screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshot
 	@scripts/ensure-browser.sh
 	PYTHONPATH=tests/support $(BIN)/python scripts/screenshots.py $(or $(OUT),screenshots) $(ARGS)
 
-check: guard .venv/ready lint types layers test ## what CI runs
+check: guard .venv/ready lint types layers ## what CI runs: unit tests on the oldest Python here, integration tests on the newest
+	@environments=$$(scripts/environments.sh) && $(MAKE) --no-print-directory test $$environments
 
 lint: .venv/ready ## format and lint: Python, templates, scripts
 	$(BIN)/ruff format --check $(CODE)
@@ -98,5 +102,5 @@ clean: ## remove the environment and the sandbox's state
 	@[ ! -x $(BIN)/fairlead ] || $(BIN)/fairlead down || true
 	rm -rf .venv .venv-tools .fairlead webui/node_modules
 
-.venv/ready: uv.lock pyproject.toml scripts/bootstrap.sh
+.venv/ready: uv.lock pyproject.toml scripts/bootstrap.sh scripts/pythons.sh
 	@scripts/bootstrap.sh

@@ -4,10 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 UV_VERSION=0.13.8
 
+. scripts/pythons.sh
+
 python=""
-for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
-  [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
-  if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$candidate; break; fi
+for candidate in "${PYTHON:-}" python3 "$(pythons | tail -n 1 | cut -d ' ' -f 2-)"; do # the last one: the newest there is
+  if [ -n "$candidate" ] && version_of "$candidate" >/dev/null; then python=$candidate; break; fi
 done
 [ -n "$python" ] || { echo "fairlead needs Python 3.11 or newer on PATH (or PYTHON=/path/to/python make ...)" >&2; exit 1; }
 

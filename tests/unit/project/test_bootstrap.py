@@ -1,4 +1,7 @@
-"""scripts/bootstrap.sh, with stand-ins for Python and uv: what an interrupted run left is made again."""
+"""scripts/bootstrap.sh and environments.sh, with stand-ins for Python and uv.
+
+What an interrupted run left is made again, and an interpreter is judged by running it.
+"""
 
 import os
 import re
@@ -8,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "bootstrap.sh"
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+SCRIPT = SCRIPTS / "bootstrap.sh"
 
 PYTHON = """#!/bin/sh
 case "$*" in
@@ -21,21 +25,97 @@ esac
 """
 
 
+UV = """#!/bin/sh
+echo "$@" >>made
+case "$1" in venv) for last; do :; done; mkdir -p "$last/bin" ;; esac
+"""
+
+
+def scripts_in(checkout: Path) -> None:
+    (checkout / "scripts").mkdir()
+    for name in ("bootstrap.sh", "environments.sh", "pythons.sh"):
+        shutil.copy(SCRIPTS / name, checkout / "scripts")
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def interpreter(version: str | None) -> str:
+    """A program that says this version, or that of a shim with nothing behind it."""
+    return f"#!/bin/sh\necho {version}\n" if version else "#!/bin/sh\necho 'pyenv: command not found' >&2\nexit 127\n"
+
+
+@pytest.mark.parametrize(
+    ("on_path", "told", "variables", "made"),
+    [
+        ({"python3": "3.13.5"}, "run on Python 3.13.5, the only one here", (".venv/bin", ".venv/bin"), 0),
+        ({"python3": "3.13.5", "python3.13": "3.13.5", "python3.14": None, "python3.12": None}, "the only one here", (".venv/bin",) * 2, 0),
+        (
+            {"python3.9": None, "python3.11": "3.11.2", "python3.14": "3.14.10", "python3.14-config": "9.9.9"},
+            "unit tests run on Python 3.11.2, the oldest here, and integration tests on Python 3.14.10, the newest",
+            (".venv-tools/python-3.11.2/bin", ".venv-tools/python-3.14.10/bin"),
+            2,
+        ),
+        (
+            {"python3.9": None, "python3.100": "3.100.1"},
+            "on Python 3.100.1, the newest",
+            (".venv/bin", ".venv-tools/python-3.100.1/bin"),
+            1,
+        ),
+    ],
+)
+def test_unit_tests_get_the_oldest_interpreter_that_runs_and_integration_tests_the_newest(
+    on_path: dict[str, str | None], told: str, variables: tuple[str, str], made: int, tmp_path: Path
+) -> None:
+    scripts_in(tmp_path)
+    (tmp_path / "uv.lock").write_text("lock")
+    program(tmp_path / ".venv/bin/python", interpreter("3.13.5"))
+    program(tmp_path / ".venv/bin/uv", UV)
+    for name, version in on_path.items():
+        program(tmp_path / "bin" / name, interpreter(version))
+    for name in ("bash", "cmp", "cp", "cut", "dirname", "grep", "mkdir", "sort", "tail"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "missing")
+    for calls in (2 * made, 2 * made):  # a venv and its packages for each; the second time nothing
+        done = subprocess.run(
+            ["bash", "scripts/environments.sh"],
+            env={"PATH": str(tmp_path / "bin")},
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert told in done.stderr
+        assert done.stdout == "UNIT_BIN={} INTEGRATION_BIN={}\n".format(*variables)
+        assert len((tmp_path / "made").read_text().splitlines() if calls else []) == calls
+
+
+def test_an_interpreter_that_only_has_a_version_in_its_name_is_found(tmp_path: Path) -> None:
+    scripts_in(tmp_path)
+    program(tmp_path / "bin/python3", interpreter(None))
+    program(tmp_path / "bin/python3.14", interpreter("3.14.10"))
+    for name in ("bash", "cut", "dirname", "grep", "sort", "tail"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "missing")
+    line = '. scripts/pythons.sh; eval "$(grep -A 3 "^python=" scripts/bootstrap.sh)"; echo "$python"'
+    done = subprocess.run(
+        ["bash", "-c", line], env={"PATH": str(tmp_path / "bin")}, cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == f"{tmp_path}/bin/python3.14\n"
+
+
 @pytest.mark.parametrize(("left", "calls"), [(None, 1), ("exit 1", 1), ("exit 0", 0)])
 def test_an_environment_without_pip_is_made_again_and_a_whole_one_is_kept(left: str | None, calls: int, tmp_path: Path) -> None:
     version = re.search(r"^UV_VERSION=(\S+)$", SCRIPT.read_text(), re.MULTILINE)
     assert version is not None
     script = PYTHON.replace("VERSION", version[1])
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(SCRIPT, tmp_path / "scripts")
+    scripts_in(tmp_path)
     programs = {"stand-in": script}
     if left is not None:
         programs |= {".venv/bin/python": f"#!/bin/sh\n{left}\n", ".venv/bin/uv": f"#!/bin/sh\necho uv {version[1]}\n"}
     for name, text in programs.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+        program(tmp_path / name, text)
     environment = {**os.environ, "PYTHON": str(tmp_path / "stand-in")}
     subprocess.run(["bash", tmp_path / "scripts" / "bootstrap.sh"], env=environment, check=True, capture_output=True)
     made = (tmp_path / "made").read_text().splitlines() if calls else []
