@@ -13,6 +13,7 @@ from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, tell_and_apply, yes_option
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction
+from fairlead_process.yaml_documents import complaint, read_yaml
 
 _OF_SECTIONS = (PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING, PlanKind.SCALING, PlanKind.RATIO, PlanKind.ROLLOUT)
 _OF_INSTANCES = (PlanKind.CORDON, PlanKind.UNCORDON, PlanKind.DRAIN, PlanKind.UNDRAIN)
@@ -205,10 +206,9 @@ def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[P
 def _manifest(file: Any) -> Any:
     """What a file of `--spec` says. Raises InvalidInput."""
     try:
-        return yaml.safe_load(file)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        why = str(error).splitlines()[0]
-        raise InvalidInput("--spec", file.name, f"write a schedule as YAML in UTF-8; it was not understood: {why}") from error
+        return read_yaml(file.read())
+    except yaml.YAMLError as error:
+        raise InvalidInput("--spec", file.name, f"write a schedule as YAML in UTF-8 ({complaint(error)})") from error
 
 
 def _fields(given: Sequence[str]) -> dict[str, Any]:
@@ -225,9 +225,9 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
             if not isinstance(inner, dict):
                 raise InvalidInput("FIELD=VALUE", one, f"{section} has a value of its own already; write it whole, or by its fields")
         try:
-            inner[name] = yaml.safe_load(text)
+            inner[name] = read_yaml(text)
         except yaml.YAMLError as error:
-            raise InvalidInput(path, text, "write the value as YAML") from error
+            raise InvalidInput(path, text, f"write the value as YAML ({complaint(error)})") from error
     return found
 
 

@@ -24,11 +24,14 @@ from fairlead_client.resources.simulations import (
     SimulationState,
     TraceRequest,
 )
+from fairlead_process.json_documents import decode_json
 
 AT_WORK = (SimulationState.QUEUED, SimulationState.RUNNING)
 LOOK_SECONDS = 0.5
 
 _id = click.argument("simulation_id", metavar="ID")
+
+_PARAMETERS, _ROW = msgspec.json.Decoder(dict[str, Any]), msgspec.json.Decoder(TraceRequest)
 
 
 @click.group("what-if")
@@ -139,7 +142,7 @@ def _policy(text: str) -> SimulatedPolicy:
     if not colon:
         return SimulatedPolicy(policy=name)
     try:
-        return SimulatedPolicy(policy=name, parameters=msgspec.json.decode(rest, type=dict[str, Any]))
+        return SimulatedPolicy(policy=name, parameters=decode_json(rest.encode("utf-8", "replace"), _PARAMETERS))
     except msgspec.DecodeError as error:
         raise click.BadParameter(f'{text!r}: {error}; write as dualmap:{{"slo_fraction": 0.5}}', param_hint="--policy") from None
 
@@ -149,7 +152,7 @@ def _trace(path: Path) -> list[TraceRequest]:
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if line.strip():
             try:
-                rows.append(msgspec.json.decode(line, type=TraceRequest))
+                rows.append(decode_json(line, _ROW))
             except msgspec.DecodeError as error:
                 raise click.BadParameter(f"{path}:{number}: {error}", param_hint="--trace") from None
     return rows

@@ -52,7 +52,8 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
     except InvalidKeyIdError as error:
         raise NoSuchKey(str(error)) from error
     except (JoseError, KeyError, TypeError, ValueError) as error:
-        raise BadToken(f"the ID token is not good: {error}") from error
+        why = str(error) if isinstance(error, JoseError) else "it is not written as one"
+        raise BadToken(f"the ID token is not good: {why}") from error
     audience, party = found.claims["aud"], found.claims.get("azp")
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in {None, expected.client_id}:
         raise BadToken("the ID token is not good: it was made for another client (azp)")

@@ -96,7 +96,7 @@ def of_validation(error: RequestValidationError) -> Problem:
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid":
-        return of_malformed(ValueError(first.get("ctx", {}).get("error", first["msg"])))
+        return of_malformed(ValueError("it has no JSON value"))  # what was not empty was read before, by `check_json`
     field = printable(".".join(where[1:]) or where[0])
     if first["type"] == "missing":
         return _problem("invalid-input", 422, f"{field} is missing", field=field, remedy=f"give {field}")

@@ -81,7 +81,7 @@ def decode_line(line: bytes | bytearray) -> StreamLine | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if _is_of_unknown_kind(line):
             return None
-        raise UnreadableLine(f"unreadable line: {error}") from error
+        raise UnreadableLine(f"unreadable line: {error if isinstance(error, msgspec.DecodeError) else 'it is not UTF-8'}") from error
 
 
 def _is_of_unknown_kind(line: bytes | bytearray) -> bool:

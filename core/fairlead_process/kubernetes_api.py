@@ -17,6 +17,8 @@ import msgspec
 import yaml
 from kubernetes.aio import client, config
 
+from fairlead_process.yaml_documents import complaint
+
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 """Server-side apply; JSON is YAML too."""
@@ -243,7 +245,8 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
         configuration.proxy = configuration.proxy or _environment_proxy(configuration.host)
         return client.ApiClient(configuration=configuration)
     except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
+        told = isinstance(error, config.ConfigException | OSError)
+        reason = " ".join(str(error).split()) if told else complaint(error) if isinstance(error, yaml.YAMLError) else "it is no kubeconfig"
         if kubeconfig is None:
             raise ClusterNotConfigured(f"no Kubernetes API is configured ({reason}); set KUBECONFIG to a kubeconfig file") from error
         raise ClusterNotConfigured(f"KUBECONFIG: {kubeconfig!r} cannot be used ({reason}); set it to a kubeconfig file") from error

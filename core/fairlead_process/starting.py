@@ -104,7 +104,7 @@ def bind(options: str, host: str, port: int, *, shared: bool = False) -> socket.
         listener.bind((host, port))
     except (OSError, OverflowError) as error:
         listener.close()
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
         raise InvalidInput(options, f"{host}:{port}", f"choose an address this machine has and a port that is free ({reason})") from None
     listener.setblocking(False)
     return listener

@@ -24,6 +24,7 @@ from fairlead.schemas.writing import written
 from fairlead.tables import MAX_PRIORITY_CLASSES, EarlyRejectionFacts, EngineFigures, PoolKey, PriorityClass, SloFacts
 from fairlead_api.services.plans.engine_changes import base_url, engine_name
 from fairlead_api.services.plans.merge_patches import merged
+from fairlead_process.yaml_documents import complaint, read_yaml
 
 NAMESPACE = "default"
 DEFAULT_NAME = "engines"
@@ -143,11 +144,9 @@ class PoolFile:
 def parse_pool_file(content: str, policies: PolicyCatalogue) -> PoolFile:
     """Read the YAML of a file. Raises InvalidInput naming field, value and remedy."""
     try:
-        document = yaml.safe_load(content)
+        document = read_yaml(content)
     except yaml.YAMLError as error:
-        mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "it cannot be read"
-        where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise InvalidInput(FILE, None, f"correct the YAML{where}: {why}") from None
+        raise InvalidInput(FILE, None, f"correct the YAML: {complaint(error)}") from None
     return read_pool_file(document, policies)
 
 

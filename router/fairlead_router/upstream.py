@@ -49,7 +49,8 @@ class UpstreamPool:
             kind = "deadline" if limit < self._connect_seconds else "unreachable"
             raise UpstreamFailure(kind, f"{address} did not accept a connection within {limit:.3g} s") from None
         except (OSError, ValueError) as error:
-            raise UpstreamFailure("refused", f"{address} refused the connection: {error}") from None
+            why = error if isinstance(error, OSError) else "it is no host and port"  # Python's words for such a name differ by version
+            raise UpstreamFailure("refused", f"{address} refused the connection: {why}") from None
         self.opened += 1
         return connection
 

@@ -1,7 +1,6 @@
 """Reads from a kubeconfig the server, the trusted authority and the identity of its current context."""
 
 import base64
-import binascii
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from fairlead_process.yaml_documents import complaint, read_yaml
 from fairlead_sandbox.errors import SandboxError
 
 
@@ -30,7 +30,7 @@ class ClusterConnection:
 def read_kubeconfig(path: Path) -> ClusterConnection:
     """Read the connection of the file's current context. Raises SandboxError naming file and field."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = read_yaml(path.read_bytes())
         contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
         context = contexts[document["current-context"]]
         cluster = next(entry["cluster"] for entry in document["clusters"] if entry["name"] == context["cluster"])
@@ -38,8 +38,11 @@ def read_kubeconfig(path: Path) -> ClusterConnection:
         server = str(cluster["server"]).rstrip("/")
     except OSError as problem:
         raise SandboxError(f"kubeconfig {path}: cannot be read ({problem.strerror})") from None
-    except (yaml.YAMLError, KeyError, TypeError, StopIteration) as problem:
-        raise SandboxError(f"kubeconfig {path}: no usable current context ({type(problem).__name__}: {problem})") from None
+    except yaml.YAMLError as problem:
+        raise SandboxError(f"kubeconfig {path}: is no YAML ({complaint(problem)})") from None
+    except (KeyError, TypeError, StopIteration) as problem:
+        missing = f"{problem.args[0]!r} is missing" if isinstance(problem, KeyError) else "its cluster or user is missing"
+        raise SandboxError(f"kubeconfig {path}: no usable current context ({missing})") from None
     for unsupported in ("exec", "auth-provider", "username"):
         if unsupported in user:
             raise SandboxError(f"kubeconfig {path}: users[].user.{unsupported} is not supported here; use a token or a client certificate")
@@ -73,6 +76,7 @@ def _tls(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl
             raise SandboxError(
                 f"kubeconfig {path}: client-certificate-data is not supported here; use client-certificate (a file) or a token"
             )
-    except (OSError, ValueError, binascii.Error, KeyError) as problem:
-        raise SandboxError(f"kubeconfig {path}: its certificates cannot be used ({problem})") from None
+    except (OSError, ValueError, KeyError) as problem:
+        why = f": {problem.strerror}" if isinstance(problem, OSError) and problem.strerror else ""
+        raise SandboxError(f"kubeconfig {path}: its certificates cannot be used{why}") from None
     return context

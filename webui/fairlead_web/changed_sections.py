@@ -10,7 +10,8 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
 from fairlead.tables import EARLY_REJECTION_MODES, MIGRATIONS_MODES
 from fairlead_client.resources.plans import PlanKind
-from fairlead_web.typed_text import number, read_yaml
+from fairlead_process.yaml_documents import complaint, read_yaml
+from fairlead_web.typed_text import number
 
 Parse = Callable[[str], Any]
 
@@ -43,7 +44,7 @@ def _mapping(text: str) -> dict[str, Any]:
     try:
         found = read_yaml(text)
     except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(complaint(error)) from error
     if found is None:
         return {}
     if not isinstance(found, dict):

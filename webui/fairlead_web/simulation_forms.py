@@ -14,7 +14,8 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, Simulation, SimulationRequest, TraceRequest
-from fairlead_web.typed_text import read_yaml, whole_number
+from fairlead_process.yaml_documents import read_yaml
+from fairlead_web.typed_text import whole_number
 
 NOW = "now"
 """The box of the policy that the pool has now."""

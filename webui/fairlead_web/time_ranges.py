@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
+from fairlead.instants import read_instant
 
 DEFAULT_START = "now-1h"
 PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h", "now-24h"), ("7 d", "now-7d"))
@@ -145,7 +146,7 @@ def _moment(name: str, text: str, now: datetime) -> tuple[datetime, str]:
             raise InvalidInput(name, text, "spans reach back at most 360 days")
         return now - timedelta(seconds=seconds), f"now-{span}"
     try:
-        moment = datetime.fromisoformat(text)
+        moment = read_instant(text)
     except ValueError:
         raise InvalidInput(name, text, _REMEDY) from None
     if not YEARS[0] <= moment.year <= YEARS[1]:

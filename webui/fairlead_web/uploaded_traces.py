@@ -8,11 +8,13 @@ import msgspec
 from fairlead.errors import InvalidInput
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead_client.resources.simulations import MOST_UPLOADED, TraceRequest
+from fairlead_process.json_documents import decode_json
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of an upload, with the form it is in."""
 MOST_NAMED = 12
 """Rows left out that are named one by one."""
+_ROW = msgspec.json.Decoder(TraceRequest)
 _MOST_TOKENS = 10_000_000
 _MOST_ID = 2**63
 CAUSES = {
@@ -60,8 +62,8 @@ def read_upload(content: bytes) -> tuple[list[TraceRequest], list[LeftOut]]:
 
 def _row(line: bytes, earliest: float) -> tuple[TraceRequest | None, str]:
     try:
-        row = msgspec.json.decode(line, type=TraceRequest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        row = decode_json(line, _ROW)
+    except msgspec.DecodeError:
         return None, "json"
     if not earliest <= row.timestamp <= 1e15:
         return None, "time"

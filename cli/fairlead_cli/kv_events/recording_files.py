@@ -18,6 +18,7 @@ from msgspec import Meta
 from fairlead.errors import InvalidInput
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
 from fairlead.kv_events.sources import Source
+from fairlead_process.json_documents import decode_json
 from fairlead_router.kv_events.wire import BatchUnreadable, decode
 
 _Seconds = Annotated[float, Meta(ge=0)]
@@ -71,8 +72,8 @@ def read_recording(path: Path) -> Recording:
         if not recording.batches and not recording.requests:
             raise InvalidInput("RECORDING", str(path), f"name a recording; it cannot be read: {error.strerror or error}") from None
         recording.bad_rows.append(f"{path}: cannot be read further: {error.strerror or error}; record it again")
-    except (EOFError, zlib.error) as error:
-        recording.bad_rows.append(f"{path}: ends before its gzip stream does: {error}; record it again, or copy it whole")
+    except (EOFError, zlib.error):
+        recording.bad_rows.append(f"{path}: its gzip stream is cut off or damaged; record it again, or copy it whole")
     for what, found in (("event", recording.batches), ("request", recording.requests)):
         if not found:
             hint = f" ({recording.bad_rows[0]})" if recording.bad_rows else ""
@@ -94,15 +95,16 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 def _read_row(recording: Recording, line: bytes, place: str) -> None:
     try:
-        row = _ROW.decode(line)
+        row = decode_json(line, _ROW)
         if isinstance(row, _EventRow):
             recording.batches.append(_batch(row))
         elif isinstance(row, _RequestRow):
             recording.requests.append(_request(row, len(recording.requests)))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.MsgspecError as error:
         recording.bad_rows.append(f"{place}: {error}; write one JSON object per line, of kind event, request or metrics")
     except (BatchUnreadable, binascii.Error) as error:
-        recording.bad_rows.append(f"{place}: payload: {error}; it is the base64 of the message's msgpack frame")
+        why = str(error) if isinstance(error, BatchUnreadable) else "it is no base64"
+        recording.bad_rows.append(f"{place}: payload: {why}; write the base64 of the message's msgpack frame")
 
 
 def _batch(row: _EventRow) -> RecordedBatch:

@@ -63,7 +63,7 @@ def cluster_audit_routes(guard: Guard, store: ClusterChangeStore, clock: Callabl
                 raise HTTPException(413, f"the body is larger than {MOST_BYTES // 1024 // 1024} MiB; set a smaller batch size")
         try:
             changes, unusable = read_events(bytes(content))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.DecodeError as error:
             raise MalformedBody(str(error)) from None
         if unusable:
             _log.warning(

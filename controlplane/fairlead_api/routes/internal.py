@@ -26,6 +26,9 @@ from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.streams.tables import TableStream
 from fairlead_client import internal_paths, protocol
 from fairlead_client.resources.access import AccessRole
+from fairlead_process.json_documents import decode_json
+
+_trained_model = msgspec.json.Decoder(TrainedModel)
 
 
 class PredictorStore(Protocol):
@@ -110,10 +113,10 @@ def internal_routes(
     async def post_model(request: Request, caller: Router) -> None:
         """A model that a router has trained; one that is sent again is stored once."""
         try:
-            model = msgspec.json.decode(await request.body(), type=TrainedModel)
+            model = decode_json(await request.body(), _trained_model)
         except msgspec.ValidationError as error:
             raise InvalidInput("model", "the body", f"send a TrainedModel: {error}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.DecodeError as error:
             raise MalformedBody(str(error)) from None
         await guard.require_router(request, caller, model.figures.router)
         check_time("at", model.at)

@@ -12,6 +12,7 @@ import msgspec
 from fairlead.errors import InvalidInput
 from fairlead.reports.batches import AskAddress, Report
 from fairlead_api.routes.bodies import MalformedBody
+from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
 
 _HINTS = get_type_hints(Report)
 _SINGLE = {"id", "router", "sent_at", "asked_at"}
@@ -37,23 +38,22 @@ def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
 
     Raises MalformedBody for a body that is not JSON, InvalidInput for a report without id, router or time.
     """
+    if nests_deeper(content):
+        raise InvalidInput("body", None, f"nest values at most {DEEPEST} levels deep")
     try:
-        try:
-            found = _whole.decode(content)
-        except msgspec.DecodeError:  # ValidationError included
-            return _row_by_row(content)
-    except RecursionError:
-        raise InvalidInput("body", None, "nest values less deeply") from None
+        found = decode_json(content, _whole)
+    except msgspec.DecodeError:  # ValidationError included
+        return _row_by_row(content)
     return (found, True, Counter()) if isinstance(found, list) else ([found], False, Counter())
 
 
 def _row_by_row(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
     try:
-        found = _loose.decode(content)
+        found = decode_json(content, _loose)
     except msgspec.ValidationError as error:
         message, _, path = str(error).rpartition(" - at `$")
         raise InvalidInput(path.rstrip("`").lstrip(".") or "body", None, message or str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise MalformedBody(str(error)) from error
     ignored: Counter[str] = Counter()
     reports: list[Report] = []

@@ -26,10 +26,12 @@ from fairlead_client.resources.simulations import (
     SimulationRequest,
     TraceRequest,
 )
+from fairlead_process.json_documents import decode_json
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of a request, its trace included."""
 _PATH = "/pools/{namespace}/{name}/simulations"
+_document = msgspec.json.Decoder()
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (SimulationRequest, SimulatedPolicy, TraceRequest)}
 
 
@@ -81,7 +83,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
 def decode_request(content: bytes) -> SimulationRequest:
     """The request. Raises MalformedBody for what is not JSON, InvalidInput for what does not fit."""
     try:
-        document = msgspec.json.decode(content)
+        document = decode_json(content, _document)
         _check_names("", document, SimulationRequest)
         for field, kind in (("policies", SimulatedPolicy), ("trace", TraceRequest)):
             rows = document.get(field)
@@ -92,10 +94,8 @@ def decode_request(content: bytes) -> SimulationRequest:
         message, _, path = str(error).rpartition(" - at `$")
         field = path.rstrip("`").lstrip(".")
         raise InvalidInput(field if field[:1].isalpha() else "body", None, message or str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise MalformedBody(str(error)) from error
-    except RecursionError:
-        raise MalformedBody("it is nested too deeply") from None
 
 
 def _check_names(place: str, document: Any, kind: type[Any]) -> None:

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from fairlead.errors import InvalidInput
 from fairlead_api.routes.bodies import MalformedBody
-
-DEEPEST = 64
-"""Levels of lists and objects in a body; a pod template has about twelve."""
+from fairlead_process.json_documents import nests_deeper, not_utf8, too_deep
 
 LARGEST_WHOLE = 2**63
 """Whole numbers must be smaller, without their sign: Postgres and most clients have no larger ones."""
@@ -27,18 +27,19 @@ def check_json(content: bytes) -> None:
     Raises MalformedBody for what is not JSON in UTF-8, says a name twice in one object or nests deeper than DEEPEST;
     InvalidInput, with the field, for half characters, NUL characters and numbers that are too large.
     """
+    if nests_deeper(content):
+        raise MalformedBody(too_deep())
     odd = _OddNumbers()
     try:
         document = json.loads(
             content.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant, parse_int=odd.whole, parse_float=odd.real
         )
     except UnicodeDecodeError as error:
-        raise MalformedBody(f"it is not UTF-8: byte {error.start} cannot be read") from None
-    except RecursionError:
-        raise MalformedBody(f"it is nested deeper than {DEEPEST} levels") from None
-    except (ValueError, _Refused) as error:
+        raise MalformedBody(not_utf8(error)) from None
+    except _Refused as error:
         raise MalformedBody(str(error)) from None
-    _check_depth(document)
+    except ValueError:
+        raise MalformedBody(_fault(content)) from None
     if odd.seen or b"\\u" in content:  # only an escape brings half a character or a NUL
         for path, value in _values(document):
             _check_value(path, value)
@@ -76,14 +77,13 @@ def _constant(text: str) -> Any:
     raise _Refused(f"{text} is no JSON number")
 
 
-def _check_depth(document: Any) -> None:
-    level = [document]
-    for _ in range(DEEPEST):
-        inner = [child for one in level for child in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())]
-        level = [child for child in inner if isinstance(child, dict | list)]
-        if not level:
-            return
-    raise MalformedBody(f"it is nested deeper than {DEEPEST} levels")
+def _fault(content: bytes) -> str:
+    """What is wrong with JSON. Python's own words and places differ by version: msgspec's do not."""
+    try:
+        msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        return str(error).removeprefix("JSON is malformed: ")
+    return "it cannot be read"
 
 
 def _values(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -14,8 +14,12 @@ from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
+from fairlead.instants import read_instant
 from fairlead_api.store.rows_within import RowsWithin
 from fairlead_client.resources.pages import Page
+from fairlead_process.json_documents import decode_json
+
+_values = msgspec.json.Decoder()
 
 Item = TypeVar("Item")
 COUNTED = 1_000
@@ -35,18 +39,18 @@ def encode_cursor(values: Sequence[Any]) -> str:
 def decode_cursor(cursor: str, columns: Sequence[Any]) -> tuple[Any, ...]:
     """The position that a cursor holds. Raises InvalidInput for a cursor that was not made here."""
     try:
-        values = msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        values = decode_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), _values)
         if not isinstance(values, list) or len(values) != len(columns):
             raise ValueError("another list's cursor")
         return tuple(_restored(value, column) for value, column in zip(values, columns, strict=True))
-    except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError, RecursionError) as error:
+    except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError) as error:
         raise InvalidInput("cursor", cursor, "use next_cursor of the page before, or leave it out") from error
 
 
 def _restored(value: Any, column: Any) -> Any:
     kind = column.type.python_type
     if kind is datetime:
-        return datetime.fromisoformat(value)
+        return read_instant(value)
     if not isinstance(value, kind):
         raise TypeError("another list's cursor")
     return value

@@ -24,6 +24,11 @@ MACROS = {
 }
 
 
+def _whole(text: str) -> int | None:
+    """The whole number; of one with very many digits its first ones, which is beyond every bound here, too."""
+    return int(text.lstrip("0")[:9] or "0") if text.isascii() and text.isdigit() else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
     name: str
@@ -34,13 +39,13 @@ class _Field:
     def number(self, text: str) -> int:
         if text in self.names:
             return self.least + self.names.index(text)
-        if not text.isdigit():
+        if (number := _whole(text)) is None:
             known = f", or {self.names[0]} to {self.names[-1]}" if self.names else ""
             raise ValueError(f"the {self.name} {text!r} is no number from {self.least} to {self.most}{known}")
-        if not self.least <= int(text) <= self.most:
-            hint = "; Sunday is 0" if self.name == "weekday" and int(text) == 7 else ""
+        if not self.least <= number <= self.most:
+            hint = "; Sunday is 0" if self.name == "weekday" and number == 7 else ""
             raise ValueError(f"the {self.name} {text} is not from {self.least} to {self.most}{hint}")
-        return int(text)
+        return number
 
     def values(self, text: str) -> frozenset[int]:
         return frozenset().union(*(self._item(item) for item in text.lower().split(",")))
@@ -50,7 +55,8 @@ class _Field:
         found = _ITEM.fullmatch(span)
         if found is None:
             raise ValueError(f"the {self.name} {text!r} is no *, number, range (1-5) or step (*/15)")
-        if slash and (not step.isdigit() or int(step) == 0):
+        every = _whole(step) if slash else 1
+        if not every:
             raise ValueError(f"the {self.name} {text!r} has no whole step after the /, such as */15")
         if found["any"]:
             first, last = self.least, self.most
@@ -59,7 +65,7 @@ class _Field:
             last = self.number(found["last"]) if found["last"] else self.most if slash else first
         if first > last:
             raise ValueError(f"the {self.name} {text!r} runs backwards; split it, such as {first}-{self.most},{self.least}-{last}")
-        return range(first, last + 1, int(step or 1))
+        return range(first, last + 1, every)
 
 
 _FIELDS = (

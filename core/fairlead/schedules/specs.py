@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from fairlead.instances import MAX_REPLICAS, Role
+from fairlead.instants import read_instant
 from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec
 from fairlead.schedules.crons import Cron, parse_cron
 from fairlead.schedules.zones import parse_zone
@@ -55,7 +56,7 @@ NO_SUCH_DAY = (
 def parse_instant(text_: str) -> datetime:
     """RFC 3339 → an instant in UTC. Raises ValueError with a remedy."""
     try:
-        return datetime.fromisoformat(text_).astimezone(UTC)
+        return read_instant(text_).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError("write an instant that exists, such as 2026-12-01T07:00:00Z") from None
 

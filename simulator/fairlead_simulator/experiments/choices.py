@@ -10,6 +10,7 @@ import yaml
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT
 from fairlead_process.policies import installed_policies
+from fairlead_process.yaml_documents import complaint, read_yaml
 
 HIGHEST_RATE = 1e6
 """Requests per second; at higher rates a whole trace comes at once."""
@@ -122,12 +123,11 @@ def parameter_path(error: InvalidInput) -> str:
 def _object(path: Path, place: str) -> Mapping[str, Any]:
     """An object from a file."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = read_yaml(path.read_bytes())
     except OSError as error:
         raise InvalidInput(place, str(path), f"it is a file that cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise InvalidInput(place, str(path), f"name a file with one YAML object ({line})") from None
+    except yaml.YAMLError as error:
+        raise InvalidInput(place, str(path), f"name a file with one YAML object ({complaint(error)})") from None
     if not isinstance(document, dict):
         raise InvalidInput(place, str(path), f"name a file with one YAML object, not {type(document).__name__}")
     return document

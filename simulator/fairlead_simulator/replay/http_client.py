@@ -59,8 +59,8 @@ class Origin:
         try:
             parts = urlsplit(url)
             port = parts.port
-        except ValueError as error:
-            raise ValueError(f"{url!r} is not a URL: {error}") from None
+        except ValueError:
+            raise ValueError(f"{url!r} is not a URL; write http://host:port") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is not an http URL; write http://host:port")
         secure = parts.scheme == "https"

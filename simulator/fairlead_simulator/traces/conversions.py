@@ -104,8 +104,8 @@ def _read_csv(path: Path, form: str) -> Iterator[TraceRow]:
     with file:
         try:
             yield from _csv_rows(csv.DictReader(file), name, form)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise TraceInvalid(name, 0, "", f"is not CSV in UTF-8: {error}; convert it, or name its form with --from") from None
+        except (UnicodeDecodeError, csv.Error):
+            raise TraceInvalid(name, 0, "", "is not CSV in UTF-8; convert it, or name its form with --from") from None
 
 
 def _csv_rows(reader: "csv.DictReader[str]", name: str, form: str) -> Iterator[TraceRow]:

@@ -10,12 +10,15 @@ from starlette.responses import Response
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.advice import AdviceReport
 from fairlead_client.resources.plans import PlanRequest
+from fairlead_process.json_documents import decode_json
 from fairlead_web import findings, formats
 from fairlead_web.findings import Finding
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
+
+_REQUEST = msgspec.json.Decoder(PlanRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ async def of_pool(visit: Visit) -> Response:
 async def plan(visit: Visit) -> Response:
     """Asks the API for the plan of a finding and redirects to it; a refusal is shown on the pool's page of advice."""
     try:
-        request = msgspec.json.decode(str((await visit.form()).get("plan", "")), type=PlanRequest)
+        request = decode_json(str((await visit.form()).get("plan", "")).encode("utf-8", "replace"), _REQUEST)
     except msgspec.MsgspecError as error:
         raise HTTPException(400, f"plan: {error}; use a button of the page") from error
     try:

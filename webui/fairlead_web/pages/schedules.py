@@ -15,12 +15,12 @@ from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction, role_for_schedule
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
+from fairlead_process.yaml_documents import complaint, read_yaml
 from fairlead_web import formats
 from fairlead_web.addresses import pool_path
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.typed_text import read_yaml
 from fairlead_web.visits import Visit
 from fairlead_web.week_grids import WeekGrid, week_grid
 from fairlead_web.yaml_text import yaml_text
@@ -192,9 +192,7 @@ async def create(visit: Visit) -> Response:
 
 
 def _unreadable(error: yaml.YAMLError) -> Problem:
-    mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "it cannot be read"
-    where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    return Problem(type="invalid-input", title="Invalid YAML", status=422, detail=f"Schedule: no valid YAML{where}: {why}.")
+    return Problem(type="invalid-input", title="Invalid YAML", status=422, detail=f"Schedule: no valid YAML: {complaint(error)}.")
 
 
 def _told(problem: Problem) -> str:

@@ -14,8 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from fairlead.errors import InvalidInput
+from fairlead_process.json_documents import decode_json
 
 GROUP, RESOURCE = "fairlead.dev", "inferencepools"
+DEEPEST_OBJECTS = 500
+"""Levels of an EventList with what was written: any object of the cluster, also a definition with its schema."""
 CHANGING = frozenset({"create", "update", "patch"})
 OF_SPEC = ("", "scale")
 """Subresources whose writes change the spec; `status` does not."""
@@ -62,6 +65,9 @@ class _EventList(msgspec.Struct, rename="camel"):
     items: list[msgspec.Raw]
 
 
+_lists, _events = msgspec.json.Decoder(_EventList), msgspec.json.Decoder(_Event)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChange:
     """A write that the API server did to a pool's object, and for whom.
@@ -88,7 +94,7 @@ def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
     Raises InvalidInput, msgspec.DecodeError.
     """
     try:
-        listed = msgspec.json.decode(content, type=_EventList)
+        listed = decode_json(content, _lists, deepest=DEEPEST_OBJECTS)
     except msgspec.ValidationError as error:
         raise InvalidInput("body", None, f"send an EventList of audit.k8s.io/v1: {error}") from None
     if (listed.api_version, listed.kind) != ("audit.k8s.io/v1", "EventList"):
@@ -96,8 +102,8 @@ def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
     changes, unusable = [], 0
     for raw in listed.items:
         try:
-            event = msgspec.json.decode(raw, type=_Event)
-        except msgspec.ValidationError:
+            event = _events.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             unusable += 1
             continue
         if _changes_a_pool(event):

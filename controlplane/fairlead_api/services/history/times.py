@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
+from fairlead.instants import read_instant
 from fairlead_api.services.instants import check_instant
 
 _RELATIVE = re.compile(r"now(?:-(\d{1,6})([smhd]))?")
@@ -20,7 +21,7 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
         if match:
             found = now - timedelta(seconds=int(match[1]) * _UNITS[match[2]] if match[1] else 0)
         else:  # a plus in a query is read as a space
-            found = datetime.fromisoformat(text.strip().replace(" ", "+") if "T" in text else text.strip())
+            found = read_instant(text.strip().replace(" ", "+") if "T" in text else text.strip())
             found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise InvalidInput(field, text, "write RFC 3339 (2026-11-21T10:00:00Z) or now-15m, now-1h, now-7d") from error

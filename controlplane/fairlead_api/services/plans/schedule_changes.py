@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fairlead.errors import InvalidInput
+from fairlead.instants import read_instant
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import next_starts, planned_starts
 from fairlead.schemas.reading import read
@@ -81,7 +82,7 @@ def _acted(schedule: ScheduleSpec, action: ScheduleAction, start: object, now: d
 
 def _start(start: object) -> datetime:
     try:
-        found = datetime.fromisoformat(start) if isinstance(start, str) else None
+        found = read_instant(start) if isinstance(start, str) else None
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:  # what has no offset would be read in this server's time zone

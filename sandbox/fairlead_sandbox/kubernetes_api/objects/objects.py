@@ -10,11 +10,17 @@ from typing import Any
 
 import orjson
 
+from fairlead.instants import read_instant
+from fairlead_process.json_documents import nests_deeper
+
 Object = dict[str, Any]
 """One JSON object as decoded from the wire."""
 
 Clock = Callable[[], datetime]
 """Returns the present moment as a datetime with the time zone UTC."""
+
+DEEPEST = 128
+"""Levels of an object: a real server takes 10,000, but what walks through objects here is recursive."""
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
 """Only a body with so many digits in a row can hold an integer beyond 64 bits."""
@@ -38,7 +44,7 @@ def parse_timestamp(text: str) -> datetime:
     """The inverse of `timestamp`; takes fractions and offsets, too. Raises ValueError for what is not RFC 3339."""
     if not _RFC_3339.fullmatch(text):  # a time without its zone, say, which is no moment
         raise ValueError(f"{text!r} is not a time of RFC 3339")
-    return datetime.fromisoformat(text)
+    return read_instant(text)
 
 
 def encode(value: Any) -> bytes:
@@ -46,9 +52,12 @@ def encode(value: Any) -> bytes:
 
 
 def decode(body: bytes | str) -> Any:
-    """Decode JSON. Raises ValueError (orjson.JSONDecodeError is one) when it is malformed."""
-    value = orjson.loads(body)
-    long = _LONG_NUMBER.search(body if isinstance(body, bytes) else body.encode())
+    """Decode JSON. Raises ValueError (orjson.JSONDecodeError is one) when it is malformed, or deeper than DEEPEST."""
+    content = body if isinstance(body, bytes) else body.encode()
+    if nests_deeper(content, DEEPEST):
+        raise ValueError("exceeded max depth")
+    value = orjson.loads(content)
+    long = _LONG_NUMBER.search(content)
     return with_64_bit_integers(value) if long else value
 
 

@@ -81,7 +81,7 @@ def _time(value: str, path: str) -> str:
         moment = parse_timestamp(value).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         layout = "2006-01-02T15:04:05.000000Z07:00" if is_micro else "2006-01-02T15:04:05Z07:00"
-        raise BadRequest(f'{path}: parsing time "{value}" as "{layout}": {error}') from error
+        raise BadRequest(f'{path}: parsing time "{value}" as "{layout}": it is written otherwise, or does not exist') from error
     return moment.isoformat(timespec="microseconds" if is_micro else "seconds").removesuffix("+00:00") + "Z"
 
 

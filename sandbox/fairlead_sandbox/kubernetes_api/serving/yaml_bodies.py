@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from fairlead_sandbox.kubernetes_api.objects.objects import decode, with_64_bit_integers
+from fairlead_process.yaml_documents import MOST_DIGITS, BoundedLoader, complaint
+from fairlead_sandbox.kubernetes_api.objects.objects import DEEPEST, decode, with_64_bit_integers
 
 _TAG = "tag:yaml.org,2002:"
 _TRUE, _FALSE = ("y", "yes", "true", "on"), ("n", "no", "false", "off")
@@ -25,8 +26,10 @@ _WHOLE_BELOW = 1e21
 """Go writes floats below this without an exponent: a whole one is then an integer to whoever reads the JSON."""
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(BoundedLoader):
     """Knows `1e-05` and `0o7` as numbers and `y` as true, and dates and `1:30` as text, unlike PyYAML's own."""
+
+    deepest = DEEPEST
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
         if kind is yaml.ScalarNode and implicit[0]:
@@ -40,7 +43,7 @@ def _number(text: str) -> int | float | None:
         return float(text.lower().replace(".", ""))
     plain = text.replace("_", "")
     if text[:1] in "+-0123456789" or _FRACTION.fullmatch(text):
-        if found := _INTEGER.fullmatch(plain):
+        if (found := _INTEGER.fullmatch(plain)) and len(plain) <= MOST_DIGITS:
             digits = found[2]
             value = int(found[1] + digits, 8 if digits[:1] == "0" and digits.isdigit() else 0)
             if -(2**63) <= value < 2**64:
@@ -69,16 +72,18 @@ def read_yaml(body: bytes) -> Any:
         pass  # it is YAML proper
     try:
         return with_64_bit_integers(_as_json(yaml.load(body, Loader=_Loader)))  # noqa: S506 - a kind of SafeLoader
-    except (yaml.YAMLError, TypeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
+    except yaml.YAMLError as error:
+        raise ValueError(complaint(error)) from error
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: Any, level: int = 1) -> Any:
     match value:
+        case dict() | list() if level > DEEPEST:
+            raise ValueError("exceeded max depth")
         case dict():
-            return {_key(name): _as_json(member) for name, member in value.items()}
+            return {_key(name): _as_json(member, level + 1) for name, member in value.items()}
         case list():
-            return [_as_json(member) for member in value]
+            return [_as_json(member, level + 1) for member in value]
         case float():
             if not math.isfinite(value):
                 raise ValueError(f"json: unsupported value: {value}")
@@ -88,7 +93,7 @@ def _as_json(value: Any) -> Any:
             return value
         case None | bool() | int():
             return value
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise ValueError(f"{type(value).__name__} has no form in JSON")
 
 
 def _key(name: Any) -> str:
@@ -97,4 +102,4 @@ def _key(name: Any) -> str:
             return "true" if found else "false"
         case str() | int() | float() as found:
             return str(found)
-    raise TypeError(f"unsupported map key: {name!r}")
+    raise ValueError(f"unsupported map key: {name!r}")

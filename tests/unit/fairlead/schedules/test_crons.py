@@ -149,3 +149,17 @@ def test_the_note_on_daylight_saving_time_knows_which_zones_have_it() -> None:
     now = datetime(2026, 11, 22, tzinfo=UTC)
     assert "does not change" in dst_note(ZoneInfo("Asia/Tokyo"), now)
     assert "changes its clocks" in dst_note(ZoneInfo("Australia/Lord_Howe"), now)
+
+
+@given(
+    st.sampled_from(["{}", "*/{}", "{}-5", "1-{}", "{}/2"]),
+    st.text("0123456789²١५x", max_size=6) | st.integers(4000, 6000).map("9".__mul__),
+)
+def test_a_number_that_no_field_can_have_is_refused_in_words_of_ours(form: str, number: str) -> None:
+    try:
+        parse_cron(f"{form.format(number)} * * * *")
+    except ValueError as error:
+        told = str(error)
+    else:
+        told = "the minute"
+    assert told.startswith("the minute") or "fields" in told

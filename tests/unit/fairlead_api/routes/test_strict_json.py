@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead_api.routes.bodies import MalformedBody
-from fairlead_api.routes.strict_json import DEEPEST, LARGEST_WHOLE, check_json
+from fairlead_api.routes.strict_json import LARGEST_WHOLE, check_json
+from fairlead_process.json_documents import DEEPEST
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())) | st.just("\0"),
@@ -53,7 +54,11 @@ def test_any_bytes_are_taken_or_refused(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"{", "Expecting property name"),
+        (b"{", "Input data was truncated"),
+        (b'{"a": 1,}', r"^trailing comma in object \(byte 8\)$"),
+        (b"[1,]", r"^trailing comma in array \(byte 3\)$"),
+        (b'{"a": 01}', "invalid number"),
+        (b"[" * 5000, f"nested deeper than {DEEPEST} levels"),
         (b'{"a": 1, "b": 2, "a": 3}', "the name 'a' is there twice in one object"),
         (b'{"a": [{"x": 1, "x": 2}]}', "the name 'x' is there twice in one object"),
         (b'{"a": NaN}', "NaN is no JSON number"),

@@ -1,0 +1,65 @@
+"""Reads JSON that somebody sends, alike on every Python.
+
+How deep JSON may nest, and what is said of what is no UTF-8, differ between interpreters: here they have a bound and
+words of their own.
+"""
+
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+DEEPEST = 64
+"""Levels of lists and objects in a document; a pod template has about twelve."""
+
+_CHUNK = 65_536
+_QUOTE = ord('"')
+_STEPS = np.zeros(256, dtype=np.int8)
+_STEPS[[ord("["), ord("{")]] = 1
+_STEPS[[ord("]"), ord("}")]] = -1
+
+Kind = TypeVar("Kind")
+
+
+def decode_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]", *, deepest: int = DEEPEST) -> Kind:
+    """The document that the bytes are.
+
+    Raises msgspec.DecodeError for what is no JSON in UTF-8 or nests deeper than `deepest` levels, and its subclass
+    ValidationError for what is not as the decoder wants it.
+    """
+    if nests_deeper(content, deepest):
+        raise msgspec.DecodeError(too_deep(deepest))
+    try:
+        return decoder.decode(content)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(not_utf8(error)) from None
+
+
+def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
+    """Whether JSON, or what begins as JSON, nests deeper than `deepest` levels.
+
+    Looks at the bytes, since decoders answer by the depth that their interpreter allows. It takes a microsecond where
+    brackets are few, and about 10 ms per MB elsewhere.
+    """
+    if content.count(b"[") + content.count(b"{") <= deepest:
+        return False
+    plain = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    level, quoted = 0, False
+    for start in range(0, len(plain), _CHUNK):
+        part = np.frombuffer(plain[start : start + _CHUNK], dtype=np.uint8)
+        inside = np.logical_xor.accumulate(part == _QUOTE) ^ quoted
+        levels = level + np.where(inside, 0, _STEPS[part]).cumsum(dtype=np.int64)
+        if levels.max() > deepest:
+            return True
+        level, quoted = int(levels[-1]), bool(inside[-1])
+    return False
+
+
+def too_deep(deepest: int = DEEPEST) -> str:
+    """What is wrong with a document that nests too deeply."""
+    return f"it is nested deeper than {deepest} levels"
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """What is wrong with such a text."""
+    return f"it is not UTF-8: byte {error.start} cannot be read"

@@ -1,0 +1,101 @@
+"""Reads YAML that somebody writes, as JSON has it and alike on every Python.
+
+PyYAML hands on what Python says of a date that does not exist or of a number of very many digits, and how deep a
+document may nest follows from the interpreter's stack: here these have bounds and words of their own.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+import yaml
+
+from fairlead_process.json_documents import DEEPEST, not_utf8, too_deep
+
+MOST_VALUES = 100_000
+"""More than any document here has; aliases and merges make billions of a few lines."""
+MOST_DIGITS = 100
+"""Characters of a whole number: more than any that can be used, and fewer than Python refuses to read."""
+
+
+def read_yaml(content: str | bytes) -> Any:
+    """The document as JSON has it: a date stays text, an instant becomes RFC 3339 in UTC.
+
+    Raises YAMLError, also for a date that does not exist, for what is no UTF-8, and for what holds itself, nests deeper
+    than DEEPEST levels, or is made huge by aliases.
+    """
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+    except UnicodeDecodeError as error:
+        raise yaml.MarkedYAMLError(problem=not_utf8(error)) from None
+    return _as_json(yaml.load(text, Loader=BoundedLoader), count(1), 1)  # noqa: S506 - a kind of SafeLoader
+
+
+def complaint(error: yaml.YAMLError) -> str:
+    """Where and what is wrong with a document: `line 2, column 5: expected ',' or ']', but got '}'`."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return where + (problem or "it has a character that YAML does not allow")
+
+
+def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(problem=problem, problem_mark=mark)
+
+
+class BoundedLoader(yaml.SafeLoader):
+    """SafeLoader that bounds depth and merges while it reads, and says where what it refuses stands."""
+
+    deepest = DEEPEST
+    _level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._level += 1
+        if self._level > self.deepest + 1:  # a value in the deepest list is one more
+            raise _refused(too_deep(self.deepest), self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        self._level -= 1
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_VALUES:
+            raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
+
+    def construct_plain(self, node: yaml.Node) -> Any:
+        """What SafeLoader makes of a number, truth or date."""
+        kind = node.tag.rpartition(":")[2]
+        if kind == "int" and len(node.value) > MOST_DIGITS:
+            raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)
+        try:
+            return yaml.SafeLoader.yaml_constructors[node.tag](self, node)
+        except (ValueError, ArithmeticError, LookupError, AttributeError, yaml.constructor.ConstructorError):
+            shown = node.value[:MOST_DIGITS] if isinstance(node, yaml.ScalarNode) else "a list or object"
+            raise _refused(f"{shown} is {_NOUNS[kind]}", node.start_mark) from None
+
+
+_NOUNS = {
+    "int": "no whole number",
+    "float": "no number",
+    "bool": "neither true nor false",
+    "timestamp": "no date that exists",
+    "binary": "no base64",
+}
+for _kind in _NOUNS:
+    BoundedLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", BoundedLoader.construct_plain)
+
+
+def _as_json(value: Any, numbers: Iterator[int], level: int) -> Any:
+    if next(numbers) > MOST_VALUES:
+        raise _refused(f"it has more than {MOST_VALUES:,} values")
+    if isinstance(value, dict | list) and level > DEEPEST:
+        raise _refused(f"{too_deep()}, or holds itself")
+    if isinstance(value, dict):
+        return {str(name): _as_json(item, numbers, level + 1) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item, numbers, level + 1) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return str(value)
