@@ -86,7 +86,7 @@ def test_malformed_json_is_a_400_in_openais_words(served: RunningSandbox) -> Non
 
 
 def test_a_body_over_the_limit_is_a_413_before_it_is_read(served: RunningSandbox) -> None:
-    answer = _chat(served, {"model": "model/served", "messages": [{"role": "user", "content": "x" * 10_000_000}]})
+    answer = _chat(served, {"model": "model/served", "messages": [{"role": "user", "content": "x" * 34_000_000}]})
     assert answer.status_code == 413
     assert "larger than" in answer.json()["error"]["message"]
 

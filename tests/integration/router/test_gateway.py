@@ -81,8 +81,16 @@ async def test_several_pools_of_one_model_are_chosen_by_header(world: World) -> 
     assert (await running.client.get("/v1/models/default/zeta")).json()["root"] == "mock"
 
 
+async def _with_a_limit_of_8_mib(world: World) -> RunningRouter:
+    await world.start_engines(2)
+    world.api.state.set_table(world.table())
+    running = await world.start_router(max_body_bytes=8 * 1024 * 1024)
+    await until(lambda: running.router.informing.synced)
+    return running
+
+
 async def test_a_ten_megabyte_body_over_the_limit_is_a_413_with_and_without_a_length(world: World) -> None:
-    running = await world.ready()
+    running = await _with_a_limit_of_8_mib(world)
     text = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "x" * 10_000_000}]}).encode()
     answer = await running.client.post("/v1/chat/completions", content=text)
     assert answer.status_code == 413
@@ -99,7 +107,7 @@ async def test_a_ten_megabyte_body_over_the_limit_is_a_413_with_and_without_a_le
 
 
 async def test_a_slow_client_sends_its_too_large_body_to_the_end_and_reads_why_it_was_refused(world: World) -> None:
-    running = await world.ready()
+    running = await _with_a_limit_of_8_mib(world)
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(5):
