@@ -1,224 +1,348 @@
-"""Reads engines' answers as they pass: counts streamed events and finds the reported usage, in each protocol's own
-form.
+"""Reads engines' answers as they pass: whether they have content, whether they came to their end, whether they say that
+they failed, and the tokens that their engine counted.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Annotated, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import orjson
 
-from fairlead_router.dialects import FIRST_TOKEN_MARKS, Dialect
+from fairlead_router.dialects import Dialect
+from fairlead_router.spoken_events import Failure as Failure
+from fairlead_router.spoken_events import failure_of, listener
+from fairlead_router.squeezing import Squeezed
+from fairlead_router.usages import Figures
+from fairlead_router.usages import Usage as Usage
 
-TAIL_BYTES = 8192
-"""Bytes of a stream's end that are kept to look for usage."""
+EVENT_BYTES = 256 * 1024
+"""Most bytes of an event that are held until it is complete; of a larger one the small fields are read as it passes."""
 
-_HEAD = 2048
-"""Bytes of a stream's beginning that are kept in dialects where it names the response or reports cached tokens."""
+_CHOICE_WITHIN = 4096
+"""An event with a choice has it within so many bytes; until then it may be one that has only counts."""
 
-_Tokens = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
-"""A plausible count of tokens; an implausible one is treated as missing."""
+_RELEARNED = 64
+"""How often the shape of events is learnt again; streams whose every event differs are decoded."""
 
-
-class Usage(NamedTuple):
-    """Tokens of a request as its engine told them; None where it did not."""
-
-    output_tokens: int = 0
-    cached_tokens: int | None = None
-    prompt_tokens: int | None = None
-    """All of the prompt's tokens, cached or not."""
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: _Tokens | None = None
-
-
-class _Usage(msgspec.Struct):
-    completion_tokens: _Tokens | None = None
-    output_tokens: _Tokens | None = None
-    prompt_tokens: _Tokens | None = None
-    input_tokens: _Tokens | None = None
-    prompt_tokens_details: _Details | None = None
-    input_tokens_details: _Details | None = None
-    cache_read_input_tokens: _Tokens | None = None
-
-    def told(self) -> Usage:
-        output = self.completion_tokens if self.completion_tokens is not None else self.output_tokens
-        details = self.prompt_tokens_details or self.input_tokens_details
-        cached = details.cached_tokens if details is not None else self.cache_read_input_tokens
-        # Anthropic's input_tokens leave out what was cached; only the Responses API's, which have details, are all.
-        prompt = self.input_tokens if self.input_tokens_details is not None else self.prompt_tokens
-        return Usage(output or 0, cached, prompt)
-
-
-class _Inner(msgspec.Struct):
-    usage: _Usage | None = None
-
-
-class _Envelope(msgspec.Struct):
-    """A completion, a chunk of a completion, or an event that contains one."""
-
-    usage: _Usage | None = None
-    response: _Inner | None = None
-    message: _Inner | None = None
-
-
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
-_USAGE = msgspec.json.Decoder(_Usage)
-_USAGE_NAME = b'"usage"'
-_KEPT_WHOLE = TAIL_BYTES - len(_USAGE_NAME) + 1
-_USAGE_OBJECT = re.compile(rb'"usage" ?: ?(\{(?:[^{}]|\{[^{}]*\})*\})')
-_RESPONSE_ID = re.compile(rb'"id" ?: ?"([A-Za-z0-9_.-]{1,200})"')
-
-
-_LAST_EVENTS = {
-    Dialect.OPENAI: (b"data: [DONE]", b"data:[DONE]"),
-    Dialect.RESPONSES: (b"event: response.completed\n", b"event: response.incomplete\n"),
-    Dialect.ANTHROPIC: (b"event: message_stop\n",),
-}
-"""What the last event of a good stream has."""
-
-
-def read_usage(document: bytes) -> Usage | None:
-    """The usage in a completion or a chunk; None when it reports none."""
-    try:
-        envelope = _ENVELOPE.decode(document)
-    except msgspec.DecodeError:  # ValidationError included: an engine's odd usage is no reason to fail an answer that was served
-        return None
-    usage = envelope.usage
-    if usage is None:
-        inner = envelope.response or envelope.message
-        usage = inner.usage if inner is not None else None
-    return usage.told() if usage is not None else None
-
-
-def _last_usage(text: bytes) -> Usage | None:
-    """The last usage object in a piece of JSON whose beginning is missing."""
-    for found in reversed(_USAGE_OBJECT.findall(text)):
-        try:
-            return _USAGE.decode(found).told()
-        except msgspec.DecodeError:
-            continue
-    return None
-
-
-def first_id(text: bytes) -> str | None:
-    """The first `id` of an answer or of its first event.
-
-    It is the id of the response itself, because every engine writes that one first.
-    """
-    found = _RESPONSE_ID.search(text)
-    return found[1].decode() if found is not None else None
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_CHOICE = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+_TEXT = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments|partial_json|thinking|refusal)" ?: ?"([^"]+)"')
+_DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta" ?: ?"([^"]+)"')
+_EVENT_NAME = re.compile(rb"^event: ?([^\r\n]*)", re.MULTILINE)
+_BOM = b"\xef\xbb\xbf"
+_NEVER = b"\0"
+_QUOTE = 0x22
 
 
 class StreamReader:
-    """Follows a stream of server-sent events without holding it: `feed` every piece, then ask."""
+    """Follows the server-sent events of one answer: `feed` every piece, `end` it, then ask.
 
-    __slots__ = ("_dialect", "_mark", "_passed", "_repeats", "_tail", "began", "deltas", "events", "head")
+    Most events of a stream differ from one before in their text only. Such an event is known by comparing bytes, so
+    that few are decoded. Pieces may be cut anywhere, lines may end in LF, CRLF or CR.
+    """
 
-    def __init__(self, dialect: Dialect = Dialect.OPENAI) -> None:
+    __slots__ = (
+        "_after", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed", "_rest", "_seam",
+        "_spoken", "events",
+    )  # fmt: skip
+
+    def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False) -> None:
+        """With `hides_usage` the client does not get events that have nothing but the engine's counts."""
         self._dialect = dialect
-        self._mark = FIRST_TOKEN_MARKS.get(dialect)
-        self._tail = b""
-        self._repeats = dialect is Dialect.RESPONSES
-        self._passed: Usage | None = None
-        """The newest usage that is in the tail no more."""
-        self.began = self._mark is None
-        """Whether the engine has made a token."""
-        self.head = b""
-        """The beginning of the stream, kept for dialects that report something there."""
+        self._spoken = listener(dialect)
+        self._hides_usage = hides_usage
+        self._by_name = dialect is Dialect.RESPONSES  # whose events are numbered, so that only their beginnings are alike
+        self._before = _NEVER
+        self._after = b""
+        self._learned = 0
+        self._rest = bytearray()
+        """The beginning of an event whose end has not come."""
+        self._passed = 0
+        """How many bytes of it the client has had."""
+        self._ended_within = False
+        self._large: Squeezed | None = None
+        """An event of which more came than is held."""
+        self._name = b""
+        self._seam = b""
         self.events = 0
-        self.deltas = 0
-        """Events with a piece of the answer, in dialects that also have others."""
+        """Events with data, so without comments."""
 
-    def feed(self, piece: bytes) -> None:
-        """Count events (blank lines) in `piece`, also when one is split over two pieces."""
-        self.events += piece.count(b"\n\n") + piece.count(b"\r\n\r\n")
-        if piece.startswith((b"\n", b"\r")):  # only then can a blank line have begun in the piece before
-            joint = self._tail[-3:]
-            seam = joint + piece[:3]
-            self.events += _seam_count(seam, len(joint), b"\n\n") + _seam_count(seam, len(joint), b"\r\n\r\n")
-        if self._mark is not None:
-            self._watch(piece, self._mark)
-        if len(self._tail) + len(piece) <= TAIL_BYTES:
-            self._tail += piece
-            return
-        longer = self._tail + piece
-        if self._repeats and longer.find(_USAGE_NAME, 0, len(longer) - _KEPT_WHOLE) >= 0:
-            self._read_leaving(longer)
-        self._tail = longer[-TAIL_BYTES:]
-
-    def _read_leaving(self, longer: bytes) -> None:
-        """Read a usage that leaves the tail: in the last event of a response any length of text may follow it. What
-        leaves is always followed by a whole tail, so it is never cut.
-        """
-        found = _last_usage(longer)
-        if found is not None and found.output_tokens:  # some engines begin with one of zeros
-            self._passed = found
-
-    def _watch(self, piece: bytes, mark: bytes) -> None:
-        if len(self.head) < _HEAD:
-            self.head = (self.head + piece)[:_HEAD]
-        if not self.began:
-            self.began = mark in piece or mark in self._tail[-len(mark) :] + piece[: len(mark)]
-        for name in (mark + b"\n", mark + b"\r\n"):  # the end of an event's name: in its data a line cannot end so
-            joint = self._tail[1 - len(name) :]
-            self.deltas += piece.count(name) + _seam_count(joint + piece[: len(name) - 1], len(joint), name)
+    # ── what came so far ──
 
     @property
-    def generated_tokens(self) -> int:
-        """Output tokens so far, at least: a chat's stream begins with an event that has none, and in other dialects
-        events with a piece of the answer have one or more.
-        """
-        return max(0, self.events - 1) if self._dialect is Dialect.OPENAI else self.deltas
+    def began(self) -> bool:
+        """Whether there was a piece of generated content."""
+        return self._spoken.started
 
     @property
     def finished(self) -> bool:
-        """Whether the protocol's last event has come."""
-        return any(mark in self._tail for mark in _LAST_EVENTS[self._dialect]) and not self.cut
+        """Whether the protocol's last event came, or the reason why the answer ends."""
+        return self._spoken.finished and self._spoken.is_answer and self._spoken.failure is None
+
+    @property
+    def failure(self) -> Failure | None:
+        """What the engine said of its failure."""
+        return self._spoken.failure
+
+    @property
+    def shortfall(self) -> Failure | None:
+        """Why the stream, which is over, is no answer; None when it is one."""
+        if self._spoken.failure is not None:
+            return self._spoken.failure
+        if not self._spoken.finished:
+            return Failure("the stream ended before its answer did" if self.events else "the stream is empty")
+        return None if self._spoken.is_answer else Failure("the stream has no content, and no reason for its end")
 
     @property
     def cut(self) -> bool:
-        """Whether the stream stopped in the middle of an event."""
-        return bool(self._tail) and not self._tail.endswith((b"\n\n", b"\r\n\r\n"))
+        """Whether the client has had a part of an event whose end has not come."""
+        return self._passed > 0 or self._large is not None or self._ended_within
+
+    @property
+    def response_id(self) -> str | None:
+        """The id of the response, in the protocol that keeps responses."""
+        return self._spoken.response_id
+
+    @property
+    def generated_tokens(self) -> int:
+        """Output tokens so far: the engine's newest count, and one for each piece of content since then."""
+        told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
+        return deltas if told is None else told + deltas - self._spoken.told_at
 
     def usage(self) -> Usage:
-        """The engine's figures if it gave them, else the number of chunks, or of pieces of the answer, as its output
-        tokens.
-        """
-        if self._dialect is not Dialect.OPENAI:
-            found = self._told() or _last_usage(self._tail) or self._passed or Usage(self.deltas)
-            if found.cached_tokens is None and self._dialect is Dialect.ANTHROPIC:
-                before = _last_usage(self.head)  # `message_start` tells what was cached, `message_delta` what was made
-                found = found._replace(cached_tokens=before.cached_tokens if before is not None else None)
-            return found
-        told = self._told()
-        if told is not None:
-            return told
-        ended = b"[DONE]" in self._tail[-24:]
-        return Usage(max(0, self.events - 1 if ended else self.events))
+        """The newest figures of the engine; for tokens of the answer that it did not count, its pieces of content."""
+        return self._spoken.figures.usage(self.generated_tokens)
 
-    def usage_at_the_end(self) -> Usage:
-        """The engine's figures in an answer that is no stream and of which only the end is held."""
-        return _last_usage(self._tail) or self._passed or Usage()
+    # ── reading ──
 
-    def _told(self) -> Usage | None:
-        if _USAGE_NAME not in self._tail:
+    def feed(self, piece: bytes) -> bytes:
+        """The next piece. Returns what the client gets now: the piece, unless usage is hidden."""
+        before = self._before
+        if piece.startswith(before) and not self._rest and self._large is None and self._is_alike(piece, len(before)):
+            self.events += 1
+            self._spoken.deltas += 1
+            return piece
+        if self._large is not None:
+            return self._pass_large(piece)
+        return self._split(piece)
+
+    def _is_alike(self, piece: bytes, start: int) -> bool:
+        if self._by_name:
+            return start < len(piece) and piece[start] != _QUOTE and piece.find(b"\n\n", start) == len(piece) - 2
+        after = self._after
+        end = len(piece) - len(after)
+        return start < end and piece.endswith(after) and piece.find(b'"', start, end) < 0
+
+    def end(self) -> bytes:
+        """The stream is over. Returns what the client has not had; an event without its blank line counts too."""
+        if self._large is not None:
+            self._hear_large(self._large)
+            self._ended_within = True
+            return b""
+        left, passed = bytes(self._rest), self._passed
+        self._rest.clear()
+        self._passed = 0
+        if not left or self._hear(left):
+            return b""
+        self._ended_within = True
+        return left[passed:]
+
+    def _split(self, piece: bytes) -> bytes:
+        """Hear the events that end in `piece`."""
+        text, place = piece, 0
+        if self._rest:
+            place = max(0, len(self._rest) - 3)
+            self._rest += piece
+            if not _event_end(self._rest, place):
+                return self._wait()
+            text = bytes(self._rest)
+        elif piece.endswith(b"\n\n") and piece.find(b"\n\n") == len(piece) - 2 and b"\r" not in piece:
+            return b"" if self._hear(piece) else piece
+        start, passed, shown = 0, self._passed, []
+        while end := _event_end(text, place):
+            place = end
+            hidden = self._hear(text[start:place])
+            if passed or not hidden:
+                shown.append(text[start + passed : place])
+            start, passed = place, 0
+        self._rest, self._passed = bytearray(text[start:]), 0
+        shown.append(self._wait())
+        return b"".join(shown) if self._hides_usage else piece
+
+    def _wait(self) -> bytes:
+        """The end of an event has not come. Returns what the client gets of it already."""
+        rest = self._rest
+        if self._hides_usage and len(rest) <= EVENT_BYTES and _CHOICE.search(rest, 0, _CHOICE_WITHIN) is None:
+            return b""
+        left = bytes(rest[self._passed :])
+        self._passed = len(rest)
+        if len(rest) > EVENT_BYTES:
+            self._begin_large(bytes(rest))
+        return left
+
+    # ── one event ──
+
+    def _hear(self, raw: bytes) -> bool:
+        """A complete event, with its blank line. Whether the client is not to get it."""
+        spoken = self._spoken
+        if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
+            name, data = b"", raw[6:-2].strip()
+        else:
+            name, data = _parse(raw)
+        if not data and name != b"error":
+            return False
+        self.events += 1
+        if data == b"[DONE]":
+            spoken.ends()
+        elif not spoken.done:
+            spoken.only_counts = False
+            deltas, told_at = spoken.deltas, spoken.told_at
+            spoken.hear(name, _decoded(data))
+            if spoken.deltas > deltas and spoken.told_at == told_at and self._learned < _RELEARNED:
+                self._learn(raw)
+            return spoken.only_counts and self._hides_usage
+        return False
+
+    def _learn(self, raw: bytes) -> None:
+        """Remember what surrounds the text of this event. Another with the same around its text says the same."""
+        text = _DELTA.search(raw) if self._by_name else _TEXT.search(raw, max(0, raw.find(b'"delta"')))
+        if text is not None and b"\\" not in text[1]:
+            self._learned += 1
+            self._before, self._after = raw[: text.start(1)], raw[text.end(1) :]
+
+    # ── an event too large to hold ──
+
+    def _begin_large(self, text: bytes) -> None:
+        named = _EVENT_NAME.search(text, 0, 1024)
+        self._name = named[1].strip() if named is not None else b""
+        self._large = Squeezed(1 if self._dialect is Dialect.OPENAI else 0)
+        self._large.feed(text[text.find(b"data:") + 5 :])
+        self._seam = text[-3:]
+        self._rest.clear()
+        self._passed = 0
+
+    def _pass_large(self, piece: bytes) -> bytes:
+        large, seam = self._large, self._seam
+        assert large is not None
+        text = seam + piece
+        end = _event_end(text, 0)
+        if not end:
+            large.feed(piece)
+            self._seam = text[-3:]
+            return piece
+        cut = end - len(seam)
+        large.feed(piece[:cut])
+        self._hear_large(large)
+        return piece[:cut] + (self.feed(piece[cut:]) if cut < len(piece) else b"")
+
+    def _hear_large(self, large: Squeezed) -> None:
+        self._large = None
+        self.events += 1
+        if not self._spoken.done:
+            self._spoken.hear(self._name, large.document())
+
+
+def _event_end(text: bytes | bytearray, place: int) -> int:
+    """Where the first event ends that ends behind `place`; 0 = none does."""
+    if b"\r" not in text:
+        found = text.find(b"\n\n", place)
+        return 0 if found < 0 else found + 2
+    blank = _BLANK_LINE.search(text, place)
+    return 0 if blank is None else blank.end()
+
+
+def _parse(raw: bytes) -> tuple[bytes, bytes]:
+    """Name and data of an event, by the rules of server-sent events (WHATWG HTML §9.2.6)."""
+    name, data = b"", []
+    for line in _LINE_END.split(raw.removeprefix(_BOM)):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.strip()
+    return name, b"\n".join(data).strip()
+
+
+def _decoded(data: bytes) -> Any:
+    """The JSON value of an event; None where it is none."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        if "recursion" in str(error).lower():
             return None
-        for line in reversed(self._tail.split(b"\n")):
-            if _USAGE_NAME in line and line.startswith(b"data:"):
-                told = read_usage(line[5:].strip())
-                if told is not None:
-                    return told
+    try:
+        return json.loads(data)  # it also takes NaN and half of a pair of surrogates, which engines in Python write
+    except (ValueError, RecursionError):
         return None
 
 
-def _seam_count(seam: bytes, boundary: int, mark: bytes) -> int:
-    """Marks that begin before `boundary` and end after it."""
-    start, found = 0, 0
-    while (place := seam.find(mark, start)) >= 0:
-        if place < boundary < place + len(mark):
-            found += 1
-        start = place + 1
-    return found
+# ── answers that are not streamed ──
+
+
+class WholeAnswer(NamedTuple):
+    """What an unstreamed answer says."""
+
+    usage: Usage | None = None
+    failure: Failure | None = None
+    response_id: str | None = None
+
+
+class _Document(msgspec.Struct):
+    id: Any = None
+    object: Any = None
+    type: Any = None
+    code: Any = None
+    message: Any = None
+    status: Any = None
+    error: Any = None
+    usage: Any = None
+    choices: msgspec.Raw = msgspec.Raw()
+
+
+_DOCUMENT = msgspec.json.Decoder(_Document)
+_FAILED = re.compile(rb'"finish_reason"\s*:\s*"error"')
+_NO_CHOICES = (b"", b"null", b"[]")
+_RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+
+
+def read_whole(body: bytes) -> WholeAnswer:
+    """What a body says that came with a status of success."""
+    if not body:
+        return WholeAnswer(failure=Failure("the answer is empty"))
+    if body[:1] not in b"{ \r\n\t":
+        return WholeAnswer()  # not a JSON object: vectors in bytes, say
+    try:
+        document = _DOCUMENT.decode(body)
+    except msgspec.DecodeError:  # ValidationError included; NaN is no JSON
+        squeezed = Squeezed(0)
+        squeezed.feed(body)
+        return WholeAnswer(usage_of(squeezed))
+    failure: Failure | None = None
+    if document.object == "error":
+        failure = failure_of(document.error or {"message": document.message, "type": document.type, "code": document.code})
+    elif (document.error and bytes(document.choices).strip() in _NO_CHOICES) or document.status == "failed":
+        failure = failure_of(document.error or {"message": "its status is failed"})
+    elif b'"error"' in body and _FAILED.search(document.choices):
+        failure = Failure("it ended with finish_reason error")
+    return WholeAnswer(_usage(document.usage), failure, document.id if is_response_id(document.id) else None)
+
+
+def usage_of(squeezed: Squeezed) -> Usage | None:
+    """The usage of an unstreamed answer that was too long to hold."""
+    document = squeezed.document()
+    return _usage(document.get("usage")) if isinstance(document, dict) else None
+
+
+def _usage(usage: Any) -> Usage | None:
+    figures = Figures()
+    figures.take(usage)
+    return figures.usage() if figures else None
+
+
+def is_response_id(value: Any) -> bool:
+    """Whether it can stand in a path."""
+    return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

@@ -39,6 +39,18 @@ class Client(Protocol):
     def on_writable(self, resume: Callable[[], None]) -> None: ...
 
 
+class Change(NamedTuple):
+    """What was changed in a body: at byte `at` the bytes `asked` stand in the place of `given`."""
+
+    at: int
+    given: bytes
+    asked: bytes
+
+    def undone(self, body: bytes) -> bytes:
+        """The body as it was, also when something was added behind the change."""
+        return b"".join((body[: self.at], self.given, body[self.at + len(self.asked) :]))
+
+
 class Leg(NamedTuple):
     """What one of two instances is sent of a call: `head` without `host` and the closing empty line, and `body`."""
 
@@ -52,8 +64,8 @@ class Call:
     """
 
     __slots__ = (
-        "arrived_at", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head", "id", "quiet_since",
-        "received", "stream", "task", "ticket",
+        "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head",
+        "hides_usage", "id", "quiet_since", "received", "stream", "task", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +77,10 @@ class Call:
         self.body = body
         self.document: Document | None = None
         """The body decoded, if a prefill and a decode instance may compute the call together."""
+        self.asks_usage: Change | None = None
+        """What in `body` asks the engine for usage, where the client did not."""
+        self.hides_usage = False
+        """Whether the engine was asked so: its client must not get what it did not ask for."""
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline

@@ -7,29 +7,34 @@ from collections.abc import Callable
 import orjson
 
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead_router.answers import read_whole
 from fairlead_router.calls import Call
-from fairlead_router.dialects import Dialect
 from fairlead_router.dividing import blocks_of, decode_leg, prefill_leg
+from fairlead_router.passing import answer_failed
 from fairlead_router.pool import Pool
 from fairlead_router.sending import Sender
 from fairlead_router.tickets import Ticket
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.usage_asking import UsageAsking
 
 
 class DividedCall:
     """A call with all its attempts. `instance` is the one that was sent to last. `now` is Unix seconds."""
 
-    __slots__ = ("_blocks", "_call", "_now", "_pool", "_prefilled_on", "_sender", "_ticket", "instance")
+    __slots__ = ("_asking", "_blocks", "_call", "_now", "_pool", "_prefilled_on", "_sender", "_ticket", "handed_over_at", "instance")
 
-    def __init__(self, call: Call, pool: Pool, ticket: Ticket, sender: Sender, now: Callable[[], float]) -> None:
+    def __init__(self, call: Call, pool: Pool, ticket: Ticket, sender: Sender, asking: UsageAsking, now: Callable[[], float]) -> None:
         self._call = call
         self._pool = pool
         self._ticket = ticket
         self._sender = sender
+        self._asking = asking
         self._now = now
         self._prefilled_on = ""
         """The instance that holds KV blocks of the prompt which nobody can have fetched yet."""
         self._blocks: bytes | None = None
+        self.handed_over_at = 0.0
+        """When the decode instance was sent to; 0 = it was not."""
         self.instance = ""
 
     async def begin(self, dispatch: Dispatch) -> UpstreamConnection | Refusal:
@@ -40,6 +45,7 @@ class DividedCall:
         is nested too deeply to be written.
         """
         pool, ticket = self._pool, self._ticket
+        self.handed_over_at = 0.0
         assert dispatch.decode is not None
         assert dispatch.decode_address is not None
         self.instance = dispatch.instance
@@ -54,18 +60,13 @@ class DividedCall:
             return refused
         self.instance = dispatch.decode
         leg = None if self._blocks is None else decode_leg(self._call, self._blocks)
-        sent_at = self._now()
-        try:
-            connection = await self._sender.begin(
-                self._call, dispatch.decode, dispatch.decode_address, credentials=pool.pass_credentials, leg=leg
-            )
-        except UpstreamFailure as failure:
-            if failure.reached:  # it may have fetched the blocks, which are free for others then
-                self._prefilled_on = ""
-            raise
-        if self._call.stream and self._call.dialect is Dialect.OPENAI:  # else it begins at the end, or before the first token
-            pool.counters.handover.observe(self._now() - sent_at)
-        return connection
+        self.handed_over_at = self._now()
+        return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=pool.pass_credentials, leg=leg)
+
+    def failed(self, failure: UpstreamFailure) -> None:
+        """The leg at `instance` failed. A decode instance may have fetched the blocks, which others may reuse now."""
+        if self.handed_over_at and failure.reached:
+            self._prefilled_on = ""
 
     async def _prefill(self, dispatch: Dispatch) -> UpstreamConnection | None:
         """None once the blocks are known; else the connection with the refusal."""
@@ -79,6 +80,9 @@ class DividedCall:
         while piece := await connection.read():
             answer += piece
         self._sender.release(call, connection)
+        said = read_whole(bytes(answer))
+        if said.failure is not None:
+            raise answer_failed(connection, said.failure)
         now = self._now()
         pool.engine_worked(dispatch.instance, now)
         pool.counters.prefill.observe(now - sent_at)

@@ -57,17 +57,20 @@ def prefill_leg(call: Call, document: Document) -> Leg:
     asked |= {limits[0]: 1, "stream": False, KV_TRANSFER: _ASKED}
     if call.dialect is Dialect.RESPONSES:
         asked["store"] = False
-    body = call.body if _LEFT_OUT.isdisjoint(document) else without(call.body, _LEFT_OUT)
-    return _leg(call, edited(body, document, asked))
+    body = call.body if call.asks_usage is None else call.asks_usage.undone(call.body)
+    if not _LEFT_OUT.isdisjoint(document):
+        body = without(body, _LEFT_OUT)
+    return leg_with(call, edited(body, document, asked))
 
 
 def decode_leg(call: Call, blocks: bytes) -> Leg:
     """The request for the decode instance: the client's bytes, with `blocks` as the last field."""
     body = call.body
-    return _leg(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], KV_TRANSFER.encode(), blocks))
+    return leg_with(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], KV_TRANSFER.encode(), blocks))
 
 
-def _leg(call: Call, body: bytes) -> Leg:
+def leg_with(call: Call, body: bytes) -> Leg:
+    """The call with another body."""
     length = b"content-length: %d\r\n"
     return Leg(head=call.head.replace(length % len(call.body), length % len(body), 1), body=body)
 

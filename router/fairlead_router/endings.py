@@ -80,11 +80,11 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "429 `rejected-after-prefill`",
     ),
     Ending.EXHAUSTED: Consequences(
-        "every engine that it was tried on failed before its answer began",
+        "every engine that it was tried on failed before its answer had content",
         Charged.NOTHING,
         Outcome.REFUSED,
         "refused",
-        "502",
+        "502, or the code of the error that the last one reported in its answer",
     ),
     Ending.LOST: Consequences(
         "its engine, or this router, failed when the client had nothing of its answer",

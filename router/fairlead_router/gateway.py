@@ -9,7 +9,7 @@ from typing import Any
 from fairlead_router import paths
 from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.body_memory import MemoryFull
-from fairlead_router.calls import Call, Calls
+from fairlead_router.calls import Call, Calls, Change
 from fairlead_router.charges import Charge
 from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.cors import Cors
@@ -29,6 +29,7 @@ from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers, is_shown_id, parse_request, request_head
 from fairlead_router.routed_requests import RoutedRequests, answer_follows, opened_by
 from fairlead_router.settings import RouterSettings
+from fairlead_router.usage_asking import ask_for_usage, may_ask_for_usage
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -142,8 +143,12 @@ class Gateway:
         if parsed.model != name:
             body = parsed.renamed(name)
         client.name(request.id.encode())
+        change: Change | None = None
+        if may_ask_for_usage(parsed, endpoint):
+            body, change = ask_for_usage(body, parsed.document)
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
+        call.asks_usage = change
         if pool.divides and divisible:
             call.document = parsed.document if parsed.model == name else {**parsed.document, "model": name}
         charge: Charge | None = None

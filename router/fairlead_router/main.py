@@ -60,6 +60,7 @@ from fairlead_router.table_cache import TableCache
 from fairlead_router.table_stream import TableFollower
 from fairlead_router.training.trainer import Trainer
 from fairlead_router.upstream import UpstreamPool
+from fairlead_router.usage_asking import UsageAsking
 
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
@@ -96,6 +97,7 @@ class Router:
         self.body_memory = BodyMemory(settings.body_memory_bytes or memory_for_bodies(largest))
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
+        asking = UsageAsking(sender, self.now)
         held = HeldResponses()
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
@@ -105,7 +107,7 @@ class Router:
             self.pools,
             self.keys,
             self.calls,
-            Proxy(sender, self.calls, held, self.now),
+            Proxy(sender, asking, self.calls, held, self.now),
             direct,
             held,
             self.informing,
@@ -114,7 +116,18 @@ class Router:
             self.now,
         )
         picker = Picker(
-            settings, self.pools, self.keys, self.calls, routed, direct, held, self.informing, self.metrics, self.body_memory, self.now
+            settings,
+            self.pools,
+            self.keys,
+            self.calls,
+            routed,
+            direct,
+            held,
+            self.informing,
+            self.metrics,
+            self.body_memory,
+            asking,
+            self.now,
         )
         self.picker = PickerServer(picker, lambda: self.informing.ready, settings.timeouts, self.now)
         self.metrics.body_bytes = lambda: self.body_memory.held

@@ -203,8 +203,8 @@ class Pool:
             self.deliver(self.scheduler.first_token(ticket.request.id, now), now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
-        """The instance failed before the first byte: ask the scheduler for another one, or tell it that a proxy has
-        sent the request on `to` another one.
+        """The instance failed before its answer had content: ask the scheduler for another one, or tell it that a proxy
+        has sent the request on `to` another one.
 
         Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
         """

@@ -37,7 +37,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     refused = CounterMetricFamily("fairlead_router_refusals", "Refused requests by reason.", labels=["pool", "reason"])
     errors = CounterMetricFamily("fairlead_router_upstream_errors", "Engine failures by kind.", labels=["pool", "kind"])
     retries = CounterMetricFamily(
-        "fairlead_router_retries", "Attempts repeated on another instance before the first byte.", labels=["pool"]
+        "fairlead_router_retries", "Attempts repeated on another instance before the answer had content.", labels=["pool"]
     )
     lost = CounterMetricFamily("fairlead_router_lost_moves", "Moves of sessions made here that lost to an earlier writer.", labels=["pool"])
     odd = CounterMetricFamily(
@@ -48,7 +48,9 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     tokens = CounterMetricFamily(
         "fairlead_router_tokens", "Tokens of requests that were sent to engines, also of answers that broke off.", labels=["pool", "kind"]
     )
-    ttft = HistogramMetricFamily("fairlead_router_ttft_seconds", "Arrival to first token of streamed requests.", labels=["pool"])
+    ttft = HistogramMetricFamily(
+        "fairlead_router_ttft_seconds", "Arrival to the first generated content of streamed requests.", labels=["pool"]
+    )
     queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
     decode_only = CounterMetricFamily(
         "fairlead_router_decode_only",
@@ -65,7 +67,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     handover = HistogramMetricFamily(
         "fairlead_router_handover_seconds",
-        "Sending to the decode instance to the first token of a streamed chat or completion: transfer of KV blocks and wait.",
+        "Sending to the decode instance to the first token of a streamed answer: transfer of KV blocks and wait.",
         labels=["pool"],
     )
     version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])

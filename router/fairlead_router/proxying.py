@@ -1,5 +1,5 @@
-"""A routed request's life: wait for its dispatch, send it, retry before the first byte, pass the answer on unbuffered,
-and account for its end.
+"""A routed request's life: wait for its dispatch, send it, retry before the first content, pass the answer on, and
+account for its end.
 
 `Proxy.relay` ends the request's ticket exactly once, however it returns: answered, refused by the engine, failed,
 refused by the scheduler, or cancelled because the client went away.
@@ -15,17 +15,20 @@ from functools import partial
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead_router.answers import TAIL_BYTES, StreamReader, Usage, first_id, read_usage
+from fairlead_router.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.divided_calls import DividedCall
 from fairlead_router.held_responses import HeldResponses
+from fairlead_router.passing import StreamPassage, answer_failed
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.sending import Sender, passed_headers
+from fairlead_router.squeezing import Squeezed
 from fairlead_router.tickets import Ticket
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.usage_asking import UsageAsking
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 """Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it comes.
@@ -41,10 +44,18 @@ class Exchange:
     `pool`'s account by `ticket`. Of a divided request it is what the decode instance answers.
     """
 
-    __slots__ = ("call", "client", "connection", "dispatch", "instance", "pool", "ticket")
+    __slots__ = ("call", "client", "connection", "dispatch", "handed_over_at", "instance", "pool", "ticket")
 
     def __init__(
-        self, call: Call, client: Client, pool: Pool, ticket: Ticket, dispatch: Dispatch, instance: str, connection: UpstreamConnection
+        self,
+        call: Call,
+        client: Client,
+        pool: Pool,
+        ticket: Ticket,
+        dispatch: Dispatch,
+        instance: str,
+        connection: UpstreamConnection,
+        handed_over_at: float,
     ) -> None:
         self.call = call
         self.client = client
@@ -53,6 +64,15 @@ class Exchange:
         self.dispatch = dispatch
         self.instance = instance
         self.connection = connection
+        self.handed_over_at = handed_over_at
+        """When the decode instance of a divided request was sent it; 0 = it is not divided."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its client asked for a stream and gets one: an engine may also answer with one document."""
+        if not self.call.stream or self.connection.status >= 400:
+            return False
+        return not any(name == b"content-type" and value.startswith(b"application/json") for name, value in self.connection.headers)
 
     def answer_headers(self) -> bytes:
         """Header lines for the client: the engine's that may pass, and those that name the decision."""
@@ -78,8 +98,9 @@ class Exchange:
 class Proxy:
     """Relays routed calls to engines. `now` is the router's clock in Unix seconds."""
 
-    def __init__(self, sender: Sender, calls: Calls, held: HeldResponses, now: Callable[[], float]) -> None:
+    def __init__(self, sender: Sender, asking: UsageAsking, calls: Calls, held: HeldResponses, now: Callable[[], float]) -> None:
         self._sender = sender
+        self._asking = asking
         self._calls = calls
         self._held = held
         self._now = now
@@ -106,28 +127,29 @@ class Proxy:
             while isinstance(verdict, Dispatch):
                 dispatch, instance = verdict, verdict.instance
                 try:
+                    handed_over_at = 0.0
                     if dispatch.decode is None:
-                        connection = await self._sender.begin(call, instance, dispatch.address, credentials=pool.pass_credentials)
+                        connection = await self._asking.begin(call, instance, dispatch.address, credentials=pool.pass_credentials)
                     else:
-                        divided = divided or DividedCall(call, pool, ticket, self._sender, self._now)
+                        divided = divided or DividedCall(call, pool, ticket, self._sender, self._asking, self._now)
                         begun = await divided.begin(dispatch)
                         if isinstance(begun, Refusal):
                             verdict = begun
                             continue
-                        connection, instance = begun, divided.instance
+                        connection, instance, handed_over_at = begun, divided.instance, divided.handed_over_at
+                    exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection, handed_over_at)
+                    if not exchange.is_stream:
+                        return await self._whole(exchange)
+                    await self._stream(exchange)
+                    return None
                 except UpstreamFailure as failure:
                     if dispatch.decode is not None and divided is not None:
                         instance = divided.instance
+                        divided.failed(failure)
                     retried = self._retry(call, pool, ticket, instance, failure)
                     if retried is None:
                         return upstream_failed(f"no time was left to try another instance: {failure}", pool.header, call.dialect)
                     verdict = retried
-                    continue
-                exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection)
-                if call.stream and connection.status < 400:
-                    await self._stream(exchange)
-                    return None
-                return await self._whole(exchange)
             return refusal_answer(verdict, pool.header, call.dialect)
         except BadRequest:
             if ticket is not None:
@@ -137,7 +159,7 @@ class Proxy:
             if not call.gone:
                 raise
             if ticket is not None:
-                pool.cancel(ticket, self._now())
+                self._left(pool, ticket)
             return None
         finally:
             if ticket is not None and not ticket.ended:
@@ -152,20 +174,32 @@ class Proxy:
         call.drop_connection()
         call.awaited_since = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now)
-        logger.warning("engine failed before the first byte", extra=failed(call, pool, instance, failure))
+        logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
         if call.deadline <= now:
             pool.fail(ticket, now, out_of_time=failure.kind == "deadline")
             return None
         verdict = pool.retry(ticket, instance, now, reached=failure.reached)
         if isinstance(verdict, Refusal):
             seconds = failure.retry_after_seconds or verdict.retry_after_seconds
-            return replace(verdict, message=f"{verdict.message}; the last: {failure}", retry_after_seconds=seconds)
+            status = failure.status or verdict.status
+            return replace(verdict, message=f"{verdict.message}; the last: {failure}", status=status, retry_after_seconds=seconds)
         return verdict
+
+    def _left(self, pool: Pool, ticket: Ticket) -> None:
+        """The client went away. One that has had the protocol's last event was served: many do not wait for more."""
+        now, stream = self._now(), ticket.stream
+        if stream is not None and stream.failure is not None:
+            pool.fail(ticket, now)
+            return
+        if stream is not None and stream.finished and isinstance(ticket.verdict, Dispatch):
+            pool.engine_worked(ticket.verdict.decode or ticket.verdict.instance, now)
+        pool.cancel(ticket, now)
 
     async def _whole(self, exchange: Exchange) -> ErrorAnswer | None:
         """Pass on an unstreamed answer once it is complete.
 
-        Until then, the loss of its engine can still be reported by the status.
+        Until then, the loss of its engine can still be reported by the status. Raises UpstreamFailure when it says that
+        its engine failed.
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         try:
@@ -179,74 +213,101 @@ class Proxy:
         except UpstreamFailure as failure:
             self._lost(exchange, failure)
             return upstream_failed(f"{exchange.instance} was lost while it answered: {failure}", exchange.pool.header, call.dialect)
-        headers = exchange.answer_headers()
+        status = connection.status
         if not connection.complete:
-            client.begin(connection.status, headers, None)
+            client.begin(status, exchange.answer_headers(), None)
             exchange.ticket.passed_on = True
             client.write(body)
-            await self._pass_on(exchange, body[-TAIL_BYTES:])
+            await self._pass_on_long(exchange, body)
             return None
-        status = connection.status
-        if call.dialect is Dialect.RESPONSES and status < 400:
-            self._held.remember(first_id(body), exchange.pool.key, exchange.instance, exchange.ticket.charge)
-        self._answered(exchange, read_usage(body) or Usage())
+        usage: Usage | None = None
+        if status < 400:
+            said = read_whole(body)
+            if said.failure is not None:
+                self._sender.release(call, connection)
+                raise answer_failed(connection, said.failure)
+            usage = said.usage
+            if call.dialect is Dialect.RESPONSES:
+                self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket.charge)
+        headers = exchange.answer_headers()
+        self._answered(exchange, usage or Usage())
         client.begin(status, headers, len(body))
         client.end(body)
         return None
 
-    async def _stream(self, exchange: Exchange) -> None:
-        """Pass on a streamed answer. Its first bytes are its first token, in the dialects that begin with it."""
-        if exchange.call.dialect is Dialect.OPENAI:
-            exchange.pool.first_token(exchange.ticket, self._now())
-        exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
-        await self._pass_on(exchange)
-
-    async def _pass_on(self, exchange: Exchange, before: bytes = b"") -> None:
-        """Send pieces as they come, from the engine's callback straight to the client, which has had `before`; a slow
-        client pauses the engine.
-        """
-        call, client, connection = exchange.call, exchange.client, exchange.connection
-        reader = StreamReader(call.dialect)
-        if call.stream:
-            exchange.ticket.stream = reader
-        else:
-            reader.feed(before)
+    async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
+        """Send the pieces of an unstreamed answer as they come; the client has had `before`."""
+        client, connection = exchange.client, exchange.connection
+        squeezed = Squeezed(0)
+        squeezed.feed(before)
         client.on_writable(connection.resume)
 
         def sink(piece: bytes) -> bool:
-            reader.feed(piece)
+            squeezed.feed(piece)
             return client.write(piece)
 
-        def watching_sink(piece: bytes) -> bool:
-            self._watch_events(exchange, reader, piece)
-            return client.write(piece)
-
-        watches = call.stream and call.dialect is not Dialect.OPENAI
         try:
-            last = await connection.pipe(watching_sink if watches else sink)
+            last = await connection.pipe(sink)
         except UpstreamFailure as failure:
             self._lost(exchange, failure)
-            if not call.stream:
-                client.abort()
-                return
-            message = f"the answer ended early, {exchange.instance} was lost: {failure}"
-            client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=reader.events))
+            client.abort()
             return
-        if watches:
-            self._watch_events(exchange, reader, last)
-        else:
-            reader.feed(last)
-        self._answered(exchange, reader.usage() if call.stream else reader.usage_at_the_end())
+        squeezed.feed(last)
+        self._answered(exchange, usage_of(squeezed) or Usage())
         client.end(last)
 
-    def _watch_events(self, exchange: Exchange, reader: StreamReader, piece: bytes) -> None:
-        """In dialects whose streams begin before the first token: find that token, and the id of the response."""
-        begun = reader.events
-        reader.feed(piece)
-        if begun == 0 and reader.events and exchange.call.dialect is Dialect.RESPONSES:
-            self._held.remember(first_id(reader.head), exchange.pool.key, exchange.instance, exchange.ticket.charge)
-        if reader.began and not exchange.ticket.saw_first_token:
-            exchange.pool.first_token(exchange.ticket, self._now())
+    async def _stream(self, exchange: Exchange) -> None:
+        """Pass on a streamed answer from its first content on. Pieces go from the engine's callback straight to the
+        client; a slow client pauses the engine.
+
+        Raises UpstreamFailure, also when the engine says that it failed, while nothing was passed on.
+        """
+        call, client, connection = exchange.call, exchange.client, exchange.connection
+        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage)
+        passage = StreamPassage(reader, connection, client, _StreamBeginnings(self, exchange), self._now)
+        client.on_writable(connection.resume)
+        try:
+            last = await connection.pipe(passage.take)
+        except UpstreamFailure as failure:
+            if not passage.begun:
+                exchange.ticket.stream = None
+                raise
+            self._lost(exchange, failure)
+            client.end(_broken(exchange, reader, f"{exchange.instance} was lost: {failure}"))
+            return
+        left = passage.take_last(last)
+        shortfall = reader.shortfall
+        if shortfall is not None and not (passage.begun or reader.began):
+            exchange.ticket.stream = None
+            self._sender.release(call, connection)
+            raise answer_failed(connection, shortfall)
+        passage.begin()
+        self._remember(exchange, reader)
+        if shortfall is None:
+            self._answered(exchange, reader.usage())
+        else:
+            self._sender.release(call, connection)
+            self._lost(exchange, answer_failed(connection, shortfall))
+            if reader.failure is None:
+                left += _broken(exchange, reader, f"{exchange.instance} ended it: {shortfall.message}")
+        client.end(left)
+
+    def begins(self, exchange: Exchange) -> None:
+        """The client's answer begins."""
+        assert exchange.ticket.stream is not None
+        self._remember(exchange, exchange.ticket.stream)
+        exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
+
+    def has_content(self, exchange: Exchange) -> None:
+        """The first piece of generated content came: the first token."""
+        now = self._now()
+        if exchange.handed_over_at:
+            exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
+        exchange.pool.first_token(exchange.ticket, now)
+
+    def _remember(self, exchange: Exchange, reader: StreamReader) -> None:
+        if is_response_id(reader.response_id):
+            self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket.charge)
 
     def _answered(self, exchange: Exchange, usage: Usage) -> None:
         """The engine's answer is complete: settle the account and give the connection back."""
@@ -264,6 +325,30 @@ class Proxy:
         exchange.pool.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
         exchange.call.drop_connection()
         logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))
+
+
+class _StreamBeginnings:
+    """What a passage tells of one exchange."""
+
+    __slots__ = ("_exchange", "_proxy")
+
+    def __init__(self, proxy: Proxy, exchange: Exchange) -> None:
+        self._proxy = proxy
+        self._exchange = exchange
+
+    def begins(self) -> None:
+        """See `Beginnings`."""
+        self._proxy.begins(self._exchange)
+
+    def has_content(self) -> None:
+        """See `Beginnings`."""
+        self._proxy.has_content(self._exchange)
+
+
+def _broken(exchange: Exchange, reader: StreamReader, why: str) -> bytes:
+    """The event that ends a stream whose answer did not come to its end."""
+    message = f"the answer ended early, {why}"
+    return error_event(exchange.call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=reader.events)
 
 
 def failed(call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> dict[str, str]:

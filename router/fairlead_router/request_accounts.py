@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fairlead_router.answers import StreamReader, Usage
+from fairlead_router.answers import StreamReader, Usage, usage_of
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
 from fairlead_router.endings import CONSEQUENCES, Charged, Ending
 from fairlead_router.pool_counters import PoolCounters
+from fairlead_router.squeezing import Squeezed
 from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
 
@@ -85,18 +86,21 @@ class RequestAccounts:
 class LaterAnswer:
     """A response that is read after its request ended, as it passes: `feed` every piece, then charge what it tells."""
 
-    __slots__ = ("_accounts", "_charge", "_reader")
+    __slots__ = ("_accounts", "_charge", "_document", "_reader")
 
     def __init__(self, accounts: RequestAccounts, charge: Charge) -> None:
         self._accounts = accounts
         self._charge = charge
         self._reader = StreamReader(Dialect.RESPONSES)
+        self._document = Squeezed(0)
 
     def feed(self, piece: bytes) -> None:
         """More of its document, or of its events."""
         self._reader.feed(piece)
+        self._document.feed(piece)
 
     def settle(self, now: float) -> None:
         """Nothing more comes: charge what was not charged yet."""
-        usage = self._reader.usage_at_the_end()
+        self._reader.end()
+        usage = self._reader.usage() if self._reader.events else usage_of(self._document) or Usage()
         self._accounts.settle(self._charge, usage.prompt_tokens or 0, usage.output_tokens, now)

@@ -82,7 +82,7 @@ def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, crede
     status = connection.status
     if status >= 500 or status == 429:
         kind = "busy" if status in (429, 503) else "status"
-        raise UpstreamFailure(kind, f"{instance} answered {status}", retry_after(connection.headers))
+        raise UpstreamFailure(kind, f"{instance} answered {status}", retry_after_seconds=retry_after(connection.headers))
     if 300 <= status < 400:
         raise UpstreamFailure("status", f"{instance} answered {status}, a redirect, which is not passed on")
     if status in (401, 403) and not credentials:

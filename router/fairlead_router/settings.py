@@ -195,7 +195,7 @@ class RouterSettings:
         metadata=variable(
             "FAIRLEAD_MAX_RETRIES",
             Whole("retries"),
-            "other instances tried before the first byte when one failed; one that refuses the connection does not count",
+            "other instances tried when one failed before its answer had content; one that refuses the connection does not count",
             "more = fewer 502, and more load on the rest of a failing pool",
         ),
     )

@@ -34,14 +34,17 @@ computes for long answers the probes.
 
 
 class UpstreamFailure(Exception):
-    """An engine did not answer as HTTP should. `kind`: refused, unreachable, timeout, lost, protocol or status.
+    """An engine did not answer as it should. `kind`: refused, unreachable, timeout, lost, protocol or status; `answer`
+    is one with a status of success that reports a failure, or that has no content or no end.
 
-    `retry_after_seconds` is when the engine wants to be asked again, if it said so.
+    `status` is the engine's own code for that failure, 0 = none; `retry_after_seconds` is when the engine wants to be
+    asked again, if it said so.
     """
 
-    def __init__(self, kind: str, message: str, retry_after_seconds: float | None = None) -> None:
+    def __init__(self, kind: str, message: str, status: int = 0, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.status = status
         self.retry_after_seconds = retry_after_seconds
 
     @property
@@ -145,6 +148,11 @@ class UpstreamConnection(asyncio.Protocol):
             await self._wait()
         self.resume()
         return self._take()
+
+    def put_back(self, body: bytes) -> None:
+        """What was read of the answer is to be read again."""
+        self._pieces.insert(0, body)
+        self._size += len(body)
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
         """Hand every piece but the last to `sink`.

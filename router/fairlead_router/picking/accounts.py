@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead_router.answers import StreamReader, Usage, first_id, read_usage
+from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
 from fairlead_router.held_responses import HeldResponses
@@ -18,9 +18,13 @@ from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.tickets import Ticket
+from fairlead_router.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
 """Most bytes of an unstreamed answer that are kept to read its usage."""
+
+ANSWER = "answer"
+"""The kind of an engine's failure after a status of success."""
 
 PASSED_OVER = "passed-over"
 """The kind of an engine's failure that only its proxy saw."""
@@ -34,8 +38,8 @@ class Account(Protocol):
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """The response began, from the endpoint `served` if that is known: headers to set in it."""
 
-    def piece(self, piece: bytes, now: float) -> None:
-        """More of the response's body."""
+    def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
+        """More of the response's body. Returns what the client gets of it now."""
 
     def ended(self, now: float) -> None:
         """The response is complete."""
@@ -51,8 +55,9 @@ class NoAccount:
         """Nothing is changed."""
         return []
 
-    def piece(self, piece: bytes, now: float) -> None:
-        """Nobody listens."""
+    def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
+        """Nothing is changed."""
+        return piece
 
     def ended(self, now: float) -> None:
         """Nothing to settle."""
@@ -64,14 +69,19 @@ class NoAccount:
 class RoutedAccount:
     """A request that a scheduler placed. `told` are the endpoints that the proxy was given, in order."""
 
-    def __init__(self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses) -> None:
+    def __init__(self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, asking: UsageAsking) -> None:
         self.pool = pool
+        self.asks_usage = False
+        """Whether the engine is asked for usage that the client did not ask for."""
+        self._asking = asking
         self.ticket = ticket
         self.told: Sequence[str] = ()
         self._dialect = dialect
         self._held = held
         self._status = 0
         self._failed = False
+        self._remembered = False
+        self._whole = WholeAnswer()
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
         self._size = 0
@@ -90,7 +100,8 @@ class RoutedAccount:
             self._failed = True
             self.pool.engine_failed(dispatch.instance, kind, now)
         elif self.ticket.request.streamed and event_stream and self._status < 400:
-            self._reader = self.ticket.stream = StreamReader(self._dialect)
+            hides_usage = self.asks_usage and not any(name == b"content-length" for name, _ in headers)
+            self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage)
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
@@ -120,21 +131,24 @@ class RoutedAccount:
             named.append((b"x-fairlead-priority-class", dispatch.request.priority_class.encode()))
         return named
 
-    def piece(self, piece: bytes, now: float) -> None:
-        """See `Account`. The first piece of a stream is its first token, in the dialects that begin with it."""
+    def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
+        """See `Account`. The first piece of generated content is the first token."""
         reader = self._reader
         if reader is not None:
-            begun = reader.events
-            reader.feed(piece)
-            if begun == 0 and reader.events and self._dialect is Dialect.RESPONSES:
-                self._remember(reader.head)
+            shown = reader.feed(piece) if piece else b""
+            if last:
+                shown += reader.end()
             if reader.began and not self.ticket.saw_first_token:
                 self.pool.first_token(self.ticket, now)
-        elif self._pieces is not None:
+            if self._dialect is Dialect.RESPONSES and not self._remembered:
+                self._remember(reader.response_id)
+            return shown
+        if self._pieces is not None:
             self._size += len(piece)
             self._pieces.append(piece)
             if self._size > WHOLE_ANSWER_BYTES:
                 self._pieces = None
+        return piece
 
     def ended(self, now: float) -> None:
         """See `Account`."""
@@ -142,32 +156,54 @@ class RoutedAccount:
         if self._failed:
             pool.fail(ticket, now)
         elif isinstance(dispatch, Dispatch) and self.told:
-            pool.engine_worked(dispatch.instance, now)
             if self._status >= 400:
+                self._note_refusal(dispatch)
+                pool.engine_worked(dispatch.instance, now)
                 pool.decline(ticket, now)
-            else:
+            elif self._is_answer():
+                pool.engine_worked(dispatch.instance, now)
                 pool.complete(ticket, now, self._usage())
+            else:
+                pool.engine_failed(dispatch.instance, ANSWER, now)
+                pool.fail(ticket, now)
 
     def abandoned(self, now: float) -> None:
-        """See `Account`."""
+        """See `Account`. A client that has had the protocol's last event was served, whoever closed."""
+        reader, dispatch = self._reader, self.ticket.verdict
+        if reader is not None and reader.failure is not None and isinstance(dispatch, Dispatch):
+            self._failed = True
+            self.pool.engine_failed(dispatch.instance, ANSWER, now)
         if self._failed:
             self.pool.fail(self.ticket, now)
-        else:
-            self.pool.cancel(self.ticket, now)
+            return
+        if reader is not None and reader.finished and isinstance(dispatch, Dispatch):
+            self.pool.engine_worked(dispatch.instance, now)
+        self.pool.cancel(self.ticket, now)
+
+    def _is_answer(self) -> bool:
+        """Whether what came after a status of success is an answer."""
+        if self._reader is not None:
+            return self._reader.shortfall is None
+        if self._pieces is not None:
+            self._whole = read_whole(b"".join(self._pieces))
+            if self._dialect is Dialect.RESPONSES:
+                self._remember(self._whole.response_id)
+        return self._whole.failure is None
 
     def _usage(self) -> Usage:
         if self._reader is not None:
             return self._reader.usage()
-        if self._pieces is None:
-            return Usage()
-        body = b"".join(self._pieces)
-        if self._dialect is Dialect.RESPONSES:
-            self._remember(body)
-        return read_usage(body) or Usage()
+        return self._whole.usage or Usage()
 
-    def _remember(self, text: bytes) -> None:
-        if isinstance(self.ticket.verdict, Dispatch):
-            self._held.remember(first_id(text), self.pool.key, self.ticket.verdict.instance, self.ticket.charge)
+    def _note_refusal(self, dispatch: Dispatch) -> None:
+        """No proxy can send the request once more, but the next one is not to be refused for this."""
+        if self.asks_usage and self._status in REFUSALS and names_the_option(b"".join(self._pieces or ())):
+            self._asking.refused(dispatch.address)
+
+    def _remember(self, response: str | None) -> None:
+        if is_response_id(response) and isinstance(self.ticket.verdict, Dispatch):
+            self._remembered = True
+            self._held.remember(response, self.pool.key, self.ticket.verdict.instance, self.ticket.charge)
 
 
 class DirectAccount:
@@ -202,10 +238,11 @@ class DirectAccount:
             self._outcome = "rejected-by-engine"
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
 
-    def piece(self, piece: bytes, now: float) -> None:
+    def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
         """See `Account`. Only of a response is anything read."""
         if self._later is not None:
             self._later.feed(piece)
+        return piece
 
     def ended(self, now: float) -> None:
         """See `Account`."""

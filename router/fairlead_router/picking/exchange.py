@@ -73,9 +73,11 @@ class ResponseBegan(NamedTuple):
 
 
 class ResponsePiece(NamedTuple):
-    """More of the response's body."""
+    """More of the response's body, which its account passes on: `last` of it, and `ended` if no trailers follow."""
 
     piece: bytes
+    last: bool
+    ended: bool
 
 
 class ResponseEnded(NamedTuple):
@@ -214,14 +216,14 @@ class Exchange:
                 f"{name} {'after the end of the response' if self.stage is Stage.RESPONDED else 'before response_headers'}"
             )
         if isinstance(message, TrailersCame):
-            return (*self._ended(), Say(PassTrailers(Side.RESPONSE)))
-        actions: list[Action] = []
-        if message.piece:
-            actions.append(ResponsePiece(message.piece))
-        actions += _pieces(Side.RESPONSE, message.piece, ended=message.ended)
-        if message.ended:
-            actions += self._ended()
-        return actions
+            return (ResponsePiece(b"", last=True, ended=False), *self._ended(), Say(PassTrailers(Side.RESPONSE)))
+        piece = ResponsePiece(message.piece, last=message.ended, ended=message.ended)
+        return (piece, *self._ended()) if message.ended else (piece,)
+
+    @staticmethod
+    def passed(body: bytes, *, ended: bool) -> Sequence[Action]:
+        """Let this go on of the response's body."""
+        return _pieces(Side.RESPONSE, body, ended=ended) if body or ended else ()
 
     def _ended(self) -> Sequence[Action]:
         self.stage = Stage.RESPONDED

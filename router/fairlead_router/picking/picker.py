@@ -34,6 +34,7 @@ from fairlead_router.requests import ParsedRequest, parse_request
 from fairlead_router.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.settings import RouterSettings
 from fairlead_router.tickets import Ticket
+from fairlead_router.usage_asking import UsageAsking, ask_for_usage, may_ask_for_usage
 
 OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True)
 """A path that the gateway does not know, where the settings let those through."""
@@ -56,9 +57,11 @@ class Picker:
         informing: Informing,
         metrics: RouterMetrics,
         body_memory: BodyMemory,
+        asking: UsageAsking,
         now: Callable[[], float],
     ) -> None:
         self.body_memory = body_memory
+        self._asking = asking
         self._settings = settings
         self._pools = pools
         self._keys = keys
@@ -228,27 +231,34 @@ class Picker:
         request = self._routed.request(pool, endpoint, parsed, headers, session, key, asked.arrived_at, body_bytes=len(body), within=within)
         name = pool.engine_name(parsed.model)
         changed = _changed(body, parsed, name)
+        asks: bytes | None = None
+        if may_ask_for_usage(parsed, endpoint):
+            asks, change = ask_for_usage(body if changed is None else changed, parsed.document)
+            asks = None if change is None else asks
 
         charge: Charge | None = None
         if key is not None:
             follows = answer_follows(parsed, endpoint)
             charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self.now(), follows=follows)
         ticket = pool.submit(request, self.now(), charge)
-        account = RoutedAccount(pool, ticket, asked.dialect, self._held)
+        account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking)
         if ticket.verdict is None:
             asked.account = account
-            ticket.when_decided = lambda: self._decided_later(asked, account, ticket, changed)
+            ticket.when_decided = lambda: self._decided_later(asked, account, ticket, changed, asks)
         else:
-            self._decided(asked, account, ticket, changed)
+            self._decided(asked, account, ticket, changed, asks)
 
-    def _decided_later(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, changed: bytes | None) -> None:
+    def _decided_later(
+        self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, changed: bytes | None, asks: bytes | None
+    ) -> None:
         """As `_decided`, in the middle of a scheduler's delivery, which no fault here may break off."""
         try:
-            self._decided(asked, account, ticket, changed)
+            self._decided(asked, account, ticket, changed, asks)
         except Exception:  # noqa: BLE001  # logged, and hidden from clients
             self._own_fault(asked)
 
-    def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, changed: bytes | None) -> None:
+    def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, changed: bytes | None, asks: bytes | None) -> None:
+        """`changed` is the body under the engine's name for the model, `asks` one that also asks for usage."""
         if asked.gone:
             return
         verdict, pool = ticket.verdict, account.pool
@@ -260,7 +270,8 @@ class Picker:
         account.told = self._endpoints(pool, verdict)
         ticket.given = True  # as far as can be known: the proxy sends it now
         asked.account = account
-        asked.send(pool, account.told, ticket.request.id, changed)
+        account.asks_usage = asks is not None and not self._asking.refuses(verdict.address)
+        asked.send(pool, account.told, ticket.request.id, asks if account.asks_usage else changed)
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch) -> list[str]:
         """The choice, then as many fallbacks as may be named, of those that still accept."""

@@ -99,7 +99,8 @@ class PickerStream:
             if isinstance(action, Say):
                 self._stream.send(wire.encode(action.message))
             elif isinstance(action, ResponsePiece):
-                self._account.piece(action.piece, self._picker.now())
+                shown = self._account.piece(action.piece, self._picker.now(), last=action.last)
+                self._do(self._exchange.passed(shown, ended=action.ended))
             elif isinstance(action, Whole):
                 asked.headers = action.headers
                 self._picker.pick(asked, action.body, action.subset, bodiless=self._exchange.bodiless)

@@ -74,7 +74,7 @@ async def leave(world: World, when: Callable[[], bool], **asked: Any) -> None:
 
 async def leave_in_stream(world: World, events: int, **asked: Any) -> None:
     """Ask for a stream, let the engine go on step by step, and hang up after so many of its events."""
-    body = {"model": "mock", "messages": [{"role": "user", "content": PROMPT}], "stream": True, "max_tokens": 20}
+    body = {"model": "mock", "messages": [{"role": "user", "content": PROMPT}], "stream": True, "max_tokens": 20, **asked}
     headers = {**SHOWN, "x-script": "stepwise"}
     async with (
         asyncio.timeout(PATIENCE_SECONDS),
@@ -111,7 +111,7 @@ async def closed_by_its_client_at_the_last_event(world: World) -> Ended:
     await started(world)
     engine = world.engines[0]
     engine.events, engine.stepwise_events = [CHAT_EVENT, CHAT_EVENT, USAGE_EVENT, "data: [DONE]\n\n", ": never sent\n\n"], True
-    await leave_in_stream(world, 4)
+    await leave_in_stream(world, 4, stream_options={"include_usage": True})
     await until(lambda: world.routers[0].busy() == 0)
     engine.step.set()
     return Ended(None, 8, {3})

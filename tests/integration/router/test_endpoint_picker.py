@@ -58,6 +58,9 @@ async def _proxy(running: RunningRouter, proxies: list[Proxy], authority: str | 
     return proxies[-1]
 
 
+CONTENT = b'data: {"choices": [{"index": 0, "delta": {"content": "tok"}, "finish_reason": "stop"}]}\n\n'
+
+
 def _chat(text: str = "hello", **more: object) -> bytes:
     return json.dumps({"model": "mock", "messages": [{"role": "user", "content": text}], "max_tokens": 3, **more}).encode()
 
@@ -265,7 +268,7 @@ async def test_a_queued_request_goes_when_its_turn_comes(world: World, proxies: 
         await stream.say(request_headers(), request_body(_chat(stream=True), ended=True))
     await first.hear()
     await until(lambda: running.pool.waiting == 1)
-    await first.say(response_headers(200, {"content-type": "text/event-stream"}), response_body(b"data: {}\n\n", ended=False))
+    await first.say(response_headers(200, {"content-type": "text/event-stream"}), response_body(CONTENT, ended=False))
     assert (await second.hear()).request_headers.response.header_mutation.set_headers
     first.call.cancel()
     second.call.cancel()
@@ -441,7 +444,7 @@ async def test_a_router_that_drains_lets_streams_end_and_takes_no_more(world: Wo
     await stream.hear()
     draining = asyncio.create_task(running.router.drain())
     await until(lambda: running.router.informing.refusing)
-    await stream.say(response_headers(200, {"content-type": "text/event-stream"}), response_body(b"data: {}\n\n", ended=True))
+    await stream.say(response_headers(200, {"content-type": "text/event-stream"}), response_body(CONTENT, ended=True))
     said = [(await stream.hear()).WhichOneof("response") for _ in range(3)]
     assert Counter(said) == {"request_body": 1, "response_headers": 1, "response_body": 1}
     await stream.call.done_writing()
@@ -465,8 +468,8 @@ async def test_what_waits_for_an_instance_when_the_router_is_told_to_stop_still_
     assert not running.router.informing.refusing
     world.api.state.set_table(world.table(version=3))
     assert [(await stream.hear()).WhichOneof("response") for _ in range(2)] == ["request_headers", "request_body"]
-    await stream.say(response_headers(200, {}, ended=True))
-    assert (await stream.hear()).WhichOneof("response") == "response_headers"
+    await stream.say(response_headers(200, {}), response_body(b"{}", ended=True))
+    assert [(await stream.hear()).WhichOneof("response") for _ in range(2)] == ["response_headers", "response_body"]
     await stream.call.done_writing()
     assert await stream.hear() is None
     await leaving

@@ -132,8 +132,12 @@ async def test_tokens_count_as_the_engine_told_them(world: World) -> None:
     assert (await running.ask(headers=shows("t"))).status_code == 200, "what was counted too much is given back"
     streamed = await running.ask(headers=shows("t"), text="word " * 4000, stream=True)
     assert streamed.status_code == 200
+    assert (await running.ask(headers=shows("t"))).status_code == 200, "also of a stream whose client did not ask for usage"
+    for engine in world.engines:
+        engine.events = ['data: {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}]}\n\n']
+    assert (await running.ask(headers=shows("t"), text="word " * 4000, stream=True)).status_code == 200
     refused = await running.ask(headers=shows("t"))
-    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rejected-key-tokens")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rejected-key-tokens"), "where the engine tells nothing"
     assert int(refused.headers["retry-after"]) > 60
 
 
@@ -207,6 +211,6 @@ async def test_what_each_key_was_used_for_is_reported_once(world: World) -> None
     served = sums.pop(("team", None))
     assert served[0] >= 4
     later = served[0] - 4
-    assert served[1:] == [8 + 2 + 8 * later, 3 + 3 + 3 * later], "a stream does not tell its prompt's tokens: the router counts 2"
+    assert served[1:] == [8 + 8 + 8 * later, 3 + 3 + 3 * later]
     assert sums.pop(("team", "rejected-key-requests")) == [1, 0, 0]
     assert sums == {("team", "key-out-of-scope"): [1, 0, 0], ("old", "key-expired"): [1, 0, 0]}

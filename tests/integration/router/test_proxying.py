@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -196,13 +197,16 @@ async def test_a_request_that_waits_for_longer_than_it_may_take_is_refused_and_r
     await until(lambda: bool(world.api.state.stored("rejections")))
 
 
-async def test_a_stream_whose_engine_dies_ends_with_an_error_event(world: World) -> None:
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_stream_whose_engine_dies_ends_with_an_error_event(world: World, asks: bool) -> None:
+    """A client that asked for usage gets each piece at once, so also the part of an event; no other does."""
     running = await world.ready(count=2)
-    answer = await running.ask(script="die-mid-stream", stream=True)
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asks else {}
+    answer = await running.ask(script="die-mid-stream", stream=True, **options)
     assert answer.status_code == 200
-    *events, cut, error = [event for event in answer.text.split("\n\n") if event]
-    assert len(events) == 2
-    assert cut.startswith("data: {")
+    *events, error = [event for event in answer.text.split("\n\n") if event]
+    assert len(events) == 2 + asks
+    assert all(event.startswith("data: {") for event in events)
     assert json.loads(error.removeprefix("data: "))["error"]["code"] == "rejected-upstream-failed"
     await _settled(running)
     assert running.pool.counters.failed == 1

@@ -269,11 +269,11 @@ def test_tokens_of_streams_are_told_once_a_second_and_when_a_stream_is_lost() ->
     ticket, unstreamed = pool.submit(_request("a"), 10.0), pool.submit(_request("b"), 10.0)
     ticket.stream = StreamReader()
     for now in (10.0, 10.5, 11.0, 11.5):
-        ticket.stream.feed(b'data: {"choices": []}\n\n')
+        ticket.stream.feed(b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n')
         pool.tick(now)
     pool.fail(ticket, 11.75)
     pool.cancel(unstreamed, 11.75)
-    assert scheduler.told == [("a", 10.0, 0), ("a", 11.0, 2), ("a", 11.75, 3)]
+    assert scheduler.told == [("a", 10.0, 1), ("a", 11.0, 3), ("a", 11.75, 4)]
 
 
 def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:

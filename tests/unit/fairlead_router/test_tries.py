@@ -19,6 +19,7 @@ from fairlead_router.proxying import Proxy
 from fairlead_router.settings import Timeouts
 from fairlead_router.silences import Silences
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.usage_asking import UsageAsking
 from fairlead_testing.builders.routing_tables import routing_table
 
 TIMEOUTS = Timeouts(connect=2.0, first_byte=10.0, total=60.0)
@@ -82,7 +83,7 @@ class FailingEngines:
     async def relay(self) -> int:
         """Send a routed request of session `s`; the status of its answer."""
         sender = cast(Any, self)
-        proxy = Proxy(sender, self.calls, HeldResponses(), lambda: self.time)
+        proxy = Proxy(sender, UsageAsking(sender, lambda: self.time), self.calls, HeldResponses(), lambda: self.time)
         request = RoutingRequest(id="r-1", arrived_at=self.time, prompt_tokens=100, blocks=(1,), first_bytes_hash=1, session="s")
         answer = await proxy.relay(self.call(), request, self.pool, cast(Any, None))
         assert answer is not None

@@ -225,15 +225,19 @@ class Proxy:
         await stream.say(response_headers(response.status_code, {"content-type": kind}, served=served))
         mutation = (await stream.hear()).response_headers.response.header_mutation
         seen.status, seen.headers = response.status_code, headers_of(mutation)
-        async for piece, ended in _with_end(response.aiter_raw()):
-            await stream.say(response_body(piece, ended=ended))
-            while True:
+
+        async def hear() -> None:
+            """The body as the picker passes it on, in pieces of its own."""
+            ended = False
+            while not ended:
                 back = (await stream.hear()).response_body.response.body_mutation.streamed_response
                 seen.body += back.body
-                piece = piece[len(back.body) :]
-                if not piece:
-                    assert back.end_of_stream is ended
-                    break
+                ended = back.end_of_stream
+
+        heard = asyncio.create_task(hear())
+        async for piece, ended in _with_end(response.aiter_raw()):
+            await stream.say(response_body(piece, ended=ended))
+        await heard
 
 
 async def _with_end(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, bool]]:

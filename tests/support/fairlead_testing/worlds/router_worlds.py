@@ -216,7 +216,8 @@ class ScriptedEngine:
                 send(piece)
                 await writer.drain()
         gone = asyncio.create_task(self._watch(reader)) if script == "stepwise" else None
-        for number in range(int(document.get("max_tokens", 3))):
+        made = int(document.get("max_tokens", 3))
+        for number in range(made):
             if script == "stepwise" and number:
                 waiting = asyncio.create_task(self.step.wait())
                 assert gone is not None
@@ -234,7 +235,7 @@ class ScriptedEngine:
         if gone is not None:
             gone.cancel()
         if document.get("stream_options", {}).get("include_usage"):
-            send(b"data: " + json.dumps({**CHUNK, "choices": [], "usage": USAGE}).encode() + b"\n\n")
+            send(b"data: " + json.dumps({**CHUNK, "choices": [], "usage": {**USAGE, "completion_tokens": made}}).encode() + b"\n\n")
         send(b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
 

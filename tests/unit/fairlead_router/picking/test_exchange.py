@@ -130,15 +130,19 @@ def test_a_refusal_answers_the_client_and_ends_the_stream() -> None:
 def test_a_response_goes_on_piece_by_piece() -> None:
     exchange = picked()
     assert exchange.hear(HeadersCame(RESPONSE, HEADERS, False, served="10.0.0.2:8000")) == (ResponseBegan(HEADERS, "10.0.0.2:8000"),)
-    assert exchange.hear(BodyCame(RESPONSE, b"tok", False)) == [ResponsePiece(b"tok"), Say(PassBody(RESPONSE, b"tok", False))]
-    assert exchange.hear(BodyCame(RESPONSE, b"", True)) == [Say(PassBody(RESPONSE, b"", True)), ResponseEnded()]
+    assert exchange.hear(BodyCame(RESPONSE, b"tok", False)) == (ResponsePiece(b"tok", last=False, ended=False),)
+    assert exchange.passed(b"tok", ended=False) == [Say(PassBody(RESPONSE, b"tok", False))]
+    assert exchange.hear(BodyCame(RESPONSE, b"", True)) == (ResponsePiece(b"", last=True, ended=True), ResponseEnded())
+    assert exchange.passed(b"", ended=True) == [Say(PassBody(RESPONSE, b"", True))]
+    assert exchange.passed(b"", ended=False) == (), "nothing of a piece is left that is kept from its client"
     assert exchange.half_closed() == (Finish(),)
 
 
 def test_trailers_end_a_response() -> None:
     exchange = picked()
     exchange.hear(HeadersCame(RESPONSE, HEADERS, False))
-    assert exchange.hear(TrailersCame(RESPONSE)) == (ResponseEnded(), Say(PassTrailers(RESPONSE)))
+    last = ResponsePiece(b"", last=True, ended=False)
+    assert exchange.hear(TrailersCame(RESPONSE)) == (last, ResponseEnded(), Say(PassTrailers(RESPONSE)))
 
 
 def test_a_response_without_a_body_ends_with_its_headers() -> None:
@@ -230,7 +234,8 @@ def test_whatever_comes_each_request_is_decided_answered_and_ended_at_most_once(
         if any(isinstance(action, TooLarge) for action in done):
             done = [*done, *exchange.refused(REFUSED)]
         assert stage is not Stage.OVER or not done
-        actions += done
+        for action in done:
+            actions += exchange.passed(action.piece, ended=action.ended) if isinstance(action, ResponsePiece) else (action,)
     for kind in (Whole, ResponseBegan, ResponseEnded, Abandoned, Finish, TooLarge):
         assert sum(isinstance(action, kind) for action in actions) <= 1
     assert not any(isinstance(action, Finish) for action in actions[:-1])

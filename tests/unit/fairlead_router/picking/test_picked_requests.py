@@ -104,7 +104,7 @@ _SAID = (
     response_headers(200, SSE, served="nowhere"),
     response_headers(503, {}, ended=True),
     response_headers(404, {}, ended=True),
-    response_body(b"data: {}\n\n", ended=False),
+    response_body(b'data: {"choices": [{"index": 0, "delta": {"content": "tok"}, "finish_reason": "stop"}]}\n\n', ended=False),
     response_body(b"", ended=True),
 )
 _WORDS: list[bytes] = [message.SerializeToString() for message in _SAID]

@@ -1,0 +1,66 @@
+"""The tokens that engines report: read from an answer or from its events, in each protocol's own form."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+_MOST_TOKENS = 1_000_000_000
+"""Above this, a count is treated as missing."""
+
+
+class Usage(NamedTuple):
+    """Tokens of a request as its engine reported them; None where it did not."""
+
+    output_tokens: int = 0
+    cached_tokens: int | None = None
+    prompt_tokens: int | None = None
+    """All of the prompt's tokens, cached or not."""
+
+
+_OUTPUT = ("completion_tokens", "output_tokens")
+_PROMPT = ("prompt_tokens", "input_tokens")
+_CACHED = "cached_tokens"
+_CACHE_READ, _CACHE_WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
+_COUNTS = frozenset((*_OUTPUT, *_PROMPT, _CACHE_READ, _CACHE_WRITTEN))
+
+
+class Figures:
+    """The newest of each count in the usages of one answer; Anthropic's streams report them in two events."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    @property
+    def output_tokens(self) -> int | None:
+        """The newest count of the answer's tokens."""
+        return next((self._counts[name] for name in _OUTPUT if name in self._counts), None)
+
+    def take(self, usage: Any) -> bool:
+        """Take the plausible counts of a usage object. Whether it has one of the answer's tokens."""
+        if not isinstance(usage, dict):
+            return False
+        counts = {name: value for name, value in usage.items() if name in _COUNTS and _is_count(value)}
+        details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+        if isinstance(details, dict) and _is_count(details.get(_CACHED)):
+            counts[_CACHED] = details[_CACHED]
+        self._counts.update(counts)
+        return not counts.keys().isdisjoint(_OUTPUT)
+
+    def usage(self, output_tokens: int | None = None) -> Usage:
+        """What is known; `output_tokens` takes the place of the engine's own count."""
+        counts = self._counts
+        output = self.output_tokens if output_tokens is None else output_tokens
+        prompt = next((counts[name] for name in _PROMPT if name in counts), None)
+        read, written = counts.get(_CACHE_READ), counts.get(_CACHE_WRITTEN)
+        if "input_tokens" in counts and _CACHED not in counts and prompt is not None:
+            prompt += (read or 0) + (written or 0)  # Anthropic's input_tokens leave out what is read from or written to a cache
+        return Usage(output or 0, counts.get(_CACHED, read), prompt)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
