@@ -7,16 +7,14 @@ words of their own.
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
 DEEPEST = 64
 """Levels of lists and objects in a document; a pod template has about twelve."""
 
 _CHUNK = 65_536
 _QUOTE = ord('"')
-_STEPS = np.zeros(256, dtype=np.int8)
-_STEPS[[ord("["), ord("{")]] = 1
-_STEPS[[ord("]"), ord("}")]] = -1
+_STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(byte), 0) for byte in range(256))
+"""Of each byte how many levels it goes down, as a signed byte."""
 
 Kind = TypeVar("Kind")
 
@@ -43,12 +41,14 @@ def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
     """
     if content.count(b"[") + content.count(b"{") <= deepest:
         return False
+    import numpy as np  # only here: who reads a spec or a small document does not pay for it
+
     plain = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     level, quoted = 0, False
     for start in range(0, len(plain), _CHUNK):
-        part = np.frombuffer(plain[start : start + _CHUNK], dtype=np.uint8)
-        inside = np.logical_xor.accumulate(part == _QUOTE) ^ quoted
-        levels = level + np.where(inside, 0, _STEPS[part]).cumsum(dtype=np.int64)
+        part = plain[start : start + _CHUNK]
+        inside = np.logical_xor.accumulate(np.frombuffer(part, dtype=np.uint8) == _QUOTE) ^ quoted
+        levels = level + np.where(inside, 0, np.frombuffer(part.translate(_STEPS), dtype=np.int8)).cumsum(dtype=np.int64)
         if levels.max() > deepest:
             return True
         level, quoted = int(levels[-1]), bool(inside[-1])
