@@ -112,7 +112,7 @@ def weight(name: str, instance: str, weight: float, reason: str | None, yes: boo
 @name_argument
 @click.argument("action", type=click.Choice([action.value for action in ScheduleAction]))
 @click.argument("schedule")
-@click.option("--spec", type=click.File(), help="For set: a file with the schedule as a manifest writes it, without its name.")
+@click.option("--spec", type=click.File("rb"), help="For set: a file with the schedule as a manifest writes it, without its name.")
 @click.option("--start", help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
 @_options
 def schedule(

@@ -73,7 +73,7 @@ def read_recording(path: Path) -> Recording:
             raise InvalidInput("RECORDING", str(path), f"name a recording; it cannot be read: {error.strerror or error}") from None
         recording.bad_rows.append(f"{path}: cannot be read further: {error.strerror or error}; record it again")
     except (EOFError, zlib.error):
-        recording.bad_rows.append(f"{path}: its gzip stream is cut off or damaged; record it again, or copy it whole")
+        recording.bad_rows.append(f"{path}: ends before its gzip stream does; record it again, or copy it whole")
     for what, found in (("event", recording.batches), ("request", recording.requests)):
         if not found:
             hint = f" ({recording.bad_rows[0]})" if recording.bad_rows else ""
@@ -103,8 +103,8 @@ def _read_row(recording: Recording, line: bytes, place: str) -> None:
     except msgspec.MsgspecError as error:
         recording.bad_rows.append(f"{place}: {error}; write one JSON object per line, of kind event, request or metrics")
     except (BatchUnreadable, binascii.Error) as error:
-        why = str(error) if isinstance(error, BatchUnreadable) else "it is no base64"
-        recording.bad_rows.append(f"{place}: payload: {why}; write the base64 of the message's msgpack frame")
+        why = str(error) if isinstance(error, BatchUnreadable) else "no base64"
+        recording.bad_rows.append(f"{place}: payload: {why}; it is the base64 of the message's msgpack frame")
 
 
 def _batch(row: _EventRow) -> RecordedBatch:

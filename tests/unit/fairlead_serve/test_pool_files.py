@@ -61,7 +61,7 @@ def test_adapters_of_the_engines_are_those_of_the_pool() -> None:
         (f"{TWO}slo: {{ttft: soon}}", "slo.ttft", "duration"),
         (f"{TWO}routing: {{policy: dualmpa}}", "routing.policy", "choose one of"),
         (f"{TWO}routing: {{policy: dualmap, parameters: {{slo_fraction: x}}}}", "routing.parameters.slo_fraction", "number"),
-        ("engines: [\n", "file", "file: correct the YAML in line 2, column 1: expected the node content"),
+        ("engines: [\n", "file", "file: correct the YAML: line 2, column 1: expected the node content"),
         ("engines: \x00", "file", "file: correct the YAML: "),
         ("", "file", "write an object"),
     ],

@@ -263,7 +263,7 @@ def test_an_error_in_another_process_is_the_same_line(folder: Path, tmp_path: Pa
         ("convert good.jsonl --out missing/made", "missing/made: cannot be written: No such file or directory"),
         ("convert good.jsonl --from csv", "good.jsonl:1: timestamp: is not a column; the first line must name timestamp, input_length"),
         ("convert good.jsonl --from burstgpt", "good.jsonl:1: Timestamp: is not a column; the first line must name Timestamp, Request"),
-        ("convert binary --from csv", "binary: is not CSV in UTF-8: "),
+        ("convert binary --from csv", "binary: is not CSV in UTF-8; "),
         ("convert folder --from csv", "folder: cannot be read: Is a directory"),
         ("convert empty --from csv", "empty:1: timestamp: is not a column"),
         ("convert header.csv --from csv", "header.csv: holds no rows; expected one request per line after the first"),
