@@ -12,8 +12,10 @@ part, or lost what was drawn when it opened.
 import argparse
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -23,21 +25,23 @@ from fairlead_testing.running.ink import Ink, ink_of, lost
 from fairlead_testing.running.sandbox import RunningSandbox
 from fairlead_testing.running.tour import pages_of
 
-VIEWS = ((1280, "light"), (1280, "dark"), (380, "light"))
+VIEWS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((1280, "light"), (1280, "dark"), (380, "light"))
 DRAWN = """() => document.documentElement.classList.contains("scripted")
   && !document.querySelector('[aria-busy="true"]')
   && [...document.images].every((one) => one.complete)
   && [...document.querySelectorAll("[data-chart], [data-heatmap]")].every((one) => "ready" in one.dataset)"""
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 OPEN_SECONDS = 60
+SIDE_BY_SIDE = 21
+"""Pages that are open at once, in three contexts: each has six connections, of which streams hold three."""
 README = Path(__file__).parents[1] / "docs" / "images" / "heatmap.png"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tab:
-    """A page that stays open: what went wrong on it so far, and what was drawn when it opened."""
+    """A page that stays open until its picture is taken: what went wrong so far, and what was drawn when it opened."""
 
-    name: str
+    file: Path
     page: Page
     opened_at: float
     troubles: list[str]
@@ -45,32 +49,41 @@ class Tab:
 
 
 def photograph(browser: Browser, sandbox: RunningSandbox, paths: dict[str, str], out: Path, readme: str | None) -> list[str]:
-    """Takes all pictures; returns what was wrong, a line each. All pages of a view are open side by side, each for a
-    minute at least.
+    """Takes all pictures; returns what was wrong, a line each. Pages are open side by side, each for a minute at
+    least.
     """
+    contexts = {view: looking(browser, sandbox, *view) for view in VIEWS}
+    wanted = [(out / f"{name}-{width}-{theme}.png", (width, theme), path) for name, path in paths.items() for width, theme in VIEWS]
+    wanted += [] if readme is None else [(README, VIEWS[0], readme)]
     wrong: list[str] = []
-    for width, theme in VIEWS:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark" if theme == "dark" else "light")
-        page = context.new_page()
-        sign_in(page, sandbox)
-        page.close()
-        shown = {README: readme} if readme is not None and (width, theme) == VIEWS[0] else {}
-        shown |= {out / f"{name}-{width}-{theme}.png": path for name, path in paths.items()}
-        tabs = {file: opened(context, sandbox.url("api"), path, file.stem) for file, path in shown.items()}
-        for file, tab in tabs.items():
-            wrong += taken(tab, file)
-        context.close()
+    tabs: deque[Tab] = deque()
+    for file, view, path in wanted:
+        if len(tabs) == SIDE_BY_SIDE:
+            wrong += taken(tabs.popleft())
+        tabs.append(opened(contexts[view], sandbox.url("api"), path, file))
+    for tab in tabs:
+        wrong += taken(tab)
     return wrong
 
 
-def opened(context: BrowserContext, origin: str, path: str, name: str) -> Tab:
+def looking(browser: Browser, sandbox: RunningSandbox, width: int, theme: Literal["light", "dark"]) -> BrowserContext:
+    """A context with a session, connections of its own, a width and a theme."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    sign_in(page, sandbox)
+    page.close()
+    return context
+
+
+def opened(context: BrowserContext, origin: str, path: str, file: Path) -> Tab:
     page = context.new_page()
     troubles = watch_troubles(page, origin)
     answer = page.goto(origin + path)
     status = answer.status if answer else 0
     troubles += [f"answered {status}"] * (status != 200)
     settle(page)
-    return Tab(name=name, page=page, opened_at=time.monotonic(), troubles=troubles, ink=ink_of(page))
+    return Tab(file=file, page=page, opened_at=time.monotonic(), troubles=troubles, ink=ink_of(page))
 
 
 def settle(page: Page) -> None:
@@ -83,18 +96,18 @@ def settle(page: Page) -> None:
     page.wait_for_function(DRAWN, timeout=PATIENCE_MS)
 
 
-def taken(tab: Tab, file: Path) -> list[str]:
+def taken(tab: Tab) -> list[str]:
     """Takes the picture once the page was open for a minute, and closes it; what was wrong until then."""
     page = tab.page
     page.bring_to_front()
     page.wait_for_timeout(max(0.0, tab.opened_at + OPEN_SECONDS - time.monotonic()) * 1000)
     settle(page)
     faded = lost(tab.ink, ink_of(page), share=0.05)
-    page.screenshot(path=str(file), full_page=file != README)
+    page.screenshot(path=str(tab.file), full_page=tab.file != README)
     over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     missing = page.locator(".notice", has_text="Part of this page is missing").all_inner_texts()
     page.close()
-    return [f"{tab.name}: {one}" for one in [*tab.troubles, *faded, *[f"{over} px too wide"] * (over > 0), *missing]]
+    return [f"{tab.file.stem}: {one}" for one in [*tab.troubles, *faded, *[f"{over} px too wide"] * (over > 0), *missing]]
 
 
 def main() -> int:
