@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
+from fairlead_process.json_documents import nests_deeper
 from fairlead_router.dialects import Dialect
 from fairlead_router.spoken_events import Failure as Failure
 from fairlead_router.spoken_events import failure_of, listener
@@ -271,12 +272,12 @@ def _decoded(data: bytes) -> Any:
     """The JSON value of an event; None where it is none."""
     try:
         return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        if "recursion" in str(error).lower():
+    except orjson.JSONDecodeError:
+        if nests_deeper(data):
             return None
     try:
         return json.loads(data)  # it also takes NaN and half of a pair of surrogates, which engines in Python write
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 
