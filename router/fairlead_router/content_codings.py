@@ -79,8 +79,8 @@ class _Layer:
                 decoder = self._decoder = self._next_member()
             try:
                 piece = decoder.decompress(data, PIECE_BYTES)
-            except zlib.error as error:
-                raise _damaged(self._name, str(error)) from None
+            except zlib.error:
+                raise _damaged(self._name, "its bytes are of no such coding") from None
             data = decoder.unconsumed_tail or decoder.unused_data
             full = len(piece) == PIECE_BYTES and not decoder.eof
             if piece:
