@@ -2,14 +2,14 @@
 
 The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. It changes only when something is compared
 (every `period` of `spec.scaling` and `spec.ratio`) or steps, so a pool at rest is not written in every round, and it is
-empty while both modes are Fixed. A memory that cannot be read is as good as none: scaling starts anew from the declared
-numbers.
+empty while both modes are Fixed. The API promises nothing of a status: it may be lost, and a restored or re-created
+pool has none. Then the memory is rebuilt from the numbers that stand (`rebuilt`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fairlead.instances import Role
+from fairlead.instances import MAX_REPLICAS, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,8 @@ class RoleMemory:
     steps: tuple[Step, ...] = ()
     told: str = ""
     """The line of what the last comparison recommended, so that only news is told."""
+    rebuilt_at: float | None = None
+    """When the number was taken from what stood, as nothing was remembered; the steps before it are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,33 @@ class ScalingMemory:
         return next((one for one in self.roles if one.role is role), None)
 
 
+def is_plausible(memory: ScalingMemory) -> bool:
+    """Whether this can have been decided: else it is as good as none."""
+    return all(0 <= role.replicas <= MAX_REPLICAS and 0 <= role.declared <= MAX_REPLICAS for role in memory.roles)
+
+
+def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mapping[Role, int], now: float) -> ScalingMemory:
+    """The memory with what it lacks taken from the numbers that stand. `standing` is empty where nothing was lost.
+
+    What happened before is not known, so a whole period passes before the next step of a role, and where
+    instances had moved from one role to the other, a whole cooldown before the next move.
+    """
+    lacking = [role for role in declared if role in standing and memory.of(role) is None]
+    found = (RoleMemory(role=role, declared=declared[role], replicas=standing[role], rebuilt_at=now) for role in lacking)
+    ratio = memory.ratio
+    if lacking and ratio == RatioMemory() and {Role.PREFILL, Role.DECODE} <= declared.keys() & standing.keys():
+        shift = _shift_of(declared, standing)
+        ratio = replace(ratio, shift=shift, moved_at=now) if shift else ratio
+    return replace(memory, roles=(*memory.roles, *found), ratio=ratio)
+
+
+def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
+    """The smallest shift that explains the numbers: those of both roles, or of one while the other lacks instances."""
+    by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
+    least, most = sorted((by_prefill, by_decode))
+    return min(max(0, least), most)
+
+
 def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
     """The memory with no time after `now`, in case the clock was set back.
 
@@ -96,9 +125,10 @@ def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
 
 
 def _rewound(role: RoleMemory, now: float) -> RoleMemory:
-    if all(step.at <= now for step in role.steps):
+    rebuilt_at = role.rebuilt_at if role.rebuilt_at is None else min(role.rebuilt_at, now)
+    if rebuilt_at == role.rebuilt_at and all(step.at <= now for step in role.steps):
         return role
-    return replace(role, steps=tuple(replace(step, at=min(step.at, now)) for step in role.steps))
+    return replace(role, rebuilt_at=rebuilt_at, steps=tuple(replace(step, at=min(step.at, now)) for step in role.steps))
 
 
 def with_step(role: RoleMemory, replicas: int, now: float, kept_seconds: float) -> RoleMemory:

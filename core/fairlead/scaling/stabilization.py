@@ -54,8 +54,11 @@ def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: fl
     if stable == current:
         return current, Hold.STABILIZING
     rules = spec.scale_up if stable > current else spec.scale_down
-    if role.steps and now - max(step.at for step in role.steps) < rules.cooldown_seconds:
+    last = max((step.at for step in role.steps), default=role.rebuilt_at)
+    if last is not None and now - last < rules.cooldown_seconds:
         return current, Hold.COOLDOWN
+    if role.rebuilt_at is not None and now - role.rebuilt_at < rules.period_seconds:
+        return current, Hold.STEP_LIMIT
     limit = _limit(role, rules, now)
     allowed = min(stable, limit) if stable > current else max(stable, limit)
     if allowed != stable:

@@ -8,10 +8,11 @@ controller moved; in mode SLO it goes on from the last number. A changed declara
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from fairlead.instances import Role
 from fairlead.scaling.bounds import BoundsInForce, DeclaredRole, RoleBounds, bounds_in_force
-from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rewound, with_step
+from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rebuilt, rewound, with_step
 from fairlead.scaling.overload import DECODE_LIMIT, Demand
 from fairlead.scaling.ratio import RoleShare, compare, moved
 from fairlead.scaling.recommendations import Controller, Recommendation, Verdict
@@ -23,6 +24,7 @@ from fairlead.scaling.stabilization import steps_kept_seconds
 from fairlead.scaling.zero import is_at_zero, may_be_zero, stepped, was_at_zero
 from fairlead.tables import SloFacts
 
+NONE_STANDING: Mapping[Role, int] = MappingProxyType({})
 STALE_SECONDS = 60.0
 """Signals older than this are as good as none."""
 
@@ -106,13 +108,18 @@ class _Round:
 
 
 def step(
-    memory: ScalingMemory, declared: Declared, signals: PoolSignals | None, now: float, demand: PoolDemand | None = None
+    memory: ScalingMemory,
+    declared: Declared,
+    signals: PoolSignals | None,
+    now: float,
+    demand: PoolDemand | None = None,
+    standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[ScalingMemory, ScalingOutcome]:
     """One round at `now` (Unix seconds): the memory to keep, the targets, and what is worth telling.
 
     Where signals are None, stale or without a role's figures, that role keeps its number but for declarations and
     bounds. While both sections have mode Fixed the memory is empty. `demand` decides to zero and from zero; None = not
-    known, which leaves a pool as it is.
+    known, which leaves a pool as it is. `standing` has the numbers from which roles go on whose memory was lost.
     """
     fresh = signals is not None and signals.age_seconds <= STALE_SECONDS
     this = _Round(
@@ -122,10 +129,11 @@ def step(
         window_seconds=signals.window_seconds if signals is not None else 0.0,
         now=now,
     )
-    memory = rewound(memory, now)
+    numbers = {role.role: role.replicas for role in declared.roles}
+    memory = rewound(rebuilt(memory, numbers, standing, now), now)
     ratio = _ratio_memory(memory, declared)
     may_sleep = may_be_zero(declared.may_sleep, this.bounds)
-    stays_at_zero = may_sleep and was_at_zero(memory, {role.role: role.replicas for role in declared.roles})
+    stays_at_zero = may_sleep and was_at_zero(memory, numbers)
     begun = {role.role: _begun(memory, role, ratio, this, stays_at_zero) for role in declared.roles}
     moves: list[Recommendation] = []
     at_zero = stepped(begun, this.bounds, demand, declared.scaling, declared.capacity, now, may_sleep=may_sleep)
