@@ -13,7 +13,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.schedules.windows import Window
-from fairlead.tables import EarlyRejectionFacts, Outlook, PoolKey, PriorityClass, SloFacts
+from fairlead.tables import EarlyRejectionFacts, InstanceEngine, Outlook, PoolKey, PriorityClass, SloFacts
 
 LONGEST_MESSAGE = 1024
 """Bytes; an index of Postgres holds no more than 2,704."""
@@ -26,8 +26,8 @@ INSTANCES_STARTING = "InstancesStarting"
 class InstanceReport:
     """One instance as the operator sees it.
 
-    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; `revision` is
-    that of `fairlead.tables.InstanceEntry`.
+    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; `revision`
+    and `engine` are those of `fairlead.tables.InstanceEntry`.
     """
 
     id: str
@@ -41,6 +41,7 @@ class InstanceReport:
     restarts: int = 0
     revision: str = ""
     created_at: float
+    engine: InstanceEngine | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

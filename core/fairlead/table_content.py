@@ -5,12 +5,13 @@ Pure; a table gets a new version exactly when this content changes.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from fairlead.instances import ACCEPTING, REACHABLE
 from fairlead.pool_states import InstanceReport, SchedulesInForce
 from fairlead.pools import PoolSpec, TableFacts
 from fairlead.scaling.specs import RatioMode, ScalingMode
-from fairlead.tables import InstanceEntry, Outlook, PoolKey, PriorityClass, RoutingTable
+from fairlead.tables import EngineFacts, InstanceEntry, Outlook, PoolKey, PriorityClass, RoutingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ def table_of(
 
     `objectives` are classes of requests besides the spec's.
     """
+    reports = tuple(instances)
     entries = tuple(
         InstanceEntry(
             id=instance.id,
@@ -57,8 +59,9 @@ def table_of(
             weight=instance.weight,
             anchors=facts.anchors_per_instance if instance.state in ACCEPTING else 0,
             revision=instance.revision,
+            engine=instance.engine,
         )
-        for instance in sorted(instances, key=lambda instance: instance.id)
+        for instance in sorted(reports, key=lambda instance: instance.id)
         if instance.address is not None and instance.state in REACHABLE
     )
     return RoutingTable(
@@ -68,7 +71,7 @@ def table_of(
         generation=generation,
         model=facts.model,
         adapters=facts.adapters,
-        engine=facts.engine,
+        engine=_engine_at_work(facts.engine, reports),
         routing=facts.routing,
         session=facts.session,
         slo=facts.slo,
@@ -80,6 +83,18 @@ def table_of(
         opens_at=opens_at,
         instances=entries,
     )
+
+
+def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) -> EngineFacts:
+    """The engine that routers reckon with: by the mean speed and cache of the instances that take requests.
+
+    Those are the declared ones, unless a rollout changes them.
+    """
+    at_work = [declared.at(report.engine) for report in reports if report.state in ACCEPTING]
+    if all(engine == declared for engine in at_work):
+        return declared
+    speed, size = fmean(one.prefill_tokens_per_second for one in at_work), fmean(one.kv_cache_tokens for one in at_work)
+    return replace(declared, prefill_tokens_per_second=speed, kv_cache_tokens=round(size))
 
 
 def changed_entries(before: RoutingTable | None, after: RoutingTable) -> set[str]:

@@ -12,7 +12,7 @@ CRD, in every table and in the pool's history of changes.
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -55,12 +55,27 @@ class PoolKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceEngine:
+    """The engine of one instance that was made from another template than the present one; see `EngineFacts`.
+
+    The port is in the instance's address. What is not here is the pool's (docs/rollouts.md says why).
+    """
+
+    type: str
+    metrics_path: str
+    kv_usage_metric: str
+    pass_client_credentials: bool
+    prefill_tokens_per_second: float
+    kv_cache_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEntry:
     """One instance in a table.
 
     `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). `revision` names
     what the instance runs, as far as it decides whether KV blocks can be handed on; empty = not known, which goes with
-    all.
+    all. `engine` None: that of the table.
     """
 
     id: str
@@ -70,6 +85,7 @@ class InstanceEntry:
     weight: float = 1.0
     anchors: int = 160
     revision: str = ""
+    engine: InstanceEngine | None = None
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
         """Whether one of the two can decode what the other prefilled: engines of different revisions may lay out their
@@ -177,6 +193,14 @@ class EngineFacts(EngineSpecFacts):
     """Gauge with the used share (0-1) of the KV cache."""
     modelled: ModelledFacts = ModelledFacts()
     """The defaults, unknown, in a real pool."""
+
+    def of_instance(self) -> InstanceEngine:
+        """The facts that are an instance's own."""
+        return InstanceEngine(**{item.name: getattr(self, item.name) for item in fields(InstanceEngine)})
+
+    def at(self, instance: InstanceEngine | None) -> "EngineFacts":
+        """The facts of an instance with this engine; None = one like these say."""
+        return self if instance is None else replace(self, **{item.name: getattr(instance, item.name) for item in fields(instance)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers
-from fairlead_router.sending import Sender, passed_headers, refuse_engine_faults
+from fairlead_router.sending import Sender, passed_headers, refuse_engine_faults, without_credentials
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
@@ -130,12 +130,13 @@ class DirectRelay:
         return pool.least_loaded((), self._now())
 
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
-        address = pool.addresses[instance]
+        address, credentials = pool.addresses[instance], pool.passes_credentials(instance)
         if upload is None:
-            return await self._sender.begin(call, instance, address, credentials=pool.pass_credentials)
+            return await self._sender.begin(call, instance, address, credentials=credentials, carried=pool.pass_credentials)
         connection = await self._upstream.connect(address, self._calls.seconds_left(call))
         self._calls.await_answer(call, connection)
-        connection.send(b"%shost: %s\r\n\r\n" % (call.head, address.encode()), _framed(call.body, upload.chunked))
+        head = without_credentials(call.head) if pool.pass_credentials and not credentials else call.head
+        connection.send(b"%shost: %s\r\n\r\n" % (head, address.encode()), _framed(call.body, upload.chunked))
         async for piece in upload.rest:
             upload.begun = True
             await connection.send_more(_framed(piece, upload.chunked))
@@ -148,7 +149,7 @@ class DirectRelay:
         self._calls.await_answer(call, connection)
         await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, instance, credentials=pool.pass_credentials)
+        refuse_engine_faults(connection, instance, credentials=credentials)
         return connection
 
     async def _pass_on(
@@ -202,14 +203,15 @@ class DirectRelay:
         homes = [(pool, instance, address) for pool in pools for instance, address in pool.addresses.items()]
         for start in range(0, len(homes), PROBES_AT_ONCE):
             group = homes[start : start + PROBES_AT_ONCE]
-            answers = await asyncio.gather(*(self._holds(pool, address, path, headers) for pool, _, address in group))
+            answers = await asyncio.gather(*(self._holds(pool, home, path, headers) for pool, *home in group))
             for (pool, instance, _), holds in zip(group, answers, strict=True):
                 if holds:
                     return pool, instance
         return None
 
-    async def _holds(self, pool: Pool, address: str, path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
-        forwarded, _, _ = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
+    async def _holds(self, pool: Pool, home: Sequence[str], path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+        instance, address = home
+        forwarded, _, _ = forwarded_headers(headers, pool.session_header, credentials=pool.passes_credentials(instance))
         try:
             await self._upstream.fetch(address, path.decode("latin-1"), seconds=PROBE_SECONDS, headers=forwarded)
         except UpstreamFailure:

@@ -61,7 +61,8 @@ class DividedCall:
         self.instance = dispatch.decode
         leg = None if self._blocks is None else decode_leg(self._call, self._blocks)
         self.handed_over_at = self._now()
-        return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=pool.pass_credentials, leg=leg)
+        passes, carried = pool.passes_credentials(dispatch.decode), pool.pass_credentials
+        return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=passes, carried=carried, leg=leg)
 
     def failed(self, failure: UpstreamFailure) -> None:
         """The leg at `instance` failed. A decode instance may have fetched the blocks, which others may reuse now."""
@@ -73,7 +74,10 @@ class DividedCall:
         call, pool = self._call, self._pool
         leg = prefill_leg(call, orjson.loads(call.body) if call.document is None else call.document)
         sent_at = self._now()
-        connection = await self._sender.begin(call, dispatch.instance, dispatch.address, credentials=pool.pass_credentials, leg=leg)
+        credentials = pool.passes_credentials(dispatch.instance)
+        connection = await self._sender.begin(
+            call, dispatch.instance, dispatch.address, credentials=credentials, carried=pool.pass_credentials, leg=leg
+        )
         if connection.status >= 400:
             return connection
         answer = bytearray()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.engines import EngineTrouble
+from fairlead.tables import EngineFacts
 from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.model_cards import read_cards
@@ -54,7 +55,7 @@ class EngineScraper:
 
     async def _read(self, pool: Pool, instance: str, address: str) -> None:
         async with self._slots:
-            page = await self._metrics_page(pool, address)
+            page = await self._metrics_page(pool.engine_of(instance), address)
             await self._check_models(pool, instance, address)
         if page is None:
             pool.engines.pages.pop(instance, None)
@@ -68,8 +69,7 @@ class EngineScraper:
             pool.engines.kv_usage[instance] = usage
         pool.scheduler.observe_engine(instance, usage, self._now())
 
-    async def _metrics_page(self, pool: Pool, address: str) -> EnginePage | None:
-        engine = pool.table.engine
+    async def _metrics_page(self, engine: EngineFacts, address: str) -> EnginePage | None:
         try:
             page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
         except UpstreamFailure as failure:
@@ -83,7 +83,7 @@ class EngineScraper:
         return read_page(page, engine.type, engine.kv_usage_metric)
 
     def _judge(self, pool: Pool, instance: str, page: EnginePage) -> None:
-        name = pool.table.engine.kv_usage_metric
+        name = pool.engine_of(instance).kv_usage_metric
         if page.kv_cache_tokens is not None:
             pool.learn_cache_size(instance, page.kv_cache_tokens, self._now())
         found = pool.engines.troubles[instance]

@@ -105,7 +105,7 @@ class KvEventFollower:
             self._followed[key] = _Followed(pool=pool, instance=entry.id, address=entry.address)
 
     async def _ask(self, followed: _Followed) -> None:
-        engine_type = followed.pool.table.engine.type
+        engine_type = followed.pool.engine_of(followed.instance).type
         async with self._slots:
             try:
                 answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS)

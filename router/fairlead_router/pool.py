@@ -39,8 +39,8 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__", "accepting", "accounts", "addresses", "block_bytes", "classes", "counters", "direct", "divides", "engines",
-        "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler", "session_header", "table",
+        "__weakref__", "_engines", "accepting", "accounts", "addresses", "block_bytes", "classes", "counters", "direct", "divides",
+        "engines", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler", "session_header", "table",
         "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
@@ -82,7 +82,8 @@ class Pool:
     def _take(self, table: RoutingTable) -> None:
         self.table = table
         self.session_header = table.session.header.lower().encode("latin-1")
-        self.pass_credentials = table.engine.pass_client_credentials
+        self._engines = {entry.id: table.engine.at(entry.engine) for entry in table.instances if entry.engine is not None}
+        self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
         self.block_bytes = table.engine.block_bytes
         self.classes = PriorityClasses(table.priority_classes)
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
@@ -111,6 +112,14 @@ class Pool:
         counted = sizes.counted(engine)
         told = self.engines.cache_tokens
         return counted if told is None else replace(counted, kv_cache_tokens=told)
+
+    def engine_of(self, instance: str) -> EngineFacts:
+        """The facts of an instance's engine, which has others than the table's while a rollout replaces it."""
+        return self._engines.get(instance, self.table.engine)
+
+    def passes_credentials(self, instance: str) -> bool:
+        """Whether this instance gets a client's credentials; `pass_credentials` tells whether any does."""
+        return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
         """An engine told how many tokens its KV cache holds."""

@@ -129,7 +129,10 @@ class Proxy:
                 try:
                     handed_over_at = 0.0
                     if dispatch.decode is None:
-                        connection = await self._asking.begin(call, instance, dispatch.address, credentials=pool.pass_credentials)
+                        passes = pool.passes_credentials(instance)
+                        connection = await self._asking.begin(
+                            call, instance, dispatch.address, credentials=passes, carried=pool.pass_credentials
+                        )
                     else:
                         divided = divided or DividedCall(call, pool, ticket, self._sender, self._asking, self._now)
                         begun = await divided.begin(dispatch)

@@ -19,6 +19,7 @@ from fairlead_router.paths import Endpoint
 from fairlead_router.peer_fields import refuse_peer_addresses, refuse_peers
 from fairlead_router.prompts import Document, bad_field
 from fairlead_router.refusals import BadRequest
+from fairlead_router.sending import LONGEST_KNOWN, is_credential
 
 
 class ParsedRequest:
@@ -197,23 +198,6 @@ def is_shown_id(request_id: str) -> bool:
     return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
 
 
-_CREDENTIAL = re.compile(
-    rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
-    rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
-)
-_LONGEST_KNOWN = 64
-"""Bytes of a header's name that is remembered."""
-
-
-def is_credential(name: bytes) -> bool:
-    """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
-
-    Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
-    product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
-    """
-    return _CREDENTIAL.search(name, max(0, len(name) - _LONGEST_KNOWN)) is not None
-
-
 # Beside those: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
 _WITHHELD = SYSTEM_HEADERS | {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
@@ -253,7 +237,7 @@ def forwarded_headers(
             session = value
         elif name in SESSION_HEADERS:
             peer_session = value
-        fate = _fate(name) if len(name) <= _LONGEST_KNOWN else _fate.__wrapped__(name)
+        fate = _fate(name) if len(name) <= LONGEST_KNOWN else _fate.__wrapped__(name)
         if fate <= most:
             block += (name, b": ", value, b"\r\n")
         elif fate == _READ:

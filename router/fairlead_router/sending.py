@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from email.utils import parsedate_to_datetime
 
 from fairlead_router.calls import Call, Calls, Leg
@@ -27,6 +28,23 @@ _OUR_OWN = (b"x-fairlead-", b"access-control-")
 """Beginnings of headers that the gateway alone sets: who may read an answer is not for an engine to say."""
 
 
+_CREDENTIAL = re.compile(
+    rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
+    rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
+)
+LONGEST_KNOWN = 64
+"""Bytes of a header's name that is remembered."""
+
+
+def is_credential(name: bytes) -> bool:
+    """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
+
+    Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
+    product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
+    """
+    return _CREDENTIAL.search(name, max(0, len(name) - LONGEST_KNOWN)) is not None
+
+
 class Sender:
     """Sends calls to instances over the pool of connections."""
 
@@ -34,18 +52,22 @@ class Sender:
         self._upstream = upstream
         self._calls = calls
 
-    async def begin(self, call: Call, instance: str, address: str, *, credentials: bool, leg: Leg | None = None) -> UpstreamConnection:
+    async def begin(
+        self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
+    ) -> UpstreamConnection:
         """Send a call, or a `leg` of it, and wait for the beginning of the answer.
 
         If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. It tells so
         at once; what is lost later was computed for, and may have been what the engine died of.
-        `credentials` says whether the client's credentials were passed to the engine. Raises UpstreamFailure, also for
-        a status that blames the engine and not the request.
+        `credentials` says whether the engine gets the client's credentials, which the call has if it `carried` them
+        here. Raises UpstreamFailure, also for a status that blames the engine and not the request.
         """
         connection = self._upstream.take_idle(address)
         if connection is None:
             connection = await self._upstream.connect(address, self._calls.seconds_left(call))
         head, body = (call.head, call.body) if leg is None else leg
+        if carried and not credentials:
+            head = without_credentials(head)
         head = b"%shost: %s\r\n\r\n" % (head, address.encode())
         self._calls.await_answer(call, connection)
         received = connection.received
@@ -71,6 +93,12 @@ class Sender:
         """The answer is complete: the connection may serve another call."""
         call.connection = None
         self._upstream.release(connection)
+
+
+def without_credentials(head: bytes) -> bytes:
+    """The head of a call without a client's credentials, for an engine that is to get none."""
+    request, *lines = head.splitlines(keepends=True)
+    return b"".join((request, *(line for line in lines if not is_credential(line.partition(b":")[0]))))
 
 
 def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, credentials: bool) -> None:

@@ -63,21 +63,23 @@ class UsageAsking:
         self._refusing: dict[str, float] = {}
         """Until when each address is not asked."""
 
-    async def begin(self, call: Call, instance: str, address: str, *, credentials: bool, leg: Leg | None = None) -> UpstreamConnection:
+    async def begin(
+        self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
+    ) -> UpstreamConnection:
         """As `Sender.begin`. A refusal of what the client did not ask for costs one more request and is no failure."""
         change = call.asks_usage
         if change is None:
-            return await self._sender.begin(call, instance, address, credentials=credentials, leg=leg)
+            return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg)
         call.hides_usage = not self.refuses(address)
         if call.hides_usage:
-            connection = await self._sender.begin(call, instance, address, credentials=credentials, leg=leg)
+            connection = await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg)
             if connection.status not in REFUSALS or not await _names_the_option(connection):
                 return connection
             self.refused(address)
             call.hides_usage = False
             self._sender.release(call, connection)
         body = change.undone(call.body if leg is None else leg.body)
-        return await self._sender.begin(call, instance, address, credentials=credentials, leg=leg_with(call, body))
+        return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg_with(call, body))
 
     def refuses(self, address: str) -> bool:
         """Whether the engine there refused to be asked a short time ago."""

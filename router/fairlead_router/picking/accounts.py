@@ -95,7 +95,7 @@ class RoutedAccount:
         if served is not None and served != dispatch.address:
             dispatch = self._follow(dispatch, served, now)
         self._status, event_stream = status_and_kind(headers)
-        kind = fault_of(self._status, credentials=self.pool.pass_credentials)
+        kind = fault_of(self._status, credentials=self.pool.passes_credentials(dispatch.instance))
         if kind is not None:
             self._failed = True
             self.pool.engine_failed(dispatch.instance, kind, now)
@@ -230,7 +230,7 @@ class DirectAccount:
             self.instance = other
             self.pool.direct[other] += 1
         status, _ = status_and_kind(headers)
-        kind = fault_of(status, credentials=self.pool.pass_credentials)
+        kind = fault_of(status, credentials=self.pool.passes_credentials(self.instance))
         if kind is not None:
             self._outcome = "failed"
             self.pool.engine_failed(self.instance, kind, now)

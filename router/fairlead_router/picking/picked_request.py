@@ -80,13 +80,16 @@ class PickedRequest:
             account.abandoned(now)
 
     def send(self, pool: Pool, endpoints: list[str], request_id: str, changed: bytes | None) -> None:
-        """Let it go to the first of the endpoints, or the next where that fails, with a changed body if it has one."""
+        """Let it go to the first of the endpoints, or the next where that fails, with a changed body if it has one, and
+        with the client's credentials if the first gets them.
+        """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]
         self._made_id = self._made_id or request_id
         if header_value(self.headers, b"x-request-id") is None:
             headers.append((b"x-request-id", self._made_id.encode()))
-        removed = withheld(self.headers, credentials=pool.pass_credentials)
+        first = next((name for name, address in pool.addresses.items() if address == endpoints[0]), "")
+        removed = withheld(self.headers, credentials=pool.passes_credentials(first))
         if self.decoded is not None:
             removed.append(b"content-encoding")
         self.go(destination, removed, headers, self.decoded if changed is None else changed)

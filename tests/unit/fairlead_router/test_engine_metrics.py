@@ -13,6 +13,7 @@ from fairlead_router.engine_pages import EnginePage, PageUnreadable, ToldModels,
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
+from fairlead_router.sending import without_credentials
 from fairlead_router.silences import Silences
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
@@ -142,6 +143,7 @@ class Engines(UpstreamPool):
         self.models = models
         self.failure: str | None = None
         self.asked: list[str] = []
+        self.pages: dict[str, bytes] = {}
 
     async def fetch(
         self, address: str, path: str, *, seconds: float, limit: int = 0, headers: bytes = b"", body: bytes | None = None
@@ -149,6 +151,8 @@ class Engines(UpstreamPool):
         self.asked.append(path)
         if self.failure is not None:
             raise UpstreamFailure(self.failure, "of every page")
+        if path in self.pages:
+            return self.pages[path]
         if path == "/metrics":
             return self.page
         if self.models is None:
@@ -208,6 +212,28 @@ async def test_a_pool_of_sglang_is_read_by_sglangs_names() -> None:
     stage.engines.page = VLLM_0_32
     await stage.scraper.scrape()
     assert stage.found() == [EngineTrouble.KV_USAGE_MISSING], "an engine of another kind is told"
+
+
+async def test_an_instance_of_an_earlier_template_is_read_and_served_as_its_own_engine() -> None:
+    table = routing_table(["127.0.0.1:1", "127.0.0.1:2"], engine_type="vllm")
+    former = replace(table.engine.of_instance(), metrics_path="/old", kv_usage_metric="old:usage", pass_client_credentials=True)
+    table = replace(table, instances=(replace(table.instances[0], engine=former), table.instances[1]))
+    stage = Scraped(VLLM_0_32, table=table)
+    stage.engines.pages["/old"] = b"old:usage 0.75\n"
+    await stage.scraper.scrape()
+    assert stage.pool.engines.kv_usage == {"i0": 0.75, "i1": 0.25}
+    assert stage.found() == []
+    assert [stage.pool.passes_credentials(name) for name in ("i0", "i1")] == [True, False]
+    assert stage.pool.pass_credentials, "what arrives is kept for the one that gets it"
+    stage.pools.apply(replace(table, version=table.version + 1, instances=(replace(table.instances[0], engine=None),)))
+    assert not stage.pool.pass_credentials
+
+
+def test_of_a_call_credentials_and_nothing_else_are_left_out() -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 2\r\nx-request-id: a\r\n"
+    secret = b"authorization: Bearer s\r\nx-api-key: s\r\ncookie: a=b\r\n"
+    assert without_credentials(head + secret + b"accept: x-api-key: 1\r\n") == head + b"accept: x-api-key: 1\r\n"
+    assert without_credentials(head) == head
 
 
 async def test_an_engine_that_serves_another_model_is_told_until_it_serves_the_pools() -> None:

@@ -64,7 +64,9 @@ class FailingEngines:
         self.silences = Silences()
         self.calls = Calls(TIMEOUTS, self.silences, lambda: self.time, "r")
 
-    async def begin(self, call: Call, instance: str, address: str, *, credentials: bool, leg: object = None) -> UpstreamConnection:
+    async def begin(
+        self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: object = None
+    ) -> UpstreamConnection:
         return await self.connect(address, 0.0)
 
     def release(self, call: Call, connection: UpstreamConnection) -> None: ...
