@@ -20,8 +20,11 @@ from fairlead_operator.pod_marks import (
     ROLE_LABEL,
 )
 from fairlead_operator.pod_patches import state_annotations
-from fairlead_operator.pod_templates import engine_container, given_template, pod_template, restricted, spec_hash
+from fairlead_operator.pod_templates import engine_container, given_template, pod_template, restricted, spec_hash, with_named_port
 from fairlead_operator.pool_identity import PoolIdentity
+
+REPLICAS_ANNOTATION = "fairlead.dev/replicas"
+"""Annotation of a role's budget: the number of instances last decided, for when the pool's status is lost."""
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
@@ -34,7 +37,7 @@ def pod(
     `image` is for simulated engines without a template; `now` is RFC 3339.
     """
     name = instance_name(identity.name, identity.uid, role, ordinal)
-    template = pod_template(spec, role, image)
+    template = with_named_port(pod_template(spec, role, image), spec.engine.port)
     if given_template(spec, role) is None:
         template = restricted(template)
     metadata = template.get("metadata") or {}
@@ -77,8 +80,11 @@ def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> di
     }
 
 
-def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
-    """A headless Service: a DNS name per pool that resolves to the ready instances."""
+def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[str, Any]:
+    """A headless Service: a DNS name per pool that resolves to the ready instances.
+
+    `target` is the number or the name of the pods' port, see `common_target`.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -86,7 +92,7 @@ def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
         "spec": {
             "clusterIP": "None",
             "selector": {POOL_LABEL: identity.name},
-            "ports": [{"name": "http", "port": spec.engine.port, "targetPort": spec.engine.port, "protocol": "TCP"}],
+            "ports": [{"name": "http", "port": spec.engine.port, "targetPort": target, "protocol": "TCP"}],
         },
     }
 
@@ -101,10 +107,11 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving
     that is not ready protects nothing and may always go: without that the drain of its node would hang.
     """
     selector = {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: role.value}}
+    metadata = {**child_metadata(identity, budget_name(identity, role)), "annotations": {REPLICAS_ANNOTATION: str(replicas)}}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": child_metadata(identity, f"{identity.name}-{role.value}"),
+        "metadata": metadata,
         "spec": {
             "minAvailable": max(0, replicas + leaving - 1),
             "maxUnavailable": None,
@@ -112,6 +119,11 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving
             "selector": selector,
         },
     }
+
+
+def budget_name(identity: PoolIdentity, role: Role) -> str:
+    """The name of a role's PodDisruptionBudget."""
+    return f"{identity.name}-{role.value}"
 
 
 def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinned: int | None) -> dict[str, Any]:

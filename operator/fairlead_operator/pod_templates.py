@@ -14,6 +14,8 @@ SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
 """Stands for the template of a role that selects its pods: what they are made from is their workload's business."""
 
 ENGINE = "engine"
+PORT_NAME = "http"
+"""Name of the engine's port in each pod that the pool makes, by which its Service finds it."""
 
 _PROBE_SECONDS: Mapping[str, tuple[int, int]] = MappingProxyType({"simulated": (1, 2), "vllm": (1, 2), "sglang": (2, 10)})
 """Pause between readiness probes, and their time limit, by `engine.type`. SGLang's `/health` takes a second or more: it
@@ -44,7 +46,8 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
     container = engine_container(template)
     ports = container["ports"] = container.get("ports") or []
     if not any(port.get("containerPort") == spec.engine.port for port in ports):
-        ports.append({"name": "http", "containerPort": spec.engine.port, "protocol": "TCP"})
+        is_free = not any(port.get("name") == PORT_NAME for port in ports)
+        ports.append({**({"name": PORT_NAME} if is_free else {}), "containerPort": spec.engine.port, "protocol": "TCP"})
     environment = container["env"] = container.get("env") or []
     for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
         if not any(item.get("name") == name for item in environment):
@@ -58,6 +61,23 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
             "failureThreshold": 3,
         }
     return template
+
+
+def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
+    """The completed template with a name for the engine's port, unless the template gives that name to another.
+
+    This is no part of the hash: instances that were made without run as well, and an upgrade is to restart none.
+    """
+    named: dict[str, Any] = deepcopy(dict(template))
+    if any(one.get("name") == PORT_NAME for container in named["spec"]["containers"] for one in container.get("ports") or []):
+        return named
+    ports = engine_container(named)["ports"]
+    engine = next(one for one in ports if one.get("containerPort") == port)
+    if "name" in engine:
+        ports.append({"name": PORT_NAME, "containerPort": port, "protocol": "TCP"})
+    else:
+        engine["name"] = PORT_NAME
+    return named
 
 
 def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:

@@ -108,7 +108,8 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
         found = await cluster.get(resource, identity.namespace, name)
     if found is None or found["metadata"].get("deletionTimestamp"):
         return
-    changes = _differences(found, {"metadata": {"labels": wanted["metadata"]["labels"]}, "spec": wanted["spec"]})
+    metadata = {name: wanted["metadata"][name] for name in ("labels", "annotations") if name in wanted["metadata"]}
+    changes = _differences(found, {"metadata": metadata, "spec": wanted["spec"]})
     if not is_owned(found["metadata"], identity.uid):
         if not is_orphan(found["metadata"], identity):
             raise NotOwned(_collision(wanted["kind"], found, identity))

@@ -1,6 +1,6 @@
 """Makes and removes the objects by which gateways find a pool, and tells what became of that."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from fairlead.pools import PoolSpec
 from fairlead_operator.applying.ownership import apply_owned, delete_others, delete_owned
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
-from fairlead_operator.gateways.manifests import SERVICE_LABEL, gateway_pool, own_service, picker_service, picker_slices
+from fairlead_operator.gateways.manifests import MOST_TARGET_PORTS, SERVICE_LABEL, gateway_pool, own_service, picker_service, picker_slices
 from fairlead_operator.gateways.observing import gateway_parents
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.settings import PickerSettings
@@ -41,16 +41,21 @@ class GatewayObjects:
         self._retries = retries
         self._picker = picker
         self._is_removed = False
+        self._most_ports = MOST_TARGET_PORTS
+        """One where the cluster's definition is of GAIE 1.0, which takes no more."""
 
-    async def keep(self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any]) -> GatewayFacts | None:
+    async def keep(
+        self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]
+    ) -> GatewayFacts | None:
         """Make what the spec in force asks for, or remove what a former one asked for; what there is to tell.
 
-        None when the pool asks for no gateway and none of its objects is left. Raises ClusterUnavailable.
+        `ports` are those that instances listen at. None when the pool asks for no gateway and none of its objects is
+        left. Raises ClusterUnavailable.
         """
         if spec is None or spec.gateway is None:
             return await self._removed(identity, status)
         self._is_removed = False
-        wanted, found = gateway_pool(identity, spec.gateway, spec.engine.port, self._picker), dict[str, Any]()
+        wanted, found = gateway_pool(identity, spec.gateway, ports[: self._most_ports], self._picker), dict[str, Any]()
         try:
             problem = await self._try("picker", identity, partial(self._lead_to_routers, identity))
             problem = problem or await self._try("pool", identity, partial(self._apply_pool, identity, wanted, found))
@@ -80,7 +85,11 @@ class GatewayObjects:
         except ClusterRefused as refused:
             if refused.status == 404:  # an apply creates what is not there
                 raise _NotShown(GatewayProblemReason.DEFINITION_MISSING, _NO_DEFINITION) from refused
-            raise
+            if refused.status != 422 or len(wanted["spec"]["targetPorts"]) == 1:
+                raise
+            self._most_ports = 1
+            del wanted["spec"]["targetPorts"][1:]
+            await self._apply_pool(identity, wanted, found)
 
     async def _lead_to_routers(self, identity: PoolIdentity) -> None:
         """Make the pool's own Service lead to the routers. Raises ClusterError, NotOwned, _NotShown."""

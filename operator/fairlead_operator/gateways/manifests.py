@@ -17,6 +17,9 @@ from fairlead_operator.settings import PickerSettings
 SERVICE_LABEL = "kubernetes.io/service-name"
 """Kubernetes' label of an EndpointSlice: its Service."""
 
+MOST_TARGET_PORTS = 8
+"""By GAIE's definition, of which version 1.0 took one only. Each port of each pod is an endpoint to a gateway."""
+
 _MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
 _PORT_NAME, _PROTOCOL = "grpc", "http2"
 
@@ -26,8 +29,8 @@ def own_service(pool: str) -> str:
     return f"{pool}-picker"
 
 
-def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, port: int, picker: PickerSettings) -> dict[str, Any]:
-    """The GAIE InferencePool: instances that listen on `port`, picked by whom the pool's own Service leads to.
+def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[int], picker: PickerSettings) -> dict[str, Any]:
+    """The GAIE InferencePool: instances that listen at one of `ports`, picked by whom the pool's own Service leads to.
 
     Every instance has the pool's label: those that the pool makes, adopted ones, and of a LeaderWorkerSet the leaders.
     """
@@ -37,7 +40,7 @@ def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, port: int, picker
         "metadata": child_metadata(identity, identity.name),
         "spec": {
             "selector": {"matchLabels": {POOL_LABEL: identity.name}},
-            "targetPorts": [{"number": port}],
+            "targetPorts": [{"number": port} for port in ports],
             "endpointPickerRef": {
                 "group": "",
                 "kind": "Service",

@@ -12,6 +12,7 @@ from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 from fairlead_operator.observing.adopted_pods import is_adopted, selected_role
+from fairlead_operator.observing.pod_engines import NO_PORTS, UNKNOWN_ENGINE, PodEngine, ShownPorts, by_template, pod_engine, shown_ports
 from fairlead_operator.observing.workloads import place_of, template_of
 from fairlead_operator.pod_marks import (
     ADOPTED_ROLE_LABEL,
@@ -67,13 +68,16 @@ class Pod:
     trouble: Trouble | None
     revision: str = ""
     """What decides whether it and another instance can hand on KV blocks."""
+    shown: ShownPorts = NO_PORTS
+    engine: PodEngine = UNKNOWN_ENGINE
 
-    def report(self, port: int, share: float = 1.0) -> InstanceReport:
+    def report(self, share: float = 1.0) -> InstanceReport:
         """The instance as it is reported to the control API, with a share (0-1) of its weight."""
+        port = self.engine.port
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
-            address=f"{self.ip}:{port}" if self.ip else None,
+            address=f"{self.ip}:{port}" if self.ip and port is not None else None,
             role=self.instance.role,
             state=self.instance.state,
             reason=self.trouble.reason if self.trouble is not None else self.reason,
@@ -82,6 +86,7 @@ class Pod:
             restarts=self.restarts,
             revision=self.revision,
             created_at=self.instance.created_at,
+            engine=self.engine.engine,
         )
 
 
@@ -98,6 +103,12 @@ def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: Pool
         elif is_adopted(metadata, owner_uid):
             found.append(_read_adopted(document, spec))
     return tuple(sorted(found, key=lambda pod: pod.instance.id))
+
+
+def with_engines(pods: Iterable[Pod], present: PoolSpec | None, formers: Mapping[str, PoolSpec]) -> tuple[Pod, ...]:
+    """The pods with what is their engine's own; see `pod_engine`."""
+    made_from = {**formers, **by_template(present)}
+    return tuple(replace(pod, engine=pod_engine(pod.instance.spec_hash, pod.shown, present, made_from)) for pod in pods)
 
 
 def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
@@ -155,6 +166,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
         revision=annotations.get(REVISION_ANNOTATION, ""),
+        shown=shown_ports(document.get("spec") or {}),
     )
 
 

@@ -44,24 +44,25 @@ class Children:
         desired: tuple[DesiredRole, ...],
         objects: Mapping[Role, RoleObject],
         leaving: Mapping[Role, int],
+        target: int | str,
         now: float,
     ) -> None:
         """Create what is missing, restore what was changed, delete budgets and roles' objects that the pool has not.
 
-        `leaving` counts the ready instances that drain. For a new pool nothing is looked for first, neither what exists
-        already nor what is to be deleted.
+        `leaving` counts the ready instances that drain; `target` is that of the Service. For a new pool nothing is
+        looked for first, neither what exists already nor what is to be deleted.
         """
         spec, is_new = in_force.spec, in_force.previous is None
         if spec is None:
             return
-        changes, basis = self._changes, (spec, desired, leaving)
+        changes, basis = self._changes, (spec, desired, leaving, target)
         if self._found_right is not None:
             known, count, at = self._found_right
             if known == basis and count == changes and 0 <= now - at < self._recheck_seconds:
                 return
         wanted: dict[Resource, list[dict[str, Any]]] = {Resource.SERVICES: [], Resource.BUDGETS: [], Resource.ROLES: []}
         if not spec.adopts:  # the workload's pods have a Service and a budget of their own: a second budget would block every eviction
-            wanted[Resource.SERVICES] = [service(identity, spec)]
+            wanted[Resource.SERVICES] = [service(identity, spec, target)]
             wanted[Resource.BUDGETS] = [
                 disruption_budget(identity, role.role, role.replicas, leaving.get(role.role, 0)) for role in desired
             ]

@@ -1,12 +1,14 @@
 """Reads the objects of one pool from the cluster."""
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import ObservedInstance
+from fairlead.reconciling.rollout_progress import Rollout
 from fairlead.role_specs import RoleSpec
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.ownership import strange_pods
@@ -15,13 +17,16 @@ from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.gateways.finding import find_objectives
 from fairlead_operator.gateways.objectives import NO_OBJECTIVES, Objectives, read_objectives
 from fairlead_operator.observing.adopted_pods import is_adopted_elsewhere
-from fairlead_operator.observing.pods import Pod, read_pods
+from fairlead_operator.observing.pods import Pod, read_pods, with_engines
 from fairlead_operator.observing.workloads import WorkloadReading, read_workload, refused_workload
 from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.pool_identity import PoolIdentity
+from fairlead_operator.reconciling.revisions import Revisions
 from fairlead_operator.reconciling.role_objects import read_role_objects
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas, wanted_replicas
+from fairlead_operator.reconciling.rollouts import read_rollout, read_rollout_note
 from fairlead_operator.reconciling.specs import SpecInForce
+from fairlead_operator.reconciling.standing import NOTHING, is_lost, standing_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +46,23 @@ class PoolReading:
     declared: tuple[WantedReplicas, ...]
     workloads: tuple[WorkloadReading, ...] = ()
     objectives: Objectives = NO_OBJECTIVES
+    revisions: tuple[str, ...] = ()
+    """The revisions of earlier templates that instances still have, first the one that most have."""
+    rollout: Rollout | None = None
+    """The rollout under way, as the status knows it or, where that is lost, its revision."""
+    standing: Mapping[Role, int]
+    """The numbers of instances that stand, of roles that the status has lost; empty where it has them."""
 
     @property
     def status(self) -> dict[str, Any]:
         """The status as it was last written."""
         status: dict[str, Any] = self.pool.get("status") or {}
         return status
+
+    @property
+    def current_revision(self) -> str:
+        """The revision that all instances had last; where the status lost it, the one that most have of a rollout."""
+        return str(self.status.get("currentRevision") or "") or next(iter(self.revisions), "")
 
     @property
     def instances(self) -> tuple[ObservedInstance, ...]:
@@ -57,9 +73,10 @@ class PoolReading:
 class PoolReader:
     """Reads one pool; every call raises ClusterError."""
 
-    def __init__(self, key: PoolKey, cluster: Cluster, *, serves_gateways: bool) -> None:
+    def __init__(self, key: PoolKey, cluster: Cluster, revisions: Revisions, *, serves_gateways: bool) -> None:
         self._key = key
         self._cluster = cluster
+        self._revisions = revisions
         self._serves_gateways = serves_gateways
 
     async def pool(self) -> dict[str, Any] | None:
@@ -80,18 +97,41 @@ class PoolReader:
 
     async def read(self, identity: PoolIdentity, pool: dict[str, Any], pods: list[dict[str, Any]], in_force: SpecInForce) -> PoolReading:
         """What a round goes by: the pool and its pods, read before, and its roles' objects."""
-        objects, found = await self._role_objects(identity, in_force.spec), read_pods(pods, identity.uid, in_force.spec)
+        objects = await self._role_objects(identity, in_force.spec)
+        found, revisions = await self.instances(identity, pods, in_force)
+        status = pool.get("status") or {}
+        rollout = read_rollout(status.get("rollout"))
+        if rollout is None and revisions:
+            rollout = read_rollout_note(await self._revisions.note_of_newest(identity, in_force))
+        instances = tuple(pod.instance for pod in found)
+        standing = await self._standing(identity, in_force.spec, status, instances)
         return PoolReading(
             identity=identity,
             pool=pool,
             in_force=in_force,
             pods=found,
+            revisions=revisions,
+            rollout=rollout,
             strangers=strange_pods(pods, identity),
             objects=objects,
             workloads=tuple([one async for one in self._workloads(identity, in_force.spec, pods, found)]),
             objectives=await self._objectives(identity, in_force.spec),
-            declared=wanted_replicas(in_force.spec, pool, objects, tuple(pod.instance for pod in found)),
+            declared=wanted_replicas(in_force.spec, pool, objects, instances, standing),
+            standing=standing,
         )
+
+    async def instances(
+        self, identity: PoolIdentity, documents: list[dict[str, Any]], in_force: SpecInForce
+    ) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
+        """The pool's instances among these pods, and the names of the revisions that those with an earlier template
+        were made from, first the one of most.
+        """
+        pods = read_pods(documents, identity.uid, in_force.spec)
+        formers = await self._revisions.made_from(identity, in_force, frozenset(pod.instance.spec_hash for pod in pods))
+        specs = {template: former.spec for template, former in formers.items()}
+        templates = Counter(pod.instance.spec_hash for pod in pods if pod.instance.spec_hash in formers)
+        names = dict.fromkeys(formers[template].name for template, _ in templates.most_common())
+        return with_engines(pods, in_force.spec, specs), tuple(names)
 
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
@@ -112,6 +152,14 @@ class PoolReader:
                     continue
                 theirs = [document for document in documents if role_of.get(document["metadata"]["name"]) is role.name]
                 yield read_workload(role.name, target, scale, theirs, _of_other_pools(identity, role, documents), autoscalers)
+
+    async def _standing(
+        self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], instances: tuple[ObservedInstance, ...]
+    ) -> Mapping[Role, int]:
+        if spec is None or not is_lost(spec, status):
+            return NOTHING
+        budgets = await self._cluster.find(Resource.BUDGETS, identity.namespace, identity.selector())
+        return standing_numbers(spec, identity, budgets, instances)
 
     async def _autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         try:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from fairlead.pools import PoolSpec
+from fairlead.pools import DrainSpec, PoolSpec
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.warming import weights
 from fairlead.tables import PoolKey
@@ -18,7 +18,7 @@ from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import ClusterError, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.observing.adopted_pods import claims
-from fairlead_operator.observing.pods import Pod, read_pods
+from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer, releases
@@ -29,9 +29,11 @@ from fairlead_operator.reconciling.pool_writer import PoolWriter, Written
 from fairlead_operator.reconciling.revisions import Revisions, former_hashes
 from fairlead_operator.reconciling.roles import desired_pool, desired_roles, scale_steps
 from fairlead_operator.reconciling.rollouts import rollout_round
-from fairlead_operator.reconciling.scaling import known_decisions, scaled
+from fairlead_operator.reconciling.scaling import scaled
+from fairlead_operator.reconciling.scaling_status import known_decisions
 from fairlead_operator.reconciling.settled_pools import SettledPool, is_settled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
+from fairlead_operator.reconciling.standing import goes_on_from, ordinals_given
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.reconciling.windows import scheduled
 
@@ -53,7 +55,8 @@ class PoolReconciler:
         self._retries = ActionRetries(self._recorder, dependencies.clock, pace.longest_retry)
         self._state_exchange = StateExchange(key, dependencies.control_plane, pace, dependencies.clock)
         self._revisions = Revisions(dependencies.cluster, self._retries)
-        self._reader = PoolReader(key, dependencies.cluster, serves_gateways=dependencies.settings.picker.service is not None)
+        serves_gateways = dependencies.settings.picker.service is not None
+        self._reader = PoolReader(key, dependencies.cluster, self._revisions, serves_gateways=serves_gateways)
         self._writer = PoolWriter(dependencies, self._recorder, self._retries, self._revisions)
         self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
@@ -132,14 +135,14 @@ class PoolReconciler:
         if pool is None:
             return None
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)
-        pods = read_pods(await self._reader.pods(identity), identity.uid, in_force.spec)
+        pods, _ = await self._reader.instances(identity, await self._reader.pods(identity), in_force)
         draining = drains(pool, pods)
         self._retries.begin_round()
         if draining and await self._writer.apply(identity, draining, None):
             return self._dependencies.settings.pace.least
         answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))  # routers must hear of the drain first
         await self._recorder.deliver()
-        drain_timeout = in_force.spec.drain.timeout_seconds if in_force.spec is not None else 0.0
+        drain_timeout = (in_force.spec.drain if in_force.spec is not None else DrainSpec()).timeout_seconds
         release = partial(self._release, identity, pods)
         return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock(), release)
 
@@ -207,13 +210,16 @@ class PoolReconciler:
             reading.pool, reading.pods, reading.in_force, warming, told, known_decisions(old, now), expected, reading.objectives.classes
         )
         answer = await self._state_exchange.exchange(state)
-        scaling = scaled(spec, reading.pool, reading.declared, answer.trusted, schedules, now)
+        standing = goes_on_from(spec, reading.in_force.previous, reading.standing)
+        scaling = scaled(spec, reading.pool, reading.declared, answer.trusted, schedules, now, standing)
         desired = desired_roles(spec, scaling.wanted, {one.role: one.workload for one in reading.workloads})
-        rollout = rollout_round(reading.pool, spec, desired, instances, answer.trusted, now)
-        current = str(old.get("currentRevision") or "")
+        rollout = rollout_round(reading.rollout, spec, desired, instances, answer.trusted, now)
+        current = reading.current_revision
         former = await self._revisions.former(reading.identity, reading.in_force, current) if rollout.halted else None
         goal = rollout.goal(desired_pool(ratio, desired), former_hashes(former))
         highest = last_ordinal(reading.pool, reading.pods)
+        if "lastOrdinal" not in old and reading.standing:
+            highest = max(highest, ordinals_given(reading.pool, self._dependencies.settings.limits, now))
         return PoolRound(
             now=now,
             reading=reading,
@@ -222,7 +228,7 @@ class PoolReconciler:
             answer=answer,
             scaling=scaling,
             desired=desired,
-            steps=scale_steps(old, scaling.wanted),
+            steps=scale_steps(old, scaling.wanted, reading.standing),
             rollout=rollout,
             former=former,
             actions=next_actions(goal, instances, answer.trusted, now, self._dependencies.settings.limits, highest),

@@ -1,12 +1,13 @@
 """Translates a pool's objects into the types of the planner, the control API and the conditions. Pure."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from fairlead.conditions.facts import PoolFacts, Trouble
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.outlooks import outlook
 from fairlead.pool_states import PoolState, SchedulesInForce
 from fairlead.pools import PoolSpec
@@ -17,6 +18,7 @@ from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.tables import InstanceEntry, Outlook, PriorityClass
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod
+from fairlead_operator.pod_templates import PORT_NAME
 from fairlead_operator.reconciling.roles import WantedReplicas
 from fairlead_operator.reconciling.specs import SpecInForce
 
@@ -35,12 +37,11 @@ def pool_state(
 ) -> PoolState:
     """The state that is sent to the control API.
 
-    The spec is that of the object, even when it is refused; addresses and `schedules` follow the spec in force.
+    The spec is that of the object, even when it is refused; `schedules` follow the spec in force.
     Conditions and the numbers wanted are those of the status, since this round's follow from the answer.
     `warming` has the share (0-1) of its weight for each instance that does not have all of it yet.
     """
     metadata, status = pool["metadata"], pool.get("status") or {}
-    port = in_force.spec.engine.port if in_force.spec is not None else 8000
     return PoolState(
         uid=metadata["uid"],
         generation=int(metadata.get("generation") or 0),
@@ -53,7 +54,7 @@ def pool_state(
         schedules=schedules,
         desired=_desired(status) or (_none_of(pool.get("spec") or {}) if in_force.spec is None else {}),
         conditions=tuple(status.get("conditions") or ()),
-        instances=tuple(pod.report(port, warming.get(pod.instance.id, 1.0)) for pod in pods),
+        instances=tuple(pod.report(warming.get(pod.instance.id, 1.0)) for pod in pods),
         scaling_decisions=scaling_decisions,
         outlook=expected[0],
         opens_at=expected[1],
@@ -99,6 +100,24 @@ def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
     that the status never counts a pod that another operator made and this one did not see.
     """
     return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
+
+
+def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:
+    """The target of the pool's Service: the name that leads to each pod's own port, if it does so in all of them; else
+    the number that the spec says. Without a spec there is no Service to make.
+    """
+    named = all(pod.shown.named == pod.engine.port for pod in pods if not pod.instance.terminating)
+    return PORT_NAME if named or spec is None else spec.engine.port
+
+
+def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...]:
+    """The ports that instances of the pool listen at: first the one that most take requests at, and at last that of the
+    spec in force, which the next instance has.
+    """
+    found = Counter({pod.engine.port: 0 for pod in pods if pod.engine.port is not None})
+    found.update(pod.engine.port for pod in pods if pod.instance.state in ACCEPTING and pod.engine.port is not None)
+    wanted = (spec.engine.port,) if spec is not None else ()
+    return tuple(dict.fromkeys((*(port for port, _ in found.most_common()), *wanted)))
 
 
 def troubles_of(pods: tuple[Pod, ...]) -> tuple[Trouble, ...]:

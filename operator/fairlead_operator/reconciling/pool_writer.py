@@ -19,13 +19,15 @@ from fairlead_operator.cluster import Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.gateways.keeping import GatewayObjects
 from fairlead_operator.merge_patches import merge_patch
+from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.children import Children
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.pool_round import PoolRound
-from fairlead_operator.reconciling.pool_state import ring_anchors, selecting_nothing, troubles_of
+from fairlead_operator.reconciling.pool_state import ring_anchors, selecting_nothing, service_target, target_ports, troubles_of
 from fairlead_operator.reconciling.revisions import Revisions, revision_in_force
 from fairlead_operator.reconciling.role_objects import role_object_status
+from fairlead_operator.reconciling.rollouts import rollout_note
 from fairlead_operator.reconciling.round_events import round_events
 from fairlead_operator.reconciling.status import is_urgent, revisions_status, status_document
 from fairlead_operator.times import format_second
@@ -54,6 +56,7 @@ class PoolWriter:
         self._revisions = revisions
         self._children = Children(dependencies.cluster, retries, dependencies.settings.pace.children)
         self._gateway_objects = GatewayObjects(dependencies.cluster, retries, dependencies.settings.picker)
+        self._assumed: set[str] = set()
         self._status_written_at = 0.0
         self._status_patch: tuple[str, dict[str, Any]] | None = None
         """What was written last to the status, and the version of the pool that it was made for."""
@@ -70,9 +73,13 @@ class PoolWriter:
         identity, in_force = reading.identity, reading.in_force
         for event in round_events(round_):
             self._recorder.record(identity, now, event.reason, event.message, before=event.before, after=event.after)
-        await self._revisions.keep(identity, in_force, str(reading.status.get("currentRevision") or ""))
-        await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, _leaving(round_), now)
-        gateway = await self._gateway_objects.keep(identity, in_force.spec, reading.status)
+        self._tell_assumptions(identity, reading.pods, now)
+        await self._revisions.keep(identity, in_force, frozenset({reading.current_revision, *reading.revisions}))
+        if round_.rollout.now is not None:
+            await self._revisions.note(identity, in_force, rollout_note(round_.rollout.now))
+        target = service_target(in_force.spec, reading.pods)
+        await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, _leaving(round_), target, now)
+        gateway = await self._gateway_objects.keep(identity, in_force.spec, reading.status, target_ports(in_force.spec, reading.pods))
         remembered = await self._remember_scaling(round_)
         is_done = remembered is not None and await self.apply(identity, round_.actions, in_force.spec, round_.former)
         facts = self._facts(round_, gateway)
@@ -101,6 +108,14 @@ class PoolWriter:
         settings, clock = self._dependencies.settings, self._dependencies.clock
         applier = Applier(identity, self._dependencies.cluster, self._recorder, self._retries, image=settings.engine_image, clock=clock)
         return await applier.apply(actions, spec, former)
+
+    def _tell_assumptions(self, identity: PoolIdentity, pods: tuple[Pod, ...], now: float) -> None:
+        """Tell once of an instance whose engine's port is only believed to be the one that the spec says."""
+        assumed = {pod.instance.id for pod in pods if pod.engine.is_assumed and not pod.instance.terminating}
+        for name in sorted(assumed - self._assumed):
+            words = "neither a revision nor its containers tell what it was made with; it is taken to be as spec.engine says now"
+            self._recorder.record(identity, now, "EngineAssumed", f"{name} has an earlier template, and {words}", instance=name)
+        self._assumed = assumed
 
     def _facts(self, round_: PoolRound, gateway: GatewayFacts | None) -> PoolFacts:
         spec = round_.reading.in_force.spec
@@ -155,7 +170,7 @@ class PoolWriter:
             steps=round_.steps,
             scaling=round_.scaling.status,
             schedules=round_.schedules.status if round_.schedules is not None else (),
-            revisions=revisions_status(old, facts, revision, halted=round_.rollout.halted),
+            revisions=revisions_status(reading.current_revision, facts, revision, halted=round_.rollout.halted),
             anchors=ring_anchors(round_.state, reading.in_force),
             last_ordinal=last_ordinal,
             now=format_second(now),

@@ -1,6 +1,7 @@
 """Keeps a pool's last revisions as ControllerRevision objects, as StatefulSets and DaemonSets do."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,9 +13,21 @@ from fairlead_operator.applying.ownership import adopt, is_orphan, is_owned
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.manifests import revision
+from fairlead_operator.observing.pod_engines import by_template
 from fairlead_operator.pod_templates import spec_hash
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.specs import SpecInForce
+
+ROLLOUT_ANNOTATION = "fairlead.dev/rollout"
+"""Annotation of a revision: what `rollouts.rollout_note` tells of its rollout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """The spec in force with engine and templates of the revision of this name."""
+
+    name: str
+    spec: PoolSpec
 
 
 class Revisions:
@@ -23,22 +36,26 @@ class Revisions:
     def __init__(self, cluster: Cluster, retries: ActionRetries) -> None:
         self._cluster = cluster
         self._retries = retries
-        self._kept: tuple[str, int, str] | None = None
+        self._kept: tuple[str, int, frozenset[str]] | None = None
         self._read: tuple[str, dict[str, Any]] | None = None
         """Name and data of the revision that was read last; one revision's data never change."""
+        self._sources: tuple[object, Mapping[str, Former]] = (None, {})
+        """What was asked last of `made_from`, and the answer."""
+        self._noted: tuple[str, str] | None = None
+        """The revision that said something of its rollout last, and what."""
 
-    async def keep(self, identity: PoolIdentity, in_force: SpecInForce, current: str) -> None:
+    async def keep(self, identity: PoolIdentity, in_force: SpecInForce, used: frozenset[str]) -> None:
         """Have the spec in force among the revisions as the newest, and no more of them than the spec says.
 
-        The revision named `current`, which instances may still have, is kept beyond that.
+        The revisions named in `used`, which instances may still have, are kept beyond that.
         """
         if in_force.spec is None or in_force.document is None:
             return
         data = revision_data(in_force.document)
-        wanted = (revision_hash(data), in_force.spec.rollout.revision_history, current)
+        wanted = (revision_hash(data), in_force.spec.rollout.revision_history, used)
         if self._kept == wanted:
             return
-        act = partial(self._keep, identity, data, in_force.spec.rollout.revision_history, current, is_new=in_force.previous is None)
+        act = partial(self._keep, identity, data, in_force.spec.rollout.revision_history, used, is_new=in_force.previous is None)
         if await self._retries.attempt(identity, ("revision", wanted), act):
             self._kept = wanted
 
@@ -55,12 +72,56 @@ class Revisions:
             if found is None or not is_owned(found["metadata"], identity.uid):
                 return None
             self._read = name, found["data"]
-        try:
-            return parse_spec(rolled_back(in_force.document, self._read[1]))
-        except InvalidInput:
-            return None
+        return _as_in(in_force.document, self._read[1])
 
-    async def _keep(self, identity: PoolIdentity, data: dict[str, Any], limit: int, current: str, *, is_new: bool) -> None:
+    async def made_from(self, identity: PoolIdentity, in_force: SpecInForce, templates: frozenset[str]) -> Mapping[str, Former]:
+        """For each of these hashes of templates the newest revision that has the template, as far as there is one.
+
+        Raises ClusterError.
+        """
+        present = by_template(in_force.spec)
+        asked = frozenset(templates - present.keys()), in_force.document
+        if not asked[0] or in_force.document is None:
+            return {}
+        if self._sources[0] == asked:
+            return self._sources[1]
+        found: dict[str, Former] = {}
+        for document in await self._newest_first(identity):
+            spec = _as_in(in_force.document, document["data"])
+            for template in by_template(spec).keys() & asked[0]:
+                found.setdefault(template, Former(name=document["metadata"]["name"], spec=by_template(spec)[template]))
+        if found.keys() == asked[0]:
+            self._sources = asked, found
+        return found
+
+    async def note(self, identity: PoolIdentity, in_force: SpecInForce, note: str) -> None:
+        """Have the revision of the spec in force say this of its rollout."""
+        name = revision_in_force(identity, in_force)
+        if not name or self._noted == (name, note):
+            return
+        body = {"metadata": {"annotations": {ROLLOUT_ANNOTATION: note}}}
+        act = partial(self._patch, identity, name, body)
+        if await self._retries.attempt(identity, ("rollout", name), act):
+            self._noted = name, note
+
+    async def note_of_newest(self, identity: PoolIdentity, in_force: SpecInForce) -> str:
+        """What the revision of the spec in force says of its rollout; empty if it says nothing, or another is newer:
+        then its rollout was another one. Raises ClusterError.
+        """
+        metadata: Mapping[str, Any] = next((item["metadata"] for item in await self._newest_first(identity)), {})
+        is_ours = metadata.get("name") == revision_in_force(identity, in_force)
+        return str((metadata.get("annotations") or {}).get(ROLLOUT_ANNOTATION, "")) if is_ours else ""
+
+    async def _patch(self, identity: PoolIdentity, name: str, body: dict[str, Any]) -> None:
+        await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, body)
+
+    async def _newest_first(self, identity: PoolIdentity) -> list[dict[str, Any]]:
+        """The pool's revisions, those that an earlier pool of its name left too."""
+        labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
+        ours = [item for item in labelled if is_owned(item["metadata"], identity.uid) or is_orphan(item["metadata"], identity)]
+        return sorted(ours, key=lambda item: -int(item.get("revision") or 0))
+
+    async def _keep(self, identity: PoolIdentity, data: dict[str, Any], limit: int, used: frozenset[str], *, is_new: bool) -> None:
         if is_new and await self._cluster.create(Resource.REVISIONS, identity.namespace, revision(identity, data, 1)):
             return
         labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
@@ -71,7 +132,7 @@ class Revisions:
         ours.sort(key=lambda item: int(item.get("revision") or 0))
         await self._make_newest(identity, data, ours)
         name = revision(identity, data, 0)["metadata"]["name"]
-        others = [item["metadata"]["name"] for item in ours if item["metadata"]["name"] not in {name, current}]
+        others = [item["metadata"]["name"] for item in ours if item["metadata"]["name"] not in {name, *used}]
         for old in others[: max(0, len(others) + 1 - limit)]:
             await self._cluster.delete(Resource.REVISIONS, identity.namespace, old)
 
@@ -86,6 +147,14 @@ class Revisions:
             await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, {"revision": highest + 1})
         elif not await self._cluster.create(Resource.REVISIONS, identity.namespace, body):
             raise NotOwned(f"ControllerRevision {identity.namespace}/{name} exists and is not this pool's; delete it")
+
+
+def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | None:
+    """The spec of a document with engine and templates of a revision; None when it is not valid with them."""
+    try:
+        return parse_spec(rolled_back(document, data))
+    except InvalidInput:
+        return None
 
 
 def former_hashes(former: PoolSpec | None) -> Mapping[Role, str]:

@@ -19,6 +19,7 @@ from fairlead.reconciling.observed import (
 )
 from fairlead.role_specs import RoleSpec
 from fairlead.scaling.specs import RatioSpec
+from fairlead.scaling.targets import NONE_STANDING
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.pod_templates import SELECTED_HASH, spec_hash
 
@@ -75,15 +76,21 @@ class ScaleStep:
 
 
 def wanted_replicas(
-    spec: PoolSpec | None, pool: Mapping[str, Any], objects: Mapping[Role, RoleObject], instances: Sequence[ObservedInstance] = ()
+    spec: PoolSpec | None,
+    pool: Mapping[str, Any],
+    objects: Mapping[Role, RoleObject],
+    instances: Sequence[ObservedInstance] = (),
+    standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[WantedReplicas, ...]:
     """The number of every role as the pool or the role's object declares it, not yet within any bounds; of a role that
-    selects its pods, as many as there are, and one where there is none.
+    selects its pods, as many as there are, and one where there is none. `standing` counts where the status lost its
+    numbers.
     """
     if spec is None:
         return ()
     return tuple(
-        _declared(spec, role, pool, objects.get(role.name)) if is_declared(role) else _selected(role, instances) for role in spec.roles
+        _declared(spec, role, pool, objects.get(role.name), standing) if is_declared(role) else _selected(role, instances)
+        for role in spec.roles
     )
 
 
@@ -98,7 +105,9 @@ def _selected(role: RoleSpec, instances: Sequence[ObservedInstance]) -> WantedRe
     return WantedReplicas(role=role.name, replicas=max(1, number), least=0, reason=f"pods with {role.selector}")
 
 
-def _declared(spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: RoleObject | None) -> WantedReplicas:
+def _declared(
+    spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: RoleObject | None, standing: Mapping[Role, int]
+) -> WantedReplicas:
     if role.name is Role.BOTH:
         manager = spec_manager(pool["metadata"], "replicas")
         return WantedReplicas(role=role.name, replicas=spec.replicas, least=role.least, reason=f"spec.replicas set by {manager}")
@@ -109,7 +118,7 @@ def _declared(spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: Ro
     if found is None:
         # The object is new, or somebody deleted it: what was wanted before goes on.
         known = next((item.get("desired") for item in (pool.get("status") or {}).get("roles") or () if item["name"] == role.name), None)
-        number = min(max(known or 0, role.least), role.max_replicas)
+        number = min(max(standing.get(role.name, 0) if known is None else known, role.least), role.max_replicas)
         return WantedReplicas(role=role.name, replicas=number, least=role.least, reason="its InferencePoolRole is made now")
     reason, beyond = f"replicas of its InferencePoolRole set by {found.manager}", True
     if found.replicas < role.least:
@@ -151,9 +160,16 @@ def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> Des
     return DesiredPool(roles=roles, role_change=RoleChange(ratio.method.value)) if ratio is not None else None
 
 
-def scale_steps(status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...]) -> tuple[ScaleStep, ...]:
-    """The roles of which another number is wanted than the status says; none for a role that it does not have yet."""
-    before = {role["name"]: role.get("desired") for role in status.get("roles") or ()}
+def scale_steps(
+    status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...], standing: Mapping[Role, int] = NONE_STANDING
+) -> tuple[ScaleStep, ...]:
+    """The roles of which another number is wanted than the status says, or than stands where it says none; none for a
+    role that has no number yet.
+    """
+    told = {role["name"]: role.get("desired") for role in status.get("roles") or ()}
+    before = {role.value: number for role, number in standing.items()} | {
+        name: number for name, number in told.items() if number is not None
+    }
     return tuple(
         ScaleStep(role=item.role, before=known, after=item.replicas, reason=item.reason)
         for item in wanted

@@ -51,15 +51,14 @@ class RolloutRound:
 
 
 def rollout_round(
-    pool: Mapping[str, Any],
+    before: Rollout | None,
     spec: PoolSpec | None,
     desired: tuple[DesiredRole, ...],
     observed: tuple[ObservedInstance, ...],
     observations: PoolObservations | None,
     now: float,
 ) -> RolloutRound:
-    """Judge the pool's rollout by what is seen now."""
-    before = read_rollout((pool.get("status") or {}).get("rollout"))
+    """Judge the pool's rollout by what is seen now, `before` being what is known of it."""
     if spec is None:
         return RolloutRound(before=before, now=before, trouble=None, halted=False)
     current = watch(before, _key(spec, desired), spec.rollout, desired, observed, observations, now)
@@ -97,6 +96,23 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
         "regressed": rollout.regressed or None,
     }
     return {name: value for name, value in document.items() if value is not None}
+
+
+def rollout_note(rollout: Rollout) -> str:
+    """What the revision that is rolled out says of its rollout, as JSON: what cannot be seen again, should the pool's
+    status be lost. Why it was stopped stays so, and what it is compared with.
+    """
+    kept = replace(rollout, updated={}, updated_at=rollout.began_at, worse_since=None)
+    document = rollout_document(kept if rollout.regressed else replace(kept, measured=""))
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def read_rollout_note(note: str) -> Rollout | None:
+    """The rollout that a revision tells of; None when it tells of none, or nothing that can be read."""
+    try:
+        return read_rollout(json.loads(note))
+    except ValueError:
+        return None
 
 
 def _key(spec: PoolSpec, desired: tuple[DesiredRole, ...]) -> str:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-import msgspec
-
 from fairlead.conditions.facts import ScalingFacts
 from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations
@@ -21,13 +19,10 @@ from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingMode
-from fairlead.scaling.targets import Declared, RoleTarget, TargetReason, step
-from fairlead_operator.merge_patches import drop_nulls
+from fairlead.scaling.targets import NONE_STANDING, Declared, RoleTarget, TargetReason, step
 from fairlead_operator.reconciling.roles import WantedReplicas
+from fairlead_operator.reconciling.scaling_status import known_decisions, read_memory, scaling_status
 from fairlead_operator.reconciling.windows import Scheduled
-
-TOLD_SECONDS = 86_400.0
-"""A decision stays in the status for a day: long enough for the control API to hear of it, and for people to see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +47,6 @@ class Scaled:
     due_in: float
 
 
-def known_decisions(status: Mapping[str, Any], now: float) -> tuple[ScalingDecisionRecord, ...]:
-    """The decisions of the last day in a pool's status; what cannot be read is left out."""
-    found = []
-    for document in (status.get("scaling") or {}).get("decisions") or ():
-        try:
-            decision = msgspec.convert(document, ScalingDecisionRecord)
-        except msgspec.ValidationError:
-            continue
-        if now - decision.at < TOLD_SECONDS:
-            found.append(decision)
-    return tuple(found)
-
-
 def scaled(
     spec: PoolSpec | None,
     pool: Mapping[str, Any],
@@ -72,19 +54,21 @@ def scaled(
     answer: PoolObservations | None,
     schedules: Scheduled | None,
     now: float,
+    standing: Mapping[Role, int] = NONE_STANDING,
 ) -> Scaled:
     """From the numbers wanted by declaration to those wanted now, within what open windows of `schedules` set.
 
-    `answer` is the control API's of this round, None when it did not answer.
+    `answer` is the control API's of this round, None when it did not answer. `standing` has the numbers to go on from
+    of roles whose memory is lost.
     """
     status = pool.get("status") or {}
     if spec is None or schedules is None:
         # What is remembered outlives a spec that cannot be read for a while: the next one goes on from it.
         return Scaled(wanted=wanted, facts=None, status=dict(status.get("scaling") or {}), ratio_step=None, due_in=inf)
     declared = _declared(spec, wanted, schedules)
-    before = _memory(status)
+    before = read_memory(status)
     signals, demand = (answer.signals, answer.demand) if answer is not None else (None, None)
-    memory, outcome = step(before, declared, signals, now, demand)
+    memory, outcome = step(before, declared, signals, now, demand, standing)
     fresh = [record(found, before, pool["metadata"]["uid"], _mode(found.controller, declared), now) for found in outcome.recommendations]
     decisions = _newest(known_decisions(status, now), fresh)
     return Scaled(
@@ -96,7 +80,7 @@ def scaled(
             measured=outcome.measured,
             sleeps=_sleeps(declared, outcome.targets),
         ),
-        status=_document(memory, decisions),
+        status=scaling_status(memory, decisions),
         ratio_step=_ratio_step(fresh),
         due_in=_due_in(memory, declared, now),
     )
@@ -121,13 +105,6 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
 def _sleeps(declared: Declared, targets: tuple[RoleTarget, ...]) -> bool:
     """Whether the next request starts instances of a pool that has none."""
     return declared.scaling.mode is ScalingMode.SLO and all(target.replicas == 0 < target.bounds.upper for target in targets)
-
-
-def _memory(status: Mapping[str, Any]) -> ScalingMemory:
-    try:
-        return msgspec.convert((status.get("scaling") or {}).get("memory") or {}, ScalingMemory)
-    except msgspec.ValidationError:
-        return ScalingMemory()
 
 
 def _mode(controller: Controller, declared: Declared) -> str:
@@ -189,13 +166,3 @@ def _left(compared_at: float | None, period_seconds: float, now: float) -> float
     """The rest of the period; infinite when it is over, since then nothing is measured that could be compared."""
     left = inf if compared_at is None else compared_at + period_seconds - now
     return left if left > 0 else inf
-
-
-def _document(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRecord]) -> dict[str, Any]:
-    """`status.scaling`, without nulls: a merge patch cannot store them."""
-    document: dict[str, Any] = {}
-    if memory != ScalingMemory():
-        document["memory"] = drop_nulls(msgspec.to_builtins(memory))
-    if decisions:
-        document["decisions"] = drop_nulls(msgspec.to_builtins(decisions))
-    return document

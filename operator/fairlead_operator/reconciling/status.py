@@ -65,12 +65,11 @@ def status_document(
     return status
 
 
-def revisions_status(old: Mapping[str, Any], facts: PoolFacts, revision: str, *, halted: bool) -> dict[str, str]:
+def revisions_status(current: str, facts: PoolFacts, revision: str, *, halted: bool) -> dict[str, str]:
     """The revision that all instances had last, and that of the spec in force, as a StatefulSet's status has them.
 
     A pool without instances has rolled out every revision, but no halted one.
     """
-    current = old.get("currentRevision")
     if facts.rollout is None and (not current or not halted or _present(facts.instances)):
         current = revision
     told = {"currentRevision": current, "updateRevision": revision}

@@ -169,7 +169,7 @@ def test_a_role_that_has_no_instances_needs_no_template() -> None:
 
 
 def test_service_and_budget_select_the_pools_pods() -> None:
-    assert service(IDENTITY, simulated())["spec"]["selector"] == {"fairlead.dev/pool": "chat"}
+    assert service(IDENTITY, simulated(), "http")["spec"]["selector"] == {"fairlead.dev/pool": "chat"}
     budget = disruption_budget(IDENTITY, Role.DECODE, 4)
     assert budget["metadata"]["name"] == "chat-decode"
     assert budget["spec"]["minAvailable"] == 3
@@ -178,7 +178,7 @@ def test_service_and_budget_select_the_pools_pods() -> None:
     assert disruption_budget(IDENTITY, Role.BOTH, 0)["spec"]["minAvailable"] == 0
     assert disruption_budget(IDENTITY, Role.BOTH, 4, leaving=2)["spec"]["minAvailable"] == 5
     assert disruption_budget(IDENTITY, Role.BOTH, 0, leaving=2)["spec"]["minAvailable"] == 1
-    assert service(IDENTITY, simulated())["metadata"]["ownerReferences"][0]["uid"] == "u1"
+    assert service(IDENTITY, simulated(), "http")["metadata"]["ownerReferences"][0]["uid"] == "u1"
 
 
 def test_only_draining_leaves_the_drain_mark() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
 from fairlead_operator.settings import PickerSettings, ServiceName
+from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
 BESIDE = ServiceName(namespace="default", name="fairlead-picker")
@@ -91,6 +92,45 @@ async def test_what_the_spec_says_reaches_the_child_and_a_strangers_change_of_it
     stage.reconciler.changed()  # type: ignore[union-attr]  # it is there after the first round
     await stage.settle()
     assert shown(stage)["spec"]["targetPorts"] == [{"number": 8000}]
+
+
+class WithGaieOne(FakeCluster):
+    """Its definition is of GAIE 1.0, which takes one target port."""
+
+    async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        if resource is Resource.GATEWAY_POOLS and len(body["spec"]["targetPorts"]) > 1:
+            raise ClusterRefused(422, "Invalid", "spec.targetPorts: Too many: 2: must have at most 1 items")
+        return await super().apply(resource, namespace, body, force=force)
+
+
+async def rolled_to_another_port(stage: VirtualStage) -> VirtualStage:
+    """One instance listens at the new port, the other at the old."""
+    await asking(stage)
+    stage.apply(gateway={}, engine={"port": 8123})
+    for _ in range(3):
+        stage.pods_become_ready()
+        stage.now += 1
+        await stage.round()
+    return stage
+
+
+async def test_while_a_port_is_rolled_out_gateways_have_the_ports_of_all_instances() -> None:
+    stage = await rolled_to_another_port(staged())
+    assert shown(stage)["spec"]["targetPorts"] == [{"number": 8000}, {"number": 8123}]
+    for _ in range(20):
+        await stage.settle()
+    assert shown(stage)["spec"]["targetPorts"] == [{"number": 8123}]
+
+
+async def test_a_definition_that_takes_one_port_has_that_of_most_instances() -> None:
+    stage = staged()
+    stage.cluster = WithGaieOne(objects=stage.cluster.objects, version=stage.cluster.version)
+    await rolled_to_another_port(stage)
+    assert shown(stage)["spec"]["targetPorts"] == [{"number": 8000}]
+    for _ in range(20):
+        await stage.settle()
+    assert shown(stage)["spec"]["targetPorts"] == [{"number": 8123}]
+    assert ready(stage) == ("Unknown", "NoGateway")
 
 
 async def test_a_settled_pool_applies_its_child_once() -> None:

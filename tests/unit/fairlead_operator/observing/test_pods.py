@@ -8,7 +8,7 @@ from fairlead.conditions.facts import Trouble
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import PodHealth
 from fairlead_operator.observing.field_managers import spec_manager, who_changed
-from fairlead_operator.observing.pods import health_reason, pod_health, read_pod, trouble_of
+from fairlead_operator.observing.pods import health_reason, pod_health, read_pod, trouble_of, with_engines
 from fairlead_operator.times import format_time, parse_time
 
 
@@ -124,15 +124,15 @@ def test_a_pods_record_is_read_back() -> None:
             "annotations": annotations,
             "labels": {"llm-d.ai/role": "both"},
         },
-        "spec": {"nodeName": "n"},
+        "spec": {"nodeName": "n", "containers": [{"name": "engine", "ports": [{"name": "http", "containerPort": 8000}]}]},
         "status": status("Running", ready="True", waiting="CrashLoopBackOff"),
     }
-    pod = read_pod(document)
+    [pod] = with_engines([read_pod(document)], None, {})
     assert (pod.instance.state, pod.instance.state_since, pod.instance.draining_since) == (InstanceState.DRAINING, 20.5, 20.5)
     assert (pod.instance.created_at, pod.instance.spec_hash, pod.node, pod.restarts) == (10.25, "abc", "n", 3)
     assert pod.instance.failures == 3
-    assert pod.report(8000).address == "127.0.0.1:8000"
-    assert pod.report(8000).reason == "CrashLoopBackOff"
+    assert pod.report().address == "127.0.0.1:8000"
+    assert pod.report().reason == "CrashLoopBackOff"
 
 
 def test_annotations_spoilt_by_hand_fall_back_to_what_the_pod_shows() -> None:

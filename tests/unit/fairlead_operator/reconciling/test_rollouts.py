@@ -151,6 +151,8 @@ async def test_revisions_are_kept_numbered_anew_when_the_pool_goes_back_and_the_
     assert revisions(stage) == {2: NEW, 3: OLD}
     stage.apply(replicas=4, engine=OLD, rollout={"revisionHistory": 1})
     await pass_rounds(stage, 2)
+    assert revisions(stage) == {2: NEW, 3: OLD}, "an instance still has it"
+    await pass_rounds(stage, 200)
     assert revisions(stage) == {3: OLD}
 
 

@@ -1,0 +1,102 @@
+"""Where a pod's engine listens, and what else of it is the pod's own: by the spec it was made from. Pure.
+
+A pod with the present template has what the spec in force says, so that a corrected figure counts at once. One with an
+earlier template has what the newest revision with that template said. Where no such revision is left, or the pod is a
+workload's, its containers show the port; nothing shows the rest, which is taken from the present spec.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.pools import PoolSpec
+from fairlead.tables import InstanceEngine
+from fairlead_operator.pod_templates import ENGINE, PORT_NAME, SELECTED_HASH, spec_hash
+
+_PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
+_HANDLERS = ("httpGet", "tcpSocket", "grpc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPorts:
+    """The ports that a pod shows: those that the container of its engine declares and is probed at, and the one of all
+    containers that a Service finds by the name of `PORT_NAME`.
+    """
+
+    declared: frozenset[int] = frozenset()
+    probed: frozenset[int] = frozenset()
+    named: int | None = None
+
+    def own(self, wanted: int | None) -> int | None:
+        """The port of the engine where `wanted` is what the spec in force says; None = the pod does not show which.
+
+        A declared port that is probed is surely listened at; one port of a name that engines have is taken for it.
+        """
+        if wanted in self.declared | self.probed:
+            return wanted
+        both = self.declared & self.probed
+        for found in (both, self.declared & {self.named}, self.probed):
+            if len(found) == 1:
+                return next(iter(found))
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodEngine:
+    """What is known of a pod's engine. `engine` None: it is as the spec in force says. `is_assumed`: so is the port,
+    only because neither a revision nor the pod tells another.
+    """
+
+    port: int | None
+    engine: InstanceEngine | None = None
+    is_assumed: bool = False
+
+
+NO_PORTS = ShownPorts()
+UNKNOWN_ENGINE = PodEngine(port=None)
+
+
+def shown_ports(spec: Mapping[str, Any]) -> ShownPorts:
+    """The ports that the `spec` of a pod shows."""
+    containers: list[Mapping[str, Any]] = spec.get("containers") or []
+    if not containers:
+        return NO_PORTS
+    engine = next((one for one in containers if one.get("name") == ENGINE), containers[0])
+    numbers = {one.get("name"): int(one["containerPort"]) for one in engine.get("ports") or [] if _is_tcp(one)}
+    handlers = [(engine.get(probe) or {}).get(handler) or {} for probe in _PROBES for handler in _HANDLERS]
+    ports = [handler["port"] for handler in handlers if "port" in handler]
+    return ShownPorts(
+        declared=frozenset(int(one["containerPort"]) for one in engine.get("ports") or [] if _is_tcp(one)),
+        probed=frozenset(numbers[port] if port in numbers else int(port) for port in ports if port in numbers or str(port).isdecimal()),
+        named=next((number for number in _named(containers)), None),
+    )
+
+
+def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_from: Mapping[str, PoolSpec]) -> PodEngine:
+    """The engine of a pod made from the template with this hash. `made_from` has the newest spec of each template that
+    is known, `present` is the spec in force.
+    """
+    wanted = present.engine.port if present is not None else None
+    spec = made_from.get(template)
+    if template == SELECTED_HASH or spec is None:
+        own = shown.own(wanted)
+        return PodEngine(port=own or wanted, is_assumed=own is None and template != SELECTED_HASH)
+    own_facts = spec.facts().engine.of_instance()
+    is_other = present is None or own_facts != present.facts().engine.of_instance()
+    return PodEngine(port=spec.engine.port, engine=own_facts if is_other else None)
+
+
+def by_template(spec: PoolSpec | None) -> Mapping[str, PoolSpec]:
+    """The spec by the hashes of its roles' templates."""
+    return {spec_hash(spec, role.name): spec for role in spec.roles} if spec is not None else {}
+
+
+def _named(containers: Iterable[Mapping[str, Any]]) -> Iterable[int]:
+    """The port that a Service finds by its name: the first, in the order of the containers."""
+    return (
+        int(one["containerPort"]) for item in containers for one in item.get("ports") or [] if one.get("name") == PORT_NAME and _is_tcp(one)
+    )
+
+
+def _is_tcp(port: Mapping[str, Any]) -> bool:
+    return port.get("protocol", "TCP") == "TCP" and "containerPort" in port

@@ -1,0 +1,78 @@
+"""What stands of a pool whose status is lost: its numbers of instances, by its budgets and its instances. Pure.
+
+The Kubernetes API promises nothing of a status: a restore leaves it out, and a pool that is deleted without its
+children and created again begins without one. The numbers last decided are therefore on the budgets of the roles too,
+which change with them. A budget that an earlier pool left tells of that pool; its instances count then.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from fairlead.instances import MAX_REPLICAS, Role
+from fairlead.pools import PoolSpec
+from fairlead.reconciling.observed import ObservedInstance, PodHealth, ReplicaLimits
+from fairlead.scaling.specs import RatioMode, ScalingMode
+from fairlead_operator.applying.ownership import is_owned
+from fairlead_operator.manifests import REPLICAS_ANNOTATION, budget_name
+from fairlead_operator.pool_identity import PoolIdentity
+from fairlead_operator.reconciling.scaling_status import read_memory
+from fairlead_operator.times import parse_time
+
+NOTHING: Mapping[Role, int] = MappingProxyType({})
+
+
+def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
+    """Whether the status lacks a number that it had after the first round."""
+    if spec is None:
+        return False
+    roles = {role.name.value for role in spec.roles}
+    known = {role.get("name") for role in status.get("roles") or () if "desired" in role}
+    follows = spec.scaling.mode is not ScalingMode.FIXED or any(ratio.mode is not RatioMode.FIXED for _, ratio in spec.ratios())
+    remembered = {role.role.value for role in read_memory(status).roles}
+    return "lastOrdinal" not in status or not roles <= known or (follows and not roles <= remembered)
+
+
+def standing_numbers(
+    spec: PoolSpec, identity: PoolIdentity, budgets: Iterable[Mapping[str, Any]], instances: Iterable[ObservedInstance]
+) -> Mapping[Role, int]:
+    """The number of each role by its own budget, else of the instances that are there and not given up; none of a role
+    that has neither.
+    """
+    own = {item["metadata"]["name"]: item["metadata"] for item in budgets if is_owned(item["metadata"], identity.uid)}
+    seen = tuple(instances)
+    found = {}
+    for role in spec.roles:
+        told = str((own.get(budget_name(identity, role.name), {}).get("annotations") or {}).get(REPLICAS_ANNOTATION, ""))
+        staying = sum(1 for one in seen if (one.flip_to or one.role) is role.name and _stays(one))
+        if told.isdecimal() and int(told) <= MAX_REPLICAS:
+            found[role.name] = int(told)
+        elif staying:
+            found[role.name] = staying
+    return found
+
+
+def _stays(instance: ObservedInstance) -> bool:
+    """Whether it counts among those wanted: one that is emptied, but not for a smaller number, has a successor."""
+    is_over = instance.terminating or (instance.adopted and instance.health is PodHealth.FAILED)
+    return not is_over and not instance.drained_as_surplus
+
+
+def goes_on_from(spec: PoolSpec | None, previous: PoolSpec | None, standing: Mapping[Role, int]) -> Mapping[Role, int]:
+    """The numbers that scaling goes on from where it remembers none: those that stand, unless it had nothing to
+    remember, or another number is declared since. `previous` is the spec in force before; None = that is lost too.
+    """
+    if spec is None or previous is None:
+        return standing
+    followed = previous.scaling.mode is ScalingMode.SLO or any(ratio.mode is RatioMode.AUTO for _, ratio in previous.ratios())
+    return standing if followed and _declared(previous) == _declared(spec) else NOTHING
+
+
+def _declared(spec: PoolSpec) -> tuple[object, ...]:
+    return (spec.replicas, *(role.replicas for role in spec.roles))
+
+
+def ordinals_given(pool: Mapping[str, Any], limits: ReplicaLimits, now: float) -> int:
+    """The highest ordinal that can have been given in the life of a pool, by the pace at which instances are made."""
+    created = parse_time(pool["metadata"].get("creationTimestamp"))
+    return 0 if created is None else int(max(0.0, now - created) + 1) * limits.creations_per_second
