@@ -29,6 +29,9 @@ from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_router.waiting_room import WaitingRoom
 
+FORGET_SECONDS = 60.0
+"""How often what was learned too long ago is let go of."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -39,9 +42,9 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__", "_engines", "accepting", "accounts", "addresses", "block_bytes", "classes", "counters", "direct", "divides",
-        "engines", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler", "session_header", "table",
-        "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
+        "__weakref__", "_engines", "accepting", "accounts", "addresses", "block_bytes", "classes", "counters", "direct", "divides", "engines",
+        "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
+        "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +78,7 @@ class Pool:
         """When the scheduler was last told of the tokens of all streams."""
         self.engines = KnownEngines(table.pool)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
+        self.forgets_at = now + FORGET_SECONDS
         self._take(table)
 
     # ── the table ──
@@ -246,9 +250,15 @@ class Pool:
             self.counters.compare(ticket.verdict, usage.cached_tokens)
         self._end(ticket, Ending.SERVED, now, usage)
         self.deliver(self.scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens), now)
-        if usage.prompt_tokens and self.token_sizes.observe(ticket.request.prompt_bytes, usage.prompt_tokens):
+        if usage.prompt_tokens:
+            self._learn_token_size(ticket.request, usage.prompt_tokens, now)
+
+    def _learn_token_size(self, request: RoutingRequest, prompt_tokens: int, now: float) -> None:
+        """An engine counted so many tokens in the request's prompt."""
+        changed = self.token_sizes.observe(request.prompt_bytes, prompt_tokens, now, request.prompt_kind, text=request.is_plain_text)
+        if changed:
             size = round(self.token_sizes.bytes_per_token, 3)
-            logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
+            logger.info("bytes per token learned", extra={"pool": str(self.key), "bytes_per_token": size})
             self._count_anew(now)
 
     def _count_anew(self, now: float) -> None:
@@ -345,6 +355,10 @@ class Pool:
         if self.tickets or self.guests or now - self.ticked_at >= 1.0:
             self.ticked_at = now
             self.deliver(self.scheduler.tick(now), now)
+        if now >= self.forgets_at:
+            self.forgets_at = now + FORGET_SECONDS
+            if self.token_sizes.forget(now):
+                self._count_anew(now)
 
     def shut_down(self, now: float) -> None:
         """Refuse everything that waits in a queue; what was dispatched goes on."""

@@ -147,6 +147,12 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     size = GaugeMetricFamily(
         "fairlead_router_bytes_per_token", "Bytes of prompt text taken as one token, as declared or learnt.", labels=["pool"]
     )
+    kinds = GaugeMetricFamily(
+        "fairlead_router_kind_bytes_per_token",
+        "Bytes of a prompt taken as one token, by kind of prompt, and whether the kind's own prompts taught it (learned) or it is the"
+        " figure for plain text or the declared one.",
+        labels=["pool", "kind", "by"],
+    )
     error = GaugeMetricFamily(
         "fairlead_router_prompt_tokens_error",
         "Mean absolute error of prompts' token counts against the engines' own, over the last 500 told (0.1 = 10 %), with the figure in"
@@ -167,6 +173,8 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     for pool, waiting, sizes, *estimates in readings:
         held.add_metric([pool], waiting)
         size.add_metric([pool], sizes.bytes_per_token)
+        for of_kind in sizes.kinds:
+            kinds.add_metric([pool, of_kind.kind, of_kind.by], of_kind.bytes_per_token)
         for phase, report in zip(("prefill", "decode"), estimates, strict=True):
             if report.seconds_per_token is not None:
                 seconds.add_metric([pool, phase], report.seconds_per_token)
@@ -176,4 +184,4 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
         for of, value in (("in-use", sizes.error), ("declared", sizes.declared_error)):
             if value is not None:
                 error.add_metric([pool, of], value)
-    yield from (held, size, error, seconds, off)
+    yield from (held, size, kinds, error, seconds, off)

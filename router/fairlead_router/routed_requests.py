@@ -18,6 +18,7 @@ from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.paths import Endpoint
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools, every
+from fairlead_router.prompt_sizes import prompt_size
 from fairlead_router.prompt_tokens import PromptTokens
 from fairlead_router.refusals import BadRequest, Headers
 from fairlead_router.requests import ParsedRequest, session_name
@@ -80,12 +81,17 @@ class RoutedRequests:
         adapter = pool.adapter(parsed.model)
         root = prompt_root(adapter)
         blocks = block_hashes(prompt, pool.block_bytes, root)
-        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, pool.token_sizes.tokens(len(prompt)), adapter)
+        size, sizes = prompt_size(endpoint, parsed.document, prompt, body_bytes), pool.token_sizes
+        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, sizes.tokens(size.counted_bytes, size.kind), adapter)
+        as_others = size.counted_bytes == len(prompt) and sizes.of(size.kind) == sizes.bytes_per_token
         return RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived_at,
             prompt_tokens=known.prompt_tokens,
-            prompt_bytes=len(prompt),
+            prompt_bytes=size.counted_bytes,
+            prompt_kind=size.kind,
+            is_plain_text=size.is_plain_text,
+            block_tokens=0 if as_others or not blocks else max(1, round(known.prompt_tokens * pool.block_bytes / len(prompt))),
             blocks=blocks,
             first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks, root),
             session=session_name(session) if session else None,

@@ -226,10 +226,15 @@ async def test_a_pool_without_instances_is_a_503_with_a_reason(world: World) -> 
 async def test_early_rejection_is_a_429_with_retry_after(world: World) -> None:
     rejecting = EarlyRejectionFacts(mode="Load", headroom=0.001)
     running = await world.ready(count=1, prefills_in_flight=1, early_rejection=rejecting)
-    answer = await running.ask(text="x" * 200_000)
+    assert (await running.ask(text="x" * 200_000)).status_code == 200, "an idle instance tries what an estimate would refuse"
+    occupied = asyncio.create_task(running.ask(text="hello", script="stepwise", stream=True, max_tokens=2))
+    await until(lambda: len(world.engines[0].seen) == 2)
+    answer = await running.ask(text="y" * 200_000)
     assert answer.status_code == 429
     assert answer.headers["x-fairlead-rejection"] == "rejected-predicted-ttft"
     assert int(answer.headers["retry-after"]) >= 1
+    world.engines[0].step.set()
+    assert (await occupied).status_code == 200
     assert running.busy() == 0
     await until(lambda: bool(world.api.state.stored("rejections")))
 

@@ -59,9 +59,13 @@ class DecodeForecast:
         if slot is None:
             return
         if finished and self._began[slot] < inf:
-            self._lifetimes.observe(now - float(self._began[slot]))
+            self._lifetimes.observe(now - float(self._began[slot]), now)
         self._began[slot] = self._expected[slot] = inf
         self._free.append(slot)
+
+    def forget_older(self, now: float) -> None:
+        """Let go of lifetimes learned too long ago."""
+        self._lifetimes.forget_older(now)
 
     def totals_at(self, at: float, now: float) -> tuple[float, float]:
         """Requests expected to decode at `at` (not before now) and their context tokens, over the whole pool."""

@@ -8,11 +8,17 @@
 
 A load above `headroom` is refused; at arrival, above the share of it that the request's priority class may use, while
 no instance is idle. How long decode steps take is said by modelled facts, which a real pool has none of,
-else learnt from finished requests while a gate weighs decoding; until then decode loads are 0.
+else learned from finished requests while a gate weighs decoding; until then decode loads are 0.
+
+A refusal by a gate is an opinion that rests on estimates. It does not stand while an instance is idle, whichever gate
+it comes from (`fairlead.routing.scheduling.trying`).
 """
 
 from collections.abc import Callable
+from math import inf, isnan
 from typing import Protocol
+
+import numpy as np
 
 from fairlead.errors import UnknownName
 from fairlead.reports.rejections import RejectionReason
@@ -52,6 +58,11 @@ class Gate(Protocol):
         all where those are more.
         """
 
+    def decoding(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
+        """The part of `at_arrival` that is about decoding."""
+
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
         """A refusal of what has just been prefilled and would now be sent on to decode there. The load expected of the
         instance may have changed.
@@ -69,6 +80,11 @@ class DisabledGate:
     ) -> Refusal | None:
         return None
 
+    def decoding(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
+        return None
+
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
         return None
 
@@ -81,9 +97,13 @@ class LoadGate(DisabledGate):
     def at_arrival(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        late = late_first_token(request, ttft_seconds, view, share)
-        if late is not None or someone_idles(view):
-            return late
+        return late_first_token(request, ttft_seconds, view, share) or self.decoding(request, ttft_seconds, view, now, share)
+
+    def decoding(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
+        if someone_idles(view):
+            return None
         return crowded_decode(request, min(decode_loads(view), default=0.0), view, share=share)
 
 
@@ -98,9 +118,14 @@ class PredictedGate(DisabledGate):
     def at_arrival(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        refusal = late_first_token(request, ttft_seconds, view, share)
-        if refusal is not None or someone_idles(view):
-            return refusal
+        late = late_first_token(request, ttft_seconds, view, share)
+        return late or self.decoding(request, ttft_seconds, view, now, share, pool=pool)
+
+    def decoding(
+        self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
+    ) -> Refusal | None:
+        if someone_idles(view):
+            return None
         assert self.forecast is not None
         load = self.forecast.load_at(now + ttft_seconds, now, pool or view)  # it knows of the pool's decodes, not where each is
         return crowded_decode(request, load, view, self.forecast.decode_seconds, share=share)
@@ -117,7 +142,7 @@ class AfterPrefillGate(DisabledGate):
         return late_first_token(request, ttft_seconds, view, share)
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        if not decodes_on.decoding:
+        if not decodes_on.decoding or someone_idles(view):
             return None
         return crowded_decode(request, decode_load(decodes_on, view), view, reason=RejectionReason.AFTER_PREFILL)
 
@@ -143,6 +168,8 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
     A share of it is no limit while an instance has nothing to prefill: a long prompt is not load.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
+    if isnan(ttft_seconds):  # a policy may be somebody's own
+        ttft_seconds = inf
     if ttft_seconds <= share * limit:
         return None
     if share < 1.0 and all(load.pending_prefill_tokens for load in view.candidates()):
@@ -155,7 +182,7 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
     return contended(
         request,
         RejectionReason.PREDICTED_TTFT,
-        retry_after_seconds=best - limit,
+        retry_after_seconds=min(best, _seconds_to_room(request, limit, view)),
         message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}"
         + ("" if request.within is None else " that may serve it")
         + _of_class(request, share)
@@ -169,7 +196,7 @@ def someone_idles(view: PoolView) -> bool:
     estimate that refuses on an idle instance would never hear that it is wrong, and a TPOT target that no engine can
     meet would stop the pool.
     """
-    return any(not (load.decoding or load.prefilling or load.waiting or load.incoming) for load in view.decode_candidates())
+    return any(load.is_idle for load in view.decode_candidates())
 
 
 def crowded_decode(
@@ -205,6 +232,16 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
         retry_after_seconds=decode_seconds / 2,
         message=f"no decode instance of pool {view.table.pool} has room for {request.prompt_tokens} tokens",
     )
+
+
+def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> float:
+    """When some instance should take the request: once it would be in time, or, where it cannot be by its own length,
+    once the instance is idle. How long an answer still lasts is not known; infinite without candidates.
+    """
+    hits = view.hit_vector(request)
+    alone, ttfts = view.prefill_vector(request, hits), view.ttft_vector(request, hits)
+    answers = np.array([DECODE_SECONDS if load.decoding else 0.0 for load in view.candidates()])
+    return float(np.where(alone <= limit, ttfts - limit, ttfts - alone + answers).min(initial=inf))
 
 
 def _not_counted(request: RoutingRequest, view: PoolView) -> str:

@@ -7,6 +7,7 @@ are still there. Where all decodes last the same time, both are the same.
 
 from bisect import bisect_left, insort
 from collections import deque
+from math import inf
 
 import numpy as np
 
@@ -16,26 +17,44 @@ KEPT = 200
 """Finished decodes that are remembered; at the beginning, so many of the assumed time."""
 
 
+LONGEST_SECONDS = 86_400.0
+MEMORY_SECONDS = 3600.0
+"""How long the last ones count where none finishes."""
+
+
 class DecodeLifetimes:
     """Seconds from first token to end of the last `KEPT` finished decodes."""
 
     def __init__(self, assumed_seconds: float) -> None:
-        self._latest = deque([assumed_seconds] * KEPT)
-        self._ordered = [assumed_seconds] * KEPT
+        self._assumed = assumed_seconds
+        self._begin()
+
+    def _begin(self) -> None:
+        self._latest = deque([self._assumed] * KEPT)
+        self._ordered = [self._assumed] * KEPT
         self._vector: FloatVector | None = None
+        self._observed_at: float | None = None
 
     @property
     def mean_seconds(self) -> float:
         """Of those remembered."""
         return sum(self._ordered) / KEPT
 
-    def observe(self, seconds: float) -> None:
-        """A decode finished after so long."""
+    def observe(self, seconds: float, now: float = 0.0) -> None:
+        """A decode finished after so long. What is no time is ignored, and a longer one counts as `LONGEST_SECONDS`."""
+        if not 0 <= seconds < inf:
+            return
+        seconds, self._observed_at = min(seconds, LONGEST_SECONDS), now
         oldest = self._latest.popleft()
         del self._ordered[bisect_left(self._ordered, oldest)]
         self._latest.append(seconds)
         insort(self._ordered, seconds)
         self._vector = None
+
+    def forget_older(self, now: float) -> None:
+        """Where no decode has finished for `MEMORY_SECONDS`, let go of all that is remembered."""
+        if self._observed_at is not None and now - self._observed_at > MEMORY_SECONDS:
+            self._begin()
 
     def surviving(self, ages: FloatVector) -> FloatVector:
         """The share of decodes that last at least so long, for each age (s)."""

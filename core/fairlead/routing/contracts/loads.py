@@ -30,6 +30,8 @@ class InstanceLoad:
     """The pace over many more prefills: it tells the speed of the instance rather than of the moment."""
     usual_prefill_seconds: float = 1.0
     """How long those are expected to take."""
+    paced_at: float | None = None
+    """When the paces were learned from last."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
     """Kept only while early rejection or the queues learn how long decode steps take."""
     waiting: int = 0
@@ -53,6 +55,21 @@ class InstanceLoad:
     """Circuit open until then (Unix seconds): not a candidate."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
+
+    def forget_pace(self) -> None:
+        """Take the instance to be as fast as its prefills are predicted to be."""
+        self.prefill_pace = self.recent_prefill_seconds = self.lasting_pace = self.usual_prefill_seconds = 1.0
+        self.paced_at = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do, and nothing is to come."""
+        return not (self.decoding or self.prefilling or self.waiting or self.incoming or self.pending_prefill_tokens)
+
+    @property
+    def computes_nothing(self) -> bool:
+        """Whether its engine has nothing to do; requests may wait here."""
+        return not (self.prefilling or self.decoding)
 
     @property
     def under_way(self) -> tuple[float, float]:

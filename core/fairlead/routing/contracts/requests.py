@@ -30,7 +30,13 @@ class RoutingRequest:
     divisible: bool = True
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
     prompt_bytes: int = 0
-    """Bytes of the text that `prompt_tokens` were counted from; 0 = they are the engine's own."""
+    """Bytes that `prompt_tokens` were counted from; 0 = they are the engine's own."""
+    prompt_kind: str = ""
+    """What these bytes are (`fairlead.routing.knowledge.token_sizes`): only prompts of one kind can be compared."""
+    is_plain_text: bool = True
+    """Whether they are text that a chat template adds little to."""
+    block_tokens: int = 0
+    """Tokens that a block of this prompt counts for, where that is not what the pool's table says; 0 = it is."""
     priority_class: str = DEFAULT_CLASS
     """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
     tenant: str = ""

@@ -107,6 +107,7 @@ QUEUE_FULL = "queue-full"
 NO_PREFILL = "no-prefill"
 INDIVISIBLE = "indivisible"
 OUTSIDE_SUBSET = "outside-subset"
+IDLE_INSTANCE = "idle-instance"
 STAYS_PAUSED = "migrations-paused"
 MOVED_BY_PERSON = "moved-by-person"
 NOT_RECORDED = "not-recorded"
@@ -138,6 +139,11 @@ COMMON_RULES = (
         code=OUTSIDE_SUBSET,
         because="the policy's own choice is not among the endpoints that the gateway allows, and of those it had the fewest tokens waiting",
         order=("pending_tokens",),
+    ),
+    DecisionRule(
+        code=IDLE_INSTANCE,
+        because="it had nothing to do, and what estimates alone would refuse an idle instance tries; of those it has to compute the least",
+        order=("miss_tokens",),
     ),
     DecisionRule(code=STAYS_PAUSED, because="its session lives there, and the pool's migrations are paused"),
     DecisionRule(code=MOVED_BY_PERSON, because="a person moved the session there"),

@@ -2,6 +2,7 @@
 
 WEIGHT = 0.05
 """What one answer counts for in the mean of its tenant; the first ones count for more."""
+MOST_TOKENS = 131_072
 MOST_TENANTS = 1024
 """Tenants that are remembered; beyond, the one whose last answer is longest ago is forgotten."""
 
@@ -15,7 +16,8 @@ class AnswerLengths:
         self._all = (0.0, 0)
 
     def observe(self, tenant: str, tokens: int) -> None:
-        """An answer had so many tokens."""
+        """An answer had so many tokens; a longer one than any model makes counts as `MOST_TOKENS`."""
+        tokens = min(max(0, tokens), MOST_TOKENS)
         self._all = _moved(self._all, tokens)
         self._means[tenant] = _moved(self._means.pop(tenant, (0.0, 0)), tokens)
         if len(self._means) > MOST_TENANTS:

@@ -1,13 +1,15 @@
 """Times fitted online: how long a prefill and a decode step take, from what was observed, with the error
 of every prediction kept.
 
-Models are linear in their coefficients and fitted by recursive least squares with slow forgetting, starting at what the
-pool's table says. The same observations in the same order give the same coefficients. Their danger: a fit outside what
-was observed; predictions are kept above zero and within a factor of the table's.
+Models are linear in their coefficients and fitted by least squares to the last observations, leaning on what the pool's
+table says where those say little. The same observations in the same order give the same coefficients. What is older
+than an hour or than the last few hundred is forgotten, so a fit is never wrong for longer. Their danger: a fit outside
+what was observed; observations and predictions are kept above zero and within a factor of the table's.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
+from math import isfinite
 from operator import mul
 
 import numpy as np
@@ -25,40 +27,81 @@ MEMORY_OBSERVATIONS = 200
 """In means of what was observed, an observation weighs 1/e after so many further ones."""
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
+KEPT_SHARE = 0.9
+"""Of the observations, those nearest to a first fit that the second goes by."""
+
 FURTHEST = 20.0
 """A fitted prediction is at most this many times the table's, and at least its inverse."""
 
 
-class LeastSquares:
-    """Recursive least squares of a few coefficients, without vectors: every answer that ends comes through here.
+FITTED_OBSERVATIONS = 400
+"""Observations that a fit rests on; further ones replace the oldest."""
+FITTED_EVERY = 16
+"""Observations between two fits."""
+MEMORY_SECONDS = 3600.0
+"""How long an observation counts."""
 
-    `start` are the coefficients believed before any observation, `doubt` how easily each is given up.
+LONGEST_STEP_SECONDS = 10.0
+"""A decode step that seems longer was an engine that stood still."""
+MOST_TOKENS = 10_000_000.0
+"""More context tokens than any engine holds."""
+MOST_REQUESTS = 100_000.0
+"""More than decode at once anywhere."""
+
+
+class LeastSquares:
+    """Ridge regression of a few coefficients over the last observations, fitted again now and then.
+
+    `start` are the coefficients believed before any observation, `doubt` the variance of each, that is how easily it is
+    given up, against an observation's variance of 1. A tenth of the observations, those furthest from a first fit, is
+    left out of the second: a few odd ones move nothing.
     """
 
-    def __init__(self, start: Sequence[float], doubt: Sequence[float], forgetting: float = 0.999) -> None:
-        self.coefficients = tuple(start)
-        self._covariance = [[one if column == row else 0.0 for column in range(len(doubt))] for row, one in enumerate(doubt)]
-        self._most = 10.0 * sum(doubt)
-        self._forgetting = forgetting
+    def __init__(self, start: Sequence[float], doubt: Sequence[float]) -> None:
+        self.start = tuple(start)
+        self.coefficients = self.start
+        self._trust = np.diag(1.0 / np.sqrt(np.array(doubt, dtype=np.float64)))
+        self._believed = self._trust @ np.array(start, dtype=np.float64)
+        self._seen: deque[tuple[float, tuple[float, ...], float]] = deque(maxlen=FITTED_OBSERVATIONS)
+        """When, features and value of each."""
+        self._since_fit = 0
+
+    def __len__(self) -> int:
+        return len(self._seen)
 
     def predict(self, features: Sequence[float]) -> float:
         """The model's value for these features."""
         return _dot(self.coefficients, features)
 
-    def observe(self, features: Sequence[float], value: float) -> None:
+    def observe(self, features: tuple[float, ...], value: float, now: float) -> None:
         """Take one observation into the fit."""
-        leaning = [_dot(row, features) for row in self._covariance]
-        scale = self._forgetting + _dot(features, leaning)
-        error = (value - self.predict(features)) / scale
-        self.coefficients = tuple(one + lean * error for one, lean in zip(self.coefficients, leaning, strict=True))
-        covariance = [
-            [one - lean * other / scale for one, other in zip(row, leaning, strict=True)]
-            for row, lean in zip(self._covariance, leaning, strict=True)
-        ]
-        if sum(row[index] for index, row in enumerate(covariance)) <= self._most * self._forgetting:
-            # else there is nothing new to learn from: forgetting would only let the doubt grow
-            covariance = [[one / self._forgetting for one in row] for row in covariance]
-        self._covariance = covariance
+        self._seen.append((now, features, value))
+        self._since_fit += 1
+        if self._since_fit >= FITTED_EVERY:
+            self._fit()
+
+    def forget(self, before: float) -> None:
+        """Let go of what was observed before then; without any observation left the model is what it was at first."""
+        if self._seen and self._seen[0][0] < before:
+            while self._seen and self._seen[0][0] < before:
+                self._seen.popleft()
+            self._fit()
+
+    def _fit(self) -> None:
+        self._since_fit = 0
+        if not self._seen:
+            self.coefficients = self.start
+            return
+        features = np.array([one[1] for one in self._seen])
+        values = np.array([one[2] for one in self._seen])
+        fit = self._solved(features, values)
+        off = np.abs(features @ fit - values)
+        kept = off <= np.quantile(off, KEPT_SHARE)
+        self.coefficients = tuple(self._solved(features[kept], values[kept]).tolist())
+
+    def _solved(self, features: FloatVector, values: FloatVector) -> FloatVector:
+        rows, wanted = np.concatenate((features, self._trust)), np.concatenate((values, self._believed))
+        return np.asarray(np.linalg.lstsq(rows, wanted, rcond=None)[0], dtype=np.float64)
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
@@ -90,17 +133,19 @@ class _Observed:
     Errors are shares of all the time that passed, so that one answer whose tokens came in a burst does not decide.
     """
 
-    __slots__ = ("declared_error", "error", "samples", "seconds_per_token")
+    __slots__ = ("declared_error", "error", "observed_at", "samples", "seconds_per_token")
 
     def __init__(self) -> None:
         self.samples = 0
+        self.observed_at = 0.0
         self.seconds_per_token = _Mean()
         self.error = _Mean()
         self.declared_error = _Mean()
 
-    def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None) -> None:
+    def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
         """So many tokens took so long; what was predicted before."""
         self.samples += 1
+        self.observed_at = now
         self.seconds_per_token.observe(seconds / tokens, tokens)
         for errors, predicted in ((self.error, learnt), (self.declared_error, declared)):
             if predicted is not None:
@@ -124,10 +169,10 @@ class _ObservedByInstance:
         self.all = _Observed()
         self._each: defaultdict[str, _Observed] = defaultdict(_Observed)
 
-    def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None) -> None:
+    def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
         """As of `_Observed`; `learnt` is predicted by what all have taught."""
         for observed in (self.all, self._each[instance]):
-            observed.observe(tokens, seconds, learnt, declared)
+            observed.observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
         """That of one instance, or of all for None."""
@@ -135,6 +180,13 @@ class _ObservedByInstance:
 
     def forget(self, instance: str) -> None:
         self._each.pop(instance, None)
+
+    def forget_older(self, before: float) -> None:
+        """Let go of all that was observed last before then."""
+        for instance in [name for name, observed in self._each.items() if observed.observed_at < before]:
+            del self._each[instance]
+        if self.all.observed_at < before:
+            self.all = _Observed()
 
 
 class PrefillTimes:
@@ -182,21 +234,22 @@ class PrefillTimes:
         bounded: FloatVector = np.clip(fitted, configured / FURTHEST, configured * FURTHEST + 1.0)
         return bounded
 
-    def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float) -> None:
-        """A prefill took so long. Observations of 0 s or less say nothing and are ignored. A fit learns only where it
-        is asked for.
+    def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
+        """A prefill took so long. What cannot be a time or a prompt says nothing and is ignored; one that is further
+        from the table's than a prediction may be counts as the furthest. A fit learns only where it is asked for.
         """
-        if seconds <= 0:
+        if not (seconds > 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
         tokens = max(1, prompt_tokens - hit_tokens)
         declared = tokens / self._speed
+        seconds = min(max(seconds, declared / FURTHEST), declared * FURTHEST + 1.0)
         if self.form == "configured":
             mean = self._observed.all.seconds_per_token.value
             learnt = None if mean is None else tokens * mean
         else:
             learnt = self._bounded(prompt_tokens, hit_tokens, declared)
-            self._fit.observe(self._features(prompt_tokens, hit_tokens), seconds)
-        self._observed.observe(instance, tokens, seconds, learnt, declared)
+            self._fit.observe(self._features(prompt_tokens, hit_tokens), seconds, now)
+        self._observed.observe(instance, tokens, seconds, learnt, declared, now)
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
@@ -205,6 +258,11 @@ class PrefillTimes:
     def forget(self, instance: str) -> None:
         """The instance is gone, or another engine runs there."""
         self._observed.forget(instance)
+
+    def forget_older(self, now: float) -> None:
+        """Let go of what was observed too long ago."""
+        self._observed.forget_older(now - MEMORY_SECONDS)
+        self._fit.forget(now - MEMORY_SECONDS)
 
     def _bounded(self, prompt_tokens: int, hit_tokens: int, configured: float) -> float:
         fitted = self._fit.predict(self._features(prompt_tokens, hit_tokens))
@@ -244,19 +302,33 @@ class DecodeTimes:
             return self._modelled.decode_seconds(context_tokens, requests)
         if self._fitted_samples < self._min_samples:
             return 0.0
-        return max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100)))
+        return min(LONGEST_STEP_SECONDS, max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100))))
 
-    def observe_answer(self, instance: str, output_tokens: int, seconds: float) -> None:
-        """An answer's tokens after the first took so long."""
-        if seconds > 0 and output_tokens > 1:
+    def observe_answer(self, instance: str, output_tokens: int, seconds: float, now: float = 0.0) -> None:
+        """An answer's tokens after the first took so long. What cannot be is ignored, and a longer time a token than
+        that of the longest step counts as that.
+        """
+        if seconds > 0 and isfinite(seconds) and 1 < output_tokens <= MOST_TOKENS:
             tokens, mean = output_tokens - 1, self._observed.all.seconds_per_token.value
-            self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None)
+            seconds = min(seconds, tokens * LONGEST_STEP_SECONDS)
+            self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None, now)
 
-    def observe(self, context_tokens: float, requests: float, seconds: float) -> None:
-        """A request decoded at `seconds` per token, on average among so many tokens and requests: for the fit."""
-        if seconds > 0 and not self._modelled.decode_known:
-            self._fit.observe((1.0, context_tokens / 1e5, requests / 100), seconds)
+    def observe(self, context_tokens: float, requests: float, seconds: float, now: float = 0.0) -> None:
+        """A request decoded at `seconds` per token, on average among so many tokens and requests: for the fit. As
+        `observe_answer`.
+        """
+        if self._modelled.decode_known or not (seconds > 0 and isfinite(seconds)):
+            return
+        if 0 <= context_tokens <= MOST_TOKENS and 0 <= requests <= MOST_REQUESTS:
+            self._fit.observe((1.0, context_tokens / 1e5, requests / 100), min(seconds, LONGEST_STEP_SECONDS), now)
             self._fitted_samples += 1
+
+    def forget_older(self, now: float) -> None:
+        """Let go of what was observed too long ago; with all of it, nothing is known again."""
+        self._observed.forget_older(now - MEMORY_SECONDS)
+        self._fit.forget(now - MEMORY_SECONDS)
+        if not len(self._fit):
+            self._fitted_samples = 0
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a decoded token takes as requests see it, and the error of whole answers by the mean of all: of an

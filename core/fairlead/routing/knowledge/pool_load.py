@@ -14,6 +14,7 @@ WINDOW_SECONDS = 30.0
 """What came so long ago counts a third of what comes now."""
 FIRST_SECONDS = 5.0
 """Nothing is told from less than so many seconds' arrivals."""
+MOST_PREFILL_SECONDS = 600.0
 MOST_DECODE_SHARE = 0.75
 """Decodes are never given more of an instance's time, or nothing new would be computed there."""
 
@@ -27,7 +28,8 @@ class OfferedPrefills:
         self._began_at = 0.0
 
     def add(self, seconds: float, now: float) -> None:
-        """A prefill of so many predicted seconds came."""
+        """A prefill of so many predicted seconds came; ten minutes at most are believed."""
+        seconds = min(seconds, MOST_PREFILL_SECONDS)
         if self._at is None:
             self._at = self._began_at = now
         self._sum = self._sum * exp((self._at - now) / WINDOW_SECONDS) + seconds

@@ -1,35 +1,66 @@
-"""Bytes of prompt text per token, learnt from the counts that engines tell with their answers.
+"""Bytes per token by kind of prompt, learned from the counts that engines report with their answers.
 
-A model's tokenizer makes two to five bytes of a token, by model and by language, so a fixed figure makes every estimate
-of work wrong by the same factor. The estimate is bytes over tokens of the last few hundred prompts, long ones weighing
-more. It is used in steps: everything counted in tokens begins anew with each, so small drifts are not followed.
+Routers see bytes, engines count tokens, so routers need a ratio. It is learned only from prompts that can be compared:
+a tokenizer makes a token of two to five bytes of text, and what a chat template adds for tools, images or a stored
+conversation is not text that a router reads. So each kind of prompt (`prompt_kind`) has an estimate of its own, and
+plain text of all paths together has one: the pool's figure. A kind that engines have not reported often enough is
+counted by the figure for text, and by the declared one until that is known.
+
+An estimate is the weighted median of a kind's last prompts, so that a minority of odd ones does not move it. It stays
+within `LEAST` and `MOST`, and it forgets: what is older than `MEMORY_SECONDS` no longer counts, and without enough
+recent prompts the kind is unknown again. The pool's figure is used in steps, as everything counted in tokens begins
+anew with each.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, isfinite, sqrt
 
 from fairlead.tables import EngineFacts
 
-MEMORY_PROMPTS = 200
-"""An observation weighs 1/e after so many further ones."""
-KEPT = 1 - 1 / MEMORY_PROMPTS
+MEMORY_PROMPTS = 100
+"""Prompts of a kind that an estimate rests on; further ones replace the oldest."""
+MEMORY_SECONDS = 3600.0
+"""How long a prompt counts."""
 
 FIRST_PROMPTS = 20
-"""Prompts before the first step."""
+"""Prompts before an estimate is used."""
+ESTIMATED_EVERY = 8
+"""Prompts between two computations of an estimate."""
 
 STEP = 0.05
-"""An estimate that is nearer than this to the figure in use changes nothing."""
+"""An estimate that is nearer than this to the pool's figure in use changes nothing."""
 
-LEAST, MOST = 0.5, 64.0
-"""Bytes per token beyond these are no text: an image is hundreds of tokens with few bytes, or none."""
+LEAST, MOST = 0.5, 16.0
+"""Plausible bytes per token. Vocabularies make one to five bytes a token (base64 and foreign scripts the least, English
+the most), of runs of blanks more; no byte needs two tokens, but a template adds some. A declared figure beyond these
+extends them."""
+
+MOST_KINDS = 64
+"""Kinds that are remembered; beyond, the one that was seen least recently is forgotten."""
 
 ERRORS_KEPT = 500
+
+GIVEN_IDS = "token-ids"
+"""The kind of prompts that clients send as token ids, `ID_BYTES` each: nothing is to be learned of these."""
+ID_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindReport:
+    """How prompts of a kind are counted: `by` what they report themselves (`learned`), the figure for `text`, or the
+    one `declared`.
+    """
+
+    kind: str
+    bytes_per_token: float
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSizeReport:
-    """How prompts are counted: `bytes_per_token` is the figure in use, `learnt` the mean of the last prompts.
+    """How plain text is counted: `bytes_per_token` is the figure in use, `learnt` the estimate from the last prompts.
 
     `error` is the mean absolute error of the counts of the last prompts against the engine's own, `declared_error`
     that of the declared figure over the same; shares (0.1 = 10 %), None before any prompt.
@@ -40,45 +71,119 @@ class TokenSizeReport:
     samples: int
     error: float | None
     declared_error: float | None
+    kinds: tuple[KindReport, ...] = ()
+    """Every kind that was seen lately."""
+
+
+class _Estimate:
+    """The weighted median of the last prompts' bytes per token. A prompt weighs by the root of its length: long ones
+    matter more, as of short ones a good part is what a template adds, and none outweighs all others.
+    """
+
+    __slots__ = ("_last", "observed", "samples")
+
+    def __init__(self) -> None:
+        self._last: deque[tuple[float, float, float]] = deque(maxlen=MEMORY_PROMPTS)
+        """When each was observed (s), its ratio and its weight."""
+        self.samples = 0
+        self.observed: float | None = None
+        """The median of what is remembered."""
+
+    @property
+    def value(self) -> float | None:
+        """The estimate; None while too few prompts are remembered."""
+        return self.observed if len(self._last) >= FIRST_PROMPTS else None
+
+    def __bool__(self) -> bool:
+        """Whether it remembers anything."""
+        return bool(self._last)
+
+    def observe(self, ratio: float, weight: float, now: float) -> None:
+        self._last.append((now, ratio, weight))
+        self.samples += 1
+        if len(self._last) <= FIRST_PROMPTS or self.samples % ESTIMATED_EVERY == 0:
+            self._estimate()
+
+    def forget(self, before: float) -> None:
+        """Let go of what was observed before then."""
+        if self._last and self._last[0][0] < before:
+            while self._last and self._last[0][0] < before:
+                self._last.popleft()
+            self._estimate()
+
+    def _estimate(self) -> None:
+        self.observed = None
+        half = sum(weight for _, _, weight in self._last) / 2
+        for ratio, weight in sorted((ratio, weight) for _, ratio, weight in self._last):
+            half -= weight
+            if half <= 0:
+                self.observed = ratio
+                return
 
 
 class TokenSizes:
-    """The bytes of a token in one pool; `declared` until the engines have told enough."""
+    """The bytes of a token in one pool; `declared` until the engines have reported enough. Times are in seconds, of any
+    clock that does not go back.
+    """
 
     def __init__(self, declared: float) -> None:
-        self.declared = declared
-        self.bytes_per_token = float(declared)
-        self.samples = 0
-        self._bytes = 0.0
-        self._tokens = 0.0
+        self.declared = float(declared)
+        self.bytes_per_token = self.declared
+        """The pool's figure: for plain text, and for all that nothing better is known of."""
+        self._least, self._most = min(LEAST, self.declared), max(MOST, self.declared)
+        self._text = _Estimate()
+        self._kinds: dict[str, _Estimate] = {}
         self._next_step_at = FIRST_PROMPTS
         self._errors: deque[tuple[float, float]] = deque(maxlen=ERRORS_KEPT)
 
-    def tokens(self, prompt_bytes: int) -> int:
+    @property
+    def samples(self) -> int:
+        """Prompts of plain text observed."""
+        return self._text.samples
+
+    def of(self, kind: str) -> float:
+        """The bytes of a token in prompts of this kind."""
+        if kind == GIVEN_IDS:
+            return ID_BYTES
+        estimate = self._kinds.get(kind)
+        return self.bytes_per_token if estimate is None or estimate.value is None else estimate.value
+
+    def tokens(self, counted_bytes: int, kind: str = "") -> int:
         """The tokens that a prompt of so many bytes counts for; at least 1."""
-        return max(1, ceil(prompt_bytes / self.bytes_per_token))
+        return max(1, ceil(counted_bytes / self.of(kind)))
 
-    def observe(self, prompt_bytes: int, prompt_tokens: int) -> bool:
-        """An engine counted so many tokens in a prompt. Returns whether `bytes_per_token` changed.
+    def observe(self, counted_bytes: int, prompt_tokens: int, now: float = 0.0, kind: str = "", *, text: bool = True) -> bool:
+        """An engine counted so many tokens in a prompt of this kind; `text`: it is plain text. Returns whether
+        `bytes_per_token` changed.
 
-        What cannot be text is ignored.
+        What cannot be a count of tokens is ignored.
         """
-        if prompt_bytes <= 0 or prompt_tokens <= 0 or not LEAST <= prompt_bytes / prompt_tokens <= MOST:
+        if kind == GIVEN_IDS or counted_bytes <= 0 or prompt_tokens <= 0:
             return False
-        self._errors.append(
-            (abs(self.tokens(prompt_bytes) / prompt_tokens - 1), abs(ceil(prompt_bytes / self.declared) / prompt_tokens - 1))
-        )
-        self._bytes = self._bytes * KEPT + prompt_bytes
-        self._tokens = self._tokens * KEPT + prompt_tokens
-        self.samples += 1
-        if self.samples < self._next_step_at:
+        ratio = counted_bytes / prompt_tokens
+        if not (isfinite(ratio) and self._least <= ratio <= self._most):
             return False
-        estimate = self._bytes / self._tokens
-        if abs(estimate / self.bytes_per_token - 1) <= STEP:
+        weight = sqrt(counted_bytes)
+        self._of_kind(kind).observe(ratio, weight, now)
+        if not text:
             return False
-        self.bytes_per_token = estimate
-        self._next_step_at = self.samples + MEMORY_PROMPTS
-        return True
+        self._errors.append((abs(ratio / self.bytes_per_token - 1), abs(ratio / self.declared - 1)))
+        self._text.observe(ratio, weight, now)
+        return self._step()
+
+    def forget(self, now: float) -> bool:
+        """Let go of what is too old. Returns whether `bytes_per_token` changed."""
+        before = now - MEMORY_SECONDS
+        for kind, estimate in tuple(self._kinds.items()):
+            estimate.forget(before)
+            if not estimate:
+                del self._kinds[kind]
+        self._text.forget(before)
+        if self._text.value is None and self.bytes_per_token != self.declared:
+            self.bytes_per_token = self.declared
+            self._next_step_at = self.samples + FIRST_PROMPTS
+            return True
+        return False
 
     def counted(self, engine: EngineFacts) -> EngineFacts:
         """The facts with a routing block of as many tokens as its bytes are now believed to be."""
@@ -87,12 +192,33 @@ class TokenSizes:
         return replace(engine, block_tokens=max(1, round(engine.block_bytes / self.bytes_per_token)))
 
     def report(self) -> TokenSizeReport:
-        """The figure in use and its error."""
+        """The pool's figure in use and its error."""
         count = len(self._errors)
         return TokenSizeReport(
             bytes_per_token=self.bytes_per_token,
-            learnt=self._bytes / self._tokens if self._tokens else None,
+            learnt=self._text.observed,
             samples=self.samples,
             error=sum(used for used, _ in self._errors) / count if count else None,
             declared_error=sum(declared for _, declared in self._errors) / count if count else None,
+            kinds=tuple(self._kind_reports()),
         )
+
+    def _kind_reports(self) -> Iterator[KindReport]:
+        fallback = "declared" if self.bytes_per_token == self.declared else "text"
+        for kind, estimate in sorted(self._kinds.items()):
+            yield KindReport(kind=kind, bytes_per_token=self.of(kind), by=fallback if estimate.value is None else "learned")
+
+    def _of_kind(self, kind: str) -> _Estimate:
+        estimate = self._kinds.pop(kind, None)
+        self._kinds[kind] = estimate = _Estimate() if estimate is None else estimate
+        if len(self._kinds) > MOST_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        return estimate
+
+    def _step(self) -> bool:
+        estimate = self._text.value
+        if estimate is None or self.samples < self._next_step_at or abs(estimate / self.bytes_per_token - 1) <= STEP:
+            return False
+        self.bytes_per_token = estimate
+        self._next_step_at = self.samples + MEMORY_PROMPTS
+        return True

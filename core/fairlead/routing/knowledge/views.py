@@ -108,11 +108,11 @@ class LiveView:
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         blocks = self.prefixes.match(instance, request.blocks)
-        remembered = max(0, min(blocks * self.table.engine.block_tokens, request.prompt_tokens - 1))
+        remembered = max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
         return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
-        block_tokens = self.table.engine.block_tokens
+        block_tokens = request.block_tokens or self.table.engine.block_tokens
         most = request.prompt_tokens - 1
         if most < 1:
             return {}
@@ -136,7 +136,7 @@ class LiveView:
 
     def block_tokens(self, request: RoutingRequest) -> int:
         told = self.caches.block_tokens if self.caches.heard and request.engine_blocks else 0
-        return told or self.table.engine.block_tokens
+        return told or request.block_tokens or self.table.engine.block_tokens
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.decode_times.seconds(self.routers * context_tokens, self.routers * requests)
@@ -172,7 +172,7 @@ class LiveView:
         prefixes = self.prefixes
         if self._slots_version != prefixes.slots_version:
             self._place_slots()
-        block_tokens, most = self.table.engine.block_tokens, max(0, request.prompt_tokens - 1)
+        block_tokens, most = request.block_tokens or self.table.engine.block_tokens, max(0, request.prompt_tokens - 1)
         rows = [(mask, min(depth * block_tokens, most)) for mask, depth in prefixes.match_masks(request.blocks)]
         remembered = np.zeros(len(self._ids) + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
         self._places_of_slots.write(remembered, rows)

@@ -132,7 +132,7 @@ class Lodestar(LearnsTtfts):
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         vectors = view.vectors()
         given = self._parameters
-        hits = self._placed.with_placed(request, view.hit_vector(request), vectors, view.table.engine.block_tokens)
+        hits = self._placed.with_placed(request, view.hit_vector(request), vectors, request.block_tokens or view.table.engine.block_tokens)
         expected = self._learnt.expect(instance_features(request, view, hits), whole_pool=given.out_of_distribution == "pool")
         if given.mode == "Shadow":
             expected = replace(expected, distrust=HeuristicReason.SHADOW)

@@ -79,6 +79,11 @@ class ClassQueues:
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
+    def take_any(self, now: float) -> TrackedRequest | None:
+        """What the highest priority sends from an instance that has nothing to do."""
+        band = self._highest()
+        return None if band is None else self._taken(band.queue.take_any(now))
+
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came."""
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]

@@ -185,6 +185,17 @@ class DeadlineQueue:
         planned, _ = self._plan(now)
         return self._take_planned(planned, now, beside=True) if planned else None
 
+    def take_any(self, now: float) -> TrackedRequest | None:
+        """The request to send where nothing is computed and `take` sends nothing: a rest is for nobody there, and what
+        is late is so by estimates only.
+        """
+        self.find_late(now)
+        planned, _ = self._plan(now)
+        if planned:
+            return self._taken(planned[0].tracked if len(planned) == 1 else shortest_harmless(planned, now).tracked)
+        chosen = self._shortest_late() or min(self._able.values(), key=shortness, default=None)
+        return None if chosen is None else self._taken(chosen)
+
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came: the planned by deadline,
         those left out, the late.
@@ -295,6 +306,10 @@ class DeadlineQueue:
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
 """What a prefill of the usual length counts for in the pace of now, and in that of the instance."""
+FASTEST, SLOWEST = 0.25, 4.0
+"""The least and the largest pace."""
+LONGEST_PREFILL_SECONDS = 600.0
+
 RISING_AMONG_OTHERS = 0.125
 """What a prefill that took longer counts for against one that took less, where several routers send to the instance."""
 
@@ -306,11 +321,12 @@ def next_pace(
 
     One counts by its length, as the pace is what prefills took over what they were expected to: of a short one a large
     part is the wait for the engine's step, and often it need not wait. One of the usual length has this weight, and
-    `rising` times that when it is longer than the pace; it is taken to be at most four times as long as expected.
+    `rising` times that when it is longer than the pace; it is taken to be at most four times as long as expected, and
+    none to be longer than ten minutes.
     """
-    expected = predicted_seconds + STEP_SECONDS
+    expected = min(predicted_seconds, LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)
-    observed = min(4.0, max(0.25, seconds / expected))
+    observed = min(SLOWEST, max(FASTEST, seconds / expected)) if seconds == seconds else pace
     weight *= expected / usual_seconds * (rising if observed > pace else 1.0)
     return pace + weight * (observed - pace), usual_seconds
 

@@ -105,6 +105,10 @@ class InstanceQueue:
         """As `take`."""
         return self.take(now)
 
+    def take_any(self, now: float) -> TrackedRequest | None:
+        """As `take`."""
+        return self.take(now)
+
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in the order they would be sent if none came and time stood still."""
         if self._discipline == "fifo":

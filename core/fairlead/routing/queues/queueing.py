@@ -29,6 +29,9 @@ class Queue(Protocol):
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """As `take`, without those found late."""
 
+    def take_any(self, now: float) -> TrackedRequest | None:
+        """Remove and return what an instance should compute that has nothing to do; None only when nothing waits."""
+
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came."""
 

@@ -63,6 +63,10 @@ class TenantQueues:
         """As `take`."""
         return self.take(now)
 
+    def take_any(self, now: float) -> TrackedRequest | None:
+        """As `take`."""
+        return self.take(now)
+
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in the order they would be sent if none came and time stood still, but for equal turns."""
         orders = {tenant: iter(queue.in_order(now)) for tenant, queue in self._queues.items()}

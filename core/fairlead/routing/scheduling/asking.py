@@ -96,7 +96,7 @@ class Asking:
         tracked = self._asked.pop(request_id, None)
         if tracked is not None:
             waited = now - tracked.submitted_at
-            self._outcomes.refuse(tracked, waited_too_long(tracked.request, self._state.table.pool, waited, 0.0), now)
+            self._outcomes.refuse(tracked, waited_too_long(tracked.request, self._state.table.pool, waited, 0.0), now, anyway=True)
             self.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
 
     def shut_down(self, now: float) -> None:

@@ -51,6 +51,8 @@ class Dispatching:
             if load.entry.role is Role.PREFILL and not (state.view.candidates() and not load.lacks_decode):
                 break
             tracked = queue.take_in_time(now) if beside else queue.take(now)
+            if tracked is None and load.computes_nothing:
+                tracked = queue.take_any(now)
             if tracked is None:
                 break
             if tracked.move is not None and not self._moving.move_or_go_back(tracked, tracked.move, now):
@@ -78,7 +80,7 @@ class Dispatching:
         state, request = self._state, tracked.request
         ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
         shared = max((shared_blocks(request.blocks, blocks) for blocks in ahead), default=0)
-        return min(shared * state.table.engine.block_tokens, request.prompt_tokens - 1)
+        return min(shared * (request.block_tokens or state.table.engine.block_tokens), request.prompt_tokens - 1)
 
     def dispatch(self, tracked: TrackedRequest, now: float) -> Dispatch:
         """Queued (and already taken from its queue) → prefilling, hits estimated afresh."""

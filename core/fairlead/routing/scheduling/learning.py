@@ -1,9 +1,15 @@
-"""Learning: what a finished prefill or decode teaches the estimators of its pool."""
+"""Learning: what a finished prefill or decode teaches the estimators of its pool, and when that is forgotten."""
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
+
+FORGET_SECONDS = 10.0
+"""How often it is looked for what is too old."""
+PACE_SECONDS = 600.0
+"""An instance without a prefill for so long is taken to be as fast as the table says again: what held it up is over,
+and one that is never chosen would never show that."""
 
 TELLING_TOKENS = 16
 """The shortest answer whose pace is learnt from."""
@@ -24,6 +30,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     if tracked.dispatched_at >= now:
         return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it
     load = state.loads[tracked.instance]
+    load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     predicted = tracked.prefill_microseconds / 1e6
@@ -34,7 +41,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
         load.lasting_pace, load.usual_prefill_seconds, seconds, predicted, LASTING_PACE_WEIGHT, rising
     )
     if not tracked.transfer_tokens:
-        state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
+        state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds, now)
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
@@ -53,7 +60,7 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     forecast errs on the side of serving. Short answers tell too little.
     """
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
-        state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at)
+        state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)
     if not state.learns_decoding:
         return
     began = tracked.decode_began
@@ -65,4 +72,17 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
         state.view.routers * (ended.token_seconds - began.token_seconds) / seconds,
         state.view.routers * (ended.request_seconds - began.request_seconds) / seconds,
         (seconds - (ended.prefill_seconds - began.prefill_seconds)) / (output_tokens - 1),
+        now,
     )
+
+
+def forget_older(state: SchedulerState, now: float) -> None:
+    """Let go of what was learned too long ago, so that nothing wrong lasts where nobody asks any more."""
+    state.prefill_times.forget_older(now)
+    state.decode_times.forget_older(now)
+    if state.gate.forecast is not None:
+        state.gate.forecast.forget_older(now)
+    for instance, load in state.loads.items():
+        if load.paced_at is not None and now - load.paced_at > PACE_SECONDS:
+            load.forget_pace()
+            state.accounting.changed.add(instance)

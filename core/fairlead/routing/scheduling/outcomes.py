@@ -9,6 +9,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.routing.scheduling.trying import Trying
 from fairlead.tables import Outlook
 
 Outcome = Dispatch | Refusal
@@ -19,9 +20,10 @@ class Outcomes:
     as when a circuit opens.
     """
 
-    def __init__(self, state: SchedulerState, dispatching: Dispatching) -> None:
+    def __init__(self, state: SchedulerState, dispatching: Dispatching, trying: Trying) -> None:
         self._state = state
         self._dispatching = dispatching
+        self._trying = trying
         self._refusals: list[Refusal] = []
 
     def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
@@ -35,12 +37,12 @@ class Outcomes:
         for instance in instances:
             if instance in state.queues:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
-        if state.touched:  # requests may have gone back to their sessions' homes
+        while state.touched or state.late.to_refuse:  # requests may have gone back to their homes, or on to an idle instance
             self._send_touched(outcomes, now)
-        while state.late.to_refuse:
-            tracked = state.late.to_refuse.pop()
-            if tracked.late:
-                self.refuse(tracked, too_late(tracked.request, state.table, state.loads[tracked.instance], now), now)
+            if state.late.to_refuse:
+                tracked = state.late.to_refuse.pop()
+                if tracked.late:
+                    self.refuse(tracked, too_late(tracked.request, state.table, state.loads[tracked.instance], now), now)
         if self._refusals:
             outcomes += self._refusals
             self._refusals = []
@@ -66,8 +68,12 @@ class Outcomes:
             for instance in touched:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
 
-    def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
-        """End a request that will not be served, and tell it with the next `take`."""
+    def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
+        """End a request that will not be served, and tell it with the next `take`; unless the refusal rests on
+        estimates and an idle instance can try the request. `anyway`: its client waits no longer.
+        """
+        if not anyway and self._trying.takes(tracked, refusal, now):
+            return
         self.end_refused(tracked, refusal, now)
         self._refusals.append(refusal)
 

@@ -78,6 +78,16 @@ class Placing:
             tracked.waiting_since = waiting_since
         return refusal
 
+    def place_at(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
+        """Queue a held or queued request where the decision says, whatever the policy said."""
+        waiting_since = tracked.waiting_since if tracked.stage is Stage.QUEUED else now
+        if tracked.stage is Stage.QUEUED:
+            tracked.left = tracked.instance
+            self._state.leave_queue(tracked)
+        self._state.held.remove(tracked, now)
+        self._carry_out(tracked, decision, decision.instance, now)
+        tracked.waiting_since = waiting_since
+
     def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float) -> None:
         """Queue the request at `instance`: the policy's choice, or another when that had no room.
 
@@ -138,7 +148,7 @@ class Placing:
         refusal = state.gate.at_arrival(request, ttft, view, now, state.share(request), pool=pool)
         if refusal is None and state.loads[decision.instance].entry.role is Role.PREFILL:
             choice = select_decoding(request, view, state.loads[decision.instance].entry)
-            if choice is None or choice.tpot_seconds == inf:
+            if choice is None or (choice.tpot_seconds == inf and not state.loads[choice.instance].is_idle):
                 return no_room_to_decode(request, view)
         return refusal
 

@@ -28,6 +28,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.learning import FORGET_SECONDS, forget_older
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.placing import Placing
@@ -37,6 +38,7 @@ from fairlead.routing.scheduling.retrying import Retrying
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.table_changes import forget_departed, misplaced, take_table
+from fairlead.routing.scheduling.trying import Trying
 from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.tables import RoutingTable
 
@@ -63,6 +65,7 @@ class PoolScheduler:
         self._seed = seed
         self._policies = policies
         self._next_sweep = 0.0
+        self._next_forgetting = 0.0
         parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
         policy = PolicyInForce.of(policies.build(table.routing, seed))
         recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit, load_samples=settings.load_samples)
@@ -70,7 +73,7 @@ class PoolScheduler:
         self._moving = moving = Moving(state)
         placing = Placing(state, moving)
         self._dispatching = Dispatching(state, moving)
-        self._outcomes = Outcomes(state, self._dispatching)
+        self._outcomes = Outcomes(state, self._dispatching, Trying(state, placing))
         self._waiting = Waiting(state, placing, self._outcomes)
         self._circuits = Circuits(state, self._waiting)
         self._retrying = Retrying(state, moving, self._dispatching, self._outcomes)
@@ -110,6 +113,9 @@ class PoolScheduler:
             self._next_sweep = now + state.settings.sweep_seconds
             self._moving.rebalance(tuple(sorted(state.queues)), now)
         forget_departed(state)
+        if now >= self._next_forgetting:
+            self._next_forgetting = now + FORGET_SECONDS
+            forget_older(state, now)
         return self._outcomes.take(tuple(state.queues), now)
 
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:

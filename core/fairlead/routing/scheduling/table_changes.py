@@ -172,7 +172,7 @@ def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     load.broken_until = 0.0
     load.kv_usage = None
     load.last_first_token_at = None
-    load.prefill_pace = load.recent_prefill_seconds = load.lasting_pace = load.usual_prefill_seconds = 1.0
+    load.forget_pace()
 
 
 def _rebuild_queues(state: SchedulerState) -> None:

@@ -78,12 +78,12 @@ class Waiting:
     def give_up(self, tracked: TrackedRequest, now: float) -> None:
         """Refuse a request that was not sent yet, whatever the limits of its wait."""
         if tracked.stage is Stage.QUEUED:
-            self._refuse_queued(tracked, now)
+            self._refuse_queued(tracked, now, anyway=True)
         elif tracked.stage is Stage.HELD:
             self._outcomes.refuse(tracked, self._outcomes.nobody(tracked.request, now - tracked.submitted_at, now), now)
 
-    def _refuse_queued(self, tracked: TrackedRequest, now: float) -> None:
+    def _refuse_queued(self, tracked: TrackedRequest, now: float, *, anyway: bool = False) -> None:
         state = self._state
         queued = now - tracked.submitted_at - tracked.held_seconds
         refusal = waited_too_long(tracked.request, state.table.pool, queued, state.drain_seconds(tracked.instance))
-        self._outcomes.refuse(tracked, refusal, now)
+        self._outcomes.refuse(tracked, refusal, now, anyway=anyway)

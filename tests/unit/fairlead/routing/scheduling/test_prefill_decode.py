@@ -299,9 +299,14 @@ def test_only_instances_of_one_revision_pair_and_a_rollout_never_stops_the_pool(
     assert (sent.instance[0], sent.reason) == ("x", "decode-only")
 
 
-def test_early_rejection_refuses_what_no_decode_instance_has_room_for() -> None:
+def test_early_rejection_refuses_what_no_decode_instance_has_room_for_once_each_has_something_to_decode() -> None:
     pool = split_pool(kv_cache_tokens=4_000, rejection=EarlyRejectionFacts(mode="Load"))
-    (refusal,) = refusals(PoolScheduler(pool, "router-0", 1).submit(request("r", 5_000), 0.0))
+    scheduler = PoolScheduler(pool, "router-0", 1)
+    instances = [load.entry.id for load in scheduler.loads() if load.entry.role is Role.DECODE]
+    for number in range(len(instances)):  # an idle instance tries what should not fit: the figure may be wrong
+        (sent,) = dispatches(scheduler.submit(request(f"idle{number}", 5_000, blocks=(number,)), 0.0))
+        assert sent.decode in instances
+    (refusal,) = refusals(scheduler.submit(request("r", 5_000), 0.0))
     assert refusal.message == "no decode instance of pool default/chat has room for 5000 tokens"
     assert refusal.retry_after_seconds >= 1
 

@@ -1,0 +1,84 @@
+"""Trying: an idle instance takes what would be refused because of estimates.
+
+A refused request teaches nothing, so an estimate that refuses is never corrected by what it refuses: a wrong figure
+would close an idle pool for good. Nothing is won by a refusal either while somebody has nothing to do. So every refusal
+comes by here, from whichever gate, queue or limit, and does not stand while an instance of the pool idles that may
+serve the request. Where prompts are computed on one instance and answers on another, that one idles, and the other too
+or has room by what the gate says.
+"""
+
+from math import inf
+
+from fairlead.instances import Role
+from fairlead.reports.decisions import Weighing
+from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.choosing.candidates import FALLBACKS, score
+from fairlead.routing.choosing.decoding import select_decoding
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Refusal
+from fairlead.routing.contracts.weighing import IDLE_INSTANCE
+from fairlead.routing.knowledge.views import LiveView
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.placing import Placing
+from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
+from fairlead.routing.scheduling.state import SchedulerState
+
+BY_ESTIMATE = frozenset(
+    {RejectionReason.PREDICTED_TTFT, RejectionReason.DECODE_OVERLOADED, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT}
+)
+"""Refusals for want of time or room, as estimated or counted here. The others say that nobody serves or may."""
+
+
+class Trying:
+    """The last word on refusals."""
+
+    def __init__(self, state: SchedulerState, placing: Placing) -> None:
+        self._state = state
+        self._placing = placing
+
+    def takes(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> bool:
+        """Whether an idle instance takes the request in place of the refusal; then it is queued there."""
+        if refusal.reason not in BY_ESTIMATE or tracked.stage not in (Stage.HELD, Stage.QUEUED) or self._state.is_front:
+            return False
+        decision = self._decision(tracked.request, now)
+        if decision is None:
+            return False
+        self._placing.place_at(tracked, decision, now)
+        return True
+
+    def _decision(self, request: RoutingRequest, now: float) -> Decision | None:
+        view = self._state.view if request.within is None else self._state.view.within(request.within)
+        whole = computing_all(request, view) if request.within is None else []
+        if whole:
+            idle = [load for load in whole if load.is_idle]
+            return decode_only(request, idle, view) if idle else None
+        idle = [load for load in view.candidates() if load.is_idle and self._decodes(request, load, view, now)]
+        return _least_to_compute(request, idle, view) if idle else None
+
+    def _decodes(self, request: RoutingRequest, load: InstanceLoad, view: LiveView, now: float) -> bool:
+        """Whether the answer can be made where the prompt is computed, or on another instance."""
+        if load.entry.role is not Role.PREFILL:
+            return True
+        state = self._state
+        choice = select_decoding(request, view, load.entry)
+        if choice is None:
+            return False
+        if state.loads[choice.instance].is_idle:
+            return True
+        ttft = view.predicted_ttft_seconds(request, load.entry.id)
+        return choice.tpot_seconds < inf and state.gate.decoding(request, ttft, view, now, state.share(request), pool=state.view) is None
+
+
+def _least_to_compute(request: RoutingRequest, idle: list[InstanceLoad], view: LiveView) -> Decision:
+    hits = {load.entry.id: view.hit_tokens(request, load.entry.id) for load in idle}
+    loads = sorted(idle, key=lambda load: (-hits[load.entry.id], load.entry.id))[: FALLBACKS + 1]
+
+    def weigh() -> Weighing:
+        speed = view.table.engine.prefill_tokens_per_second
+        compared = tuple(score(request, load, hits[load.entry.id], speed) for load in loads)
+        return Weighing(rule=IDLE_INSTANCE, candidates=compared, considered=len(idle))
+
+    names = [load.entry.id for load in loads]
+    return Decision(instance=names[0], reason=DecisionReason.FALLBACK, fallbacks=tuple(names[1:]), weigh=weigh)

@@ -1,0 +1,108 @@
+"""What a prompt's tokens are counted from."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
+from fairlead_router.paths import find
+from fairlead_router.prompt_sizes import MEDIA_BYTES, PromptSize, prompt_size
+
+CHAT, MESSAGES, RESPONSES, COMPLETIONS = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/completions"
+TEXT = "What is the capital of France? " * 20
+IMAGE = "data:image/png;base64," + "A" * 90_000
+TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}}
+
+
+def size_of(path: str, document: dict[str, Any]) -> PromptSize:
+    endpoint = find(path.encode())
+    assert endpoint is not None
+    return prompt_size(endpoint, document, endpoint.prompt(document), len(orjson.dumps(document)))
+
+
+def said(content: object, **fields: object) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}], **fields}
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        (CHAT, said(TEXT)),
+        (CHAT, said([{"type": "text", "text": TEXT}], tools=[], tool_choice="none", response_format={"type": "json_object"}, stop=["x"])),
+        (CHAT, {"messages": [{"role": "tool", "content": TEXT, "tool_call_id": "1"}]}),
+        (MESSAGES, said([{"type": "text", "text": TEXT}], system="", metadata={"user_id": "u" * 300})),
+        (MESSAGES, said([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": TEXT}]}])),
+        (RESPONSES, {"input": TEXT, "truncation": "disabled"}),
+        (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_text", "text": TEXT}]}]}),
+        (RESPONSES, {"input": [{"type": "function_call_output", "call_id": "1", "output": TEXT}]}),
+        (COMPLETIONS, {"prompt": TEXT}),
+        (COMPLETIONS, {"prompt": [TEXT]}),
+    ],
+)
+def test_plain_text_counts_by_the_bytes_of_its_text(path: str, document: dict[str, Any]) -> None:
+    assert size_of(path, document) == PromptSize(path, len(TEXT), True)
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        (CHAT, said(TEXT, tools=[TOOL] * 50)),
+        (CHAT, said(TEXT, functions=[TOOL] * 50)),
+        (CHAT, said(TEXT, documents=[{"text": "d" * 5000}])),
+        (
+            CHAT,
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"function": {"arguments": "x" * 5000}}]},
+                    {"role": "user", "content": TEXT},
+                ]
+            },
+        ),
+        (CHAT, {"messages": [{"role": "assistant", "content": TEXT, "reasoning_content": "t" * 5000}]}),
+        (MESSAGES, said([{"type": "tool_use", "id": "1", "name": "find", "input": {"q": "x" * 5000}}, {"type": "text", "text": TEXT}])),
+        (RESPONSES, {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "e" * 5000}, {"role": "user", "content": TEXT}]}),
+    ],
+)
+def test_what_templates_render_beside_the_text_counts_with_the_whole_body(path: str, document: dict[str, Any]) -> None:
+    assert size_of(path, document) == PromptSize(path + "+tools", len(orjson.dumps(document)), False)
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        (CHAT, {"type": "image_url", "image_url": {"url": IMAGE}}),
+        (CHAT, {"type": "input_audio", "input_audio": {"data": "A" * 50_000, "format": "wav"}}),
+        (MESSAGES, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 50_000}}),
+        (RESPONSES, {"type": "input_image", "image_url": IMAGE}),
+    ],
+)
+def test_media_count_by_their_number_and_not_by_their_bytes(path: str, part: dict[str, Any]) -> None:
+    content = [{"type": "input_text" if path == RESPONSES else "text", "text": TEXT}, part, part]
+    document = {"input": [{"role": "user", "content": content}]} if path == RESPONSES else said(content)
+    assert size_of(path, document) == PromptSize(path + "+media", len(TEXT) + 2 * MEDIA_BYTES, False)
+    size = size_of(path, {**document, "tools": [TOOL] * 50})
+    assert size.kind == path + "+tools+media"
+    assert len(TEXT) + 2 * MEDIA_BYTES < size.counted_bytes < len(TEXT) + 2 * MEDIA_BYTES + 12_000
+
+
+def test_an_image_in_the_result_of_a_tool_is_seen() -> None:
+    image = {"type": "image", "source": {"type": "base64", "data": "A" * 50_000}}
+    document = said([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": TEXT}, image]}])
+    assert size_of(MESSAGES, document) == PromptSize(MESSAGES + "+media", len(TEXT) + MEDIA_BYTES, False)
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation", "truncate_prompt_tokens"])
+def test_a_prompt_of_which_the_body_has_a_part_only_is_a_kind_of_its_own(field: str) -> None:
+    assert size_of(RESPONSES, {"input": TEXT, field: 7}) == PromptSize(RESPONSES + "+unseen", len(TEXT), False)
+    assert size_of(RESPONSES, {"input": TEXT, "truncation": "auto"}).kind == RESPONSES + "+unseen"
+
+
+@pytest.mark.parametrize("prompt", [[1, 2, 3], [[1, 2], [3]]])
+def test_token_ids_are_their_own_count(prompt: list[Any]) -> None:
+    assert size_of(COMPLETIONS, {"prompt": prompt}) == PromptSize(GIVEN_IDS, 12, False)
+
+
+def test_texts_that_are_no_conversation_are_a_kind_of_their_path() -> None:
+    assert size_of("/v1/embeddings", {"input": [TEXT, TEXT]}) == PromptSize("/v1/embeddings", 2 * len(TEXT), False)
+    assert size_of("/v1/rerank", {"query": "q", "documents": [TEXT, TEXT]}).kind == "/v1/rerank"
