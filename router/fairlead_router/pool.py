@@ -43,7 +43,7 @@ class Pool:
 
     __slots__ = (
         "__weakref__", "_engines", "accepting", "accounts", "addresses", "block_bytes", "classes", "counters", "direct", "divides", "engines",
-        "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
+        "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
         "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
@@ -79,6 +79,8 @@ class Pool:
         self.engines = KnownEngines(table.pool)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self.forgets_at = now + FORGET_SECONDS
+        self.figures_off: dict[str, float] = {}
+        """Learned quantities that are off by more than half, and since when; `reporting.learnt_figures` keeps it."""
         self._take(table)
 
     # ── the table ──

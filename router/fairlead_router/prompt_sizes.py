@@ -13,7 +13,7 @@ for each kind alone (`fairlead.routing.knowledge.token_sizes`):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
@@ -25,12 +25,12 @@ MEDIA_BYTES = 4096
 LONG_TEXT = 1024
 """Strings of a media part that are longer are taken for its content: a reference to it is shorter."""
 
-_TOOLS = ("tools", "functions")
-_TOOLS_OF_CHATS = (*_TOOLS, "documents")
+_TOOLS = frozenset({"tools", "functions"})
+_TOOLS_OF_CHATS = _TOOLS | {"documents"}
 """Fields of a body that chat templates render beside the messages, and that the text of the prompt lacks."""
-_UNSEEN = ("previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template", "suffix")
+_UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template", "suffix"})
 """Fields that make a prompt longer or shorter by what is not in its text."""
-_CALLS = ("tool_calls", "function_call", "reasoning", "reasoning_content", "encrypted_content", "summary")
+_CALLS = frozenset({"tool_calls", "function_call", "reasoning", "reasoning_content", "encrypted_content", "summary"})
 """Fields of a message that chat templates render, and that the text of the prompt lacks."""
 _READ = frozenset({"text", "input_text", "output_text", "thinking", "tool_result", "function_call", "function_call_output", "message"})
 """Types of parts whose content is in the text of the prompt."""
@@ -53,11 +53,16 @@ def prompt_size(endpoint: Endpoint, document: Document, prompt: bytes, body_byte
     if _is_token_ids(document):
         return PromptSize(GIVEN_IDS, len(prompt), False)
     tools, media, media_bytes = _beyond_text(document, _TOOLS_OF_CHATS if endpoint.streams else _TOOLS)
-    if any(document.get(field) for field in _UNSEEN) or document.get("truncation") == "auto":
+    if _any_of(document, _UNSEEN) or document.get("truncation") == "auto":
         return PromptSize(endpoint.path + "+unseen", len(prompt), False)
     counted = max(len(prompt), body_bytes - media_bytes) if tools else len(prompt)
     kind = endpoint.path + "+tools" * tools + "+media" * bool(media)
     return PromptSize(kind, counted + media * MEDIA_BYTES, endpoint.streams and not tools and not media)
+
+
+def _any_of(document: Document, fields: frozenset[str]) -> bool:
+    """Whether one of the fields says something."""
+    return not fields.isdisjoint(document) and any(document.get(field) for field in fields)
 
 
 def _is_token_ids(document: Document) -> bool:
@@ -68,12 +73,15 @@ def _is_token_ids(document: Document) -> bool:
     return type(first) is int or (isinstance(first, list) and bool(first) and type(first[0]) is int)
 
 
-def _beyond_text(document: Document, fields: Iterable[str]) -> tuple[bool, int, int]:
+def _beyond_text(document: Document, fields: frozenset[str]) -> tuple[bool, int, int]:
     """Whether there is rendered content that the text lacks, how many media there are, and the bytes of these."""
-    tools = any(document.get(field) for field in fields)
+    tools = _any_of(document, fields)
     media = media_bytes = 0
     for item in _items(document):
-        tools = tools or any(item.get(field) for field in _CALLS)
+        if not tools and _any_of(item, _CALLS):
+            tools = True
+        if isinstance(item.get("content"), str):
+            continue
         for part in _parts(item):
             kind = part.get("type")
             if kind in _CALLED:
@@ -84,15 +92,17 @@ def _beyond_text(document: Document, fields: Iterable[str]) -> tuple[bool, int, 
     return tools, media, media_bytes
 
 
-def _items(document: Document) -> Iterator[Document]:
+def _items(document: Document) -> list[Document]:
     """Messages, or the items of a response's input."""
     given = document.get("messages")
     items = document.get("input") if given is None else given
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict):
-            yield item
-        elif isinstance(item, list):  # the conversations of a batch
-            yield from (one for one in item if isinstance(one, dict))
+    if not isinstance(items, list):
+        return []
+    found: list[Document] = [item for item in items if isinstance(item, dict)]
+    for item in items if len(found) < len(items) else ():
+        if isinstance(item, list):  # the conversations of a batch
+            found += [one for one in item if isinstance(one, dict)]
+    return found
 
 
 def _parts(item: Document) -> Iterable[Document]:

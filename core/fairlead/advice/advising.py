@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from fairlead.advice import (
     budgets,
     engines,
+    figures_off,
     hot_instances,
     lateness,
     losing_moves,
@@ -28,6 +29,7 @@ FINDERS = (
     losing_moves.find,
     engines.find,
     predictions.find,
+    figures_off.find,
     budgets.find,
     silence.find,
     unmet_conditions.find,

@@ -52,6 +52,7 @@ class Cause(StrEnum):
     INSTANCES_LOST = "InstancesLost"
     INSTANCE_FAILING = "InstanceFailing"
     PREDICTIONS_OFF = "PredictionsOff"
+    FIGURE_OFF = "FigureOff"
     BUDGET_BURNS = "BudgetBurns"
     NO_ROUTER = "NoRouter"
     OPERATOR_SILENT = "OperatorSilent"
@@ -127,6 +128,11 @@ def refused(reason: str) -> str:
 def condition(kind: str, reason: str) -> str:
     """The symptom of a condition that is not as it should be."""
     return f"condition {kind} {reason}"
+
+
+def wrong_figure(quantity: str) -> str:
+    """The symptom of predictions that rest on a wrong figure."""
+    return f"wrong {quantity}"
 
 
 def failing(instance: str) -> str:

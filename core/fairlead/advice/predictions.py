@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from fairlead.advice import wording
-from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, wrong_figure
 from fairlead.advice.situations import PoolSituation
+from fairlead.reports.engines import Quantity
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
@@ -29,6 +30,7 @@ def _speeds(pool: PoolSituation) -> Iterator[Finding]:
             f"{wording.seconds(pool.slo.ttft_seconds)} is off by {off}, so it refuses requests that would be in time, or takes late ones."
         ),
         evidence=Evidence(kind=EvidenceKind.POOL, seconds=pool.window_seconds),
+        symptom=wrong_figure(Quantity.PREFILL),
     )
 
 

@@ -149,6 +149,21 @@ class SeenPredictions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenFigure:
+    """A figure of a pool's engines as live routers report it: what they went by and what they observed, what the spec
+    declares, means over the routers in the quantity's unit; None where there is none.
+    `off_seconds` is the longest time for which one of them has found it off.
+    """
+
+    quantity: str
+    """A `fairlead.reports.engines.Quantity`, or the word of a newer router."""
+    predicted: float | None
+    observed: float | None
+    declared: float | None
+    off_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSituation:
     """`refused` by reason and `failed` (for good) are requests of the window. `signals` None: not measured, because
     nothing hurts or routers are silent. `unheard_seconds` is the age of the newest report of any router that routes for
@@ -180,6 +195,7 @@ class PoolSituation:
     advised: tuple[SeenAdvice, ...] = ()
     burns: tuple[SeenBurn, ...] = ()
     predictions: SeenPredictions = SeenPredictions()
+    figures: tuple[SeenFigure, ...] = ()
     live_routers: int = 1
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0

@@ -94,3 +94,9 @@ class LearntFigure:
     error: float | None
     declared_error: float | None
     in_use: bool
+    predicted: float | None = None
+    """The mean of what the router went by for the last of them, and in `observed` of what it then saw, in the
+    quantity's unit; None where it went by nothing."""
+    observed: float | None = None
+    off_seconds: float = 0.0
+    """For how long `predicted`, or else `declared`, has been off by more than half (`fairlead.reports.figures_off`)."""

@@ -84,6 +84,9 @@ class LearntOfEngines:
     error: float | None
     declared_error: float | None
     in_use: bool
+    predicted: float | None = None
+    observed: float | None = None
+    off_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,7 +217,7 @@ class Delivery:
             use=use,
             troubled_engines=troubled,
             known_caches=tuple(chain.from_iterable(known)),
-            learnt_figures=tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool)),
+            learnt_figures=tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool, now)),
             asked_at=None if self._others is None else self._others.own,
         )
 

@@ -1,14 +1,28 @@
 """What this router has learnt of a pool's engines, as it tells the control API."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fairlead.reports.engines import LearntFigure, Quantity
+from fairlead.reports.figures_off import off_figure
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead_router.pool import Pool
 
 
-def learnt_figures(pool: Pool) -> Iterator[LearntFigure]:
-    """Of all its instances together, and of each in the table; nothing where nothing is learnt."""
+def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
+    """Of all its instances together, and of each in the table; nothing where nothing is learned. Of those together it
+    is noted since when they are off.
+    """
+    for figure in _figures(pool):
+        if figure.instance is not None or not off_figure(figure):
+            if figure.instance is None:
+                pool.figures_off.pop(figure.quantity, None)
+            yield figure
+        else:
+            yield replace(figure, off_seconds=max(0.0, now - pool.figures_off.setdefault(figure.quantity, now)))
+
+
+def _figures(pool: Pool) -> Iterator[LearntFigure]:
     sizes = pool.token_sizes.report()
     if sizes.learnt is not None:
         yield LearntFigure(
@@ -21,6 +35,8 @@ def learnt_figures(pool: Pool) -> Iterator[LearntFigure]:
             error=sizes.error,
             declared_error=sizes.declared_error,
             in_use=sizes.bytes_per_token != pool.token_sizes.declared,
+            predicted=sizes.bytes_per_token,
+            observed=sizes.learnt,
         )
     declared = 1 / pool.table.engine.prefill_tokens_per_second
     for instance in (None, *pool.addresses):
@@ -40,4 +56,6 @@ def _times(pool: Pool, instance: str | None, quantity: Quantity, report: Estimat
             error=report.error,
             declared_error=report.declared_error,
             in_use=report.in_use,
+            predicted=report.predicted if instance is None else None,
+            observed=report.observed if instance is None else None,
         )

@@ -1,6 +1,7 @@
 """Advice and trends over HTTP, from reports in Postgres."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from fairlead.instances import InstanceState
 from fairlead.latency_cells import cell_of
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.engines import LearntFigure, Quantity
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import PoolKey
@@ -59,6 +61,31 @@ async def overload(api: ApiInstance) -> None:
     acknowledged = (Acknowledgement(pool=CHAT, version=1),)
     await api.router.post_report(a_report("r1", loads=loads, arrivals=arrivals, rejections=refused, acknowledged=acknowledged))
     await api.app.state.upkeep.roll_up(api.clock())
+
+
+async def test_a_figure_that_has_been_off_for_minutes_is_told_until_its_router_says_otherwise(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    figure = LearntFigure(
+        pool=CHAT,
+        instance=None,
+        quantity=Quantity.PREFILL,
+        learnt=1 / 25_000,
+        declared=1 / 6250,
+        samples=400,
+        error=0.1,
+        declared_error=3.0,
+        in_use=False,
+        predicted=1 / 6250,
+        observed=1 / 25_000,
+        off_seconds=240.0,
+    )
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    await api.router.post_report(a_report("r1", acknowledged=acknowledged, learnt_figures=(figure,)))
+    (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.FIGURE_OFF]
+    assert "go by 6,250 prompt tokens/s, but engines have shown 25,000 prompt tokens/s for 4 min" in found.sentence
+    mended = replace(figure, predicted=1 / 25_000, off_seconds=0.0)
+    await api.router.post_report(a_report("r2", acknowledged=acknowledged, learnt_figures=(mended,)))
+    assert Cause.FIGURE_OFF not in {one.cause for one in (await api.viewer.advice(CHAT)).items}
 
 
 async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:

@@ -11,6 +11,7 @@ from fairlead.advice.situations import (
     SeenAdvice,
     SeenBurn,
     SeenCondition,
+    SeenFigure,
     SeenInstance,
     SeenMoves,
     SeenPredictions,
@@ -77,6 +78,7 @@ def situation(
     advised: Sequence[Any],
     routers: Any,
     learnt: Any,
+    figures: Sequence[Any],
     model: Any,
     burns: tuple[SeenBurn, ...],
 ) -> PoolSituation:
@@ -129,6 +131,16 @@ def situation(
         ),
         burns=burns,
         predictions=_predictions(learnt, model),
+        figures=tuple(
+            SeenFigure(
+                quantity=one.quantity,
+                predicted=one.predicted,
+                observed=one.observed,
+                declared=one.declared,
+                off_seconds=float(one.off_seconds),
+            )
+            for one in figures
+        ),
         live_routers=0 if routers is None else int(routers.live),
         unheard_seconds=None if routers is None else max(0.0, float(routers.unheard)),
         unseen_seconds=max(0.0, (now - row.observed_at).total_seconds()),

@@ -115,6 +115,9 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     moves = {row.pool_id: row for row in await connection.execute(statements.MOVES, lately)}
     routers = {row.pool: row for row in await connection.execute(statements.ROUTERS, routed)}
     learnt = {row.pool: row for row in await connection.execute(statements.LEARNT, routed)}
+    figures: dict[str, list[Any]] = defaultdict(list)
+    for row in await connection.execute(statements.FIGURES, routed):
+        figures[row.pool].append(row)
     models = {row.pool_id: row.figures for row in await connection.execute(statements.MODELS, lately)}
     burns = await burns_of(connection, ids, {row.id: slo_of(row).percentile for row in rows}, now)
     return {
@@ -130,6 +133,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             advised=advised[row.id],
             routers=routers.get(str(row.id)),
             learnt=learnt.get(str(row.id)),
+            figures=figures[str(row.id)],
             model=models.get(row.id),
             burns=burns[row.id],
         )

@@ -55,6 +55,14 @@ FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elem
 WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)
   AND f.value ->> 'quantity' = 'prefill-seconds-per-token' GROUP BY p.key
 """)
+FIGURES = text("""
+SELECT p.key AS pool, f.value ->> 'quantity' AS quantity, avg(CAST(f.value ->> 'predicted' AS float8)) AS predicted,
+  avg(CAST(f.value ->> 'observed' AS float8)) AS observed, avg(CAST(f.value ->> 'declared' AS float8)) AS declared,
+  max(CAST(f.value ->> 'off_seconds' AS float8)) AS off_seconds
+FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
+WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)
+GROUP BY p.key, f.value ->> 'quantity' HAVING max(CAST(f.value ->> 'off_seconds' AS float8)) > 0 ORDER BY 1, 2
+""")
 MODELS = text("""
 SELECT wanted.id AS pool_id, newest.figures FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
   SELECT m.figures FROM predictor_models m WHERE m.pool_id = wanted.id AND m.at > CAST(:now AS timestamptz) - interval '1 hour'

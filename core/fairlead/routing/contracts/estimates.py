@@ -20,3 +20,7 @@ class EstimateReport:
     seconds_per_token: float | None
     error: float | None
     declared_error: float | None
+    predicted: float | None = None
+    """Seconds per token that predictions went by in the mean, for the last observations; None where there are none."""
+    observed: float | None = None
+    """What these then took: of answers, without the prefills that held them up."""

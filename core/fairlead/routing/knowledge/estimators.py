@@ -7,8 +7,9 @@ than an hour or than the last few hundred is forgotten, so a fit is never wrong 
 what was observed; observations and predictions are kept above zero and within a factor of the table's.
 """
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 from operator import mul
 
@@ -36,13 +37,16 @@ FURTHEST = 20.0
 
 FITTED_OBSERVATIONS = 400
 """Observations that a fit rests on; further ones replace the oldest."""
-FITTED_EVERY = 16
-"""Observations between two fits."""
+FITTED_EVERY = 32
+FITTED_FIRST = 8
+"""Observations between two fits, and while there are fewer than a hundred."""
 MEMORY_SECONDS = 3600.0
 """How long an observation counts."""
 
 LONGEST_STEP_SECONDS = 10.0
 """A decode step that seems longer was an engine that stood still."""
+COMPARED_TOKENS = 1000
+"""Shorter prefills are mostly the wait for the engine's step, which says nothing of its speed."""
 MOST_TOKENS = 10_000_000.0
 """More context tokens than any engine holds."""
 MOST_REQUESTS = 100_000.0
@@ -60,14 +64,18 @@ class LeastSquares:
     def __init__(self, start: Sequence[float], doubt: Sequence[float]) -> None:
         self.start = tuple(start)
         self.coefficients = self.start
-        self._trust = np.diag(1.0 / np.sqrt(np.array(doubt, dtype=np.float64)))
-        self._believed = self._trust @ np.array(start, dtype=np.float64)
-        self._seen: deque[tuple[float, tuple[float, ...], float]] = deque(maxlen=FITTED_OBSERVATIONS)
-        """When, features and value of each."""
+        self._trust = 1.0 / np.array(doubt, dtype=np.float64)
+        self._believed = self._trust * np.array(start, dtype=np.float64)
+        self._features = np.zeros((FITTED_OBSERVATIONS, len(self.start)))
+        self._values = np.zeros(FITTED_OBSERVATIONS)
+        self._seen_at = np.zeros(FITTED_OBSERVATIONS)
+        """Rings: the observation that comes next replaces the one at `_next`."""
+        self._next = 0
+        self._count = 0
         self._since_fit = 0
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return self._count
 
     def predict(self, features: Sequence[float]) -> float:
         """The model's value for these features."""
@@ -75,33 +83,41 @@ class LeastSquares:
 
     def observe(self, features: tuple[float, ...], value: float, now: float) -> None:
         """Take one observation into the fit."""
-        self._seen.append((now, features, value))
+        at = self._next
+        self._features[at], self._values[at], self._seen_at[at] = features, value, now
+        self._next = (at + 1) % FITTED_OBSERVATIONS
+        self._count = min(self._count + 1, FITTED_OBSERVATIONS)
         self._since_fit += 1
-        if self._since_fit >= FITTED_EVERY:
+        if self._since_fit >= (FITTED_FIRST if self._count < 100 else FITTED_EVERY):
             self._fit()
 
     def forget(self, before: float) -> None:
         """Let go of what was observed before then; without any observation left the model is what it was at first."""
-        if self._seen and self._seen[0][0] < before:
-            while self._seen and self._seen[0][0] < before:
-                self._seen.popleft()
-            self._fit()
+        kept = np.flatnonzero(self._seen_at[: self._count] >= before)
+        if len(kept) == self._count:
+            return
+        for ring in (self._features, self._values, self._seen_at):
+            ring[: len(kept)] = ring[kept]
+        self._count, self._next = len(kept), len(kept) % FITTED_OBSERVATIONS
+        self._fit()
 
     def _fit(self) -> None:
         self._since_fit = 0
-        if not self._seen:
+        if not self._count:
             self.coefficients = self.start
             return
-        features = np.array([one[1] for one in self._seen])
-        values = np.array([one[2] for one in self._seen])
-        fit = self._solved(features, values)
-        off = np.abs(features @ fit - values)
-        kept = off <= np.quantile(off, KEPT_SHARE)
+        features, values = self._features[: self._count], self._values[: self._count]
+        off = np.abs(features @ self._solved(features, values) - values)
+        least = int(KEPT_SHARE * (self._count - 1))
+        kept = off <= np.partition(off, least)[least]
         self.coefficients = tuple(self._solved(features[kept], values[kept]).tolist())
 
     def _solved(self, features: FloatVector, values: FloatVector) -> FloatVector:
-        rows, wanted = np.concatenate((features, self._trust)), np.concatenate((values, self._believed))
-        return np.asarray(np.linalg.lstsq(rows, wanted, rcond=None)[0], dtype=np.float64)
+        products = features.T @ features
+        products.flat[:: len(products) + 1] += self._trust
+        scale = 1 / np.sqrt(products.diagonal())  # else columns of other magnitudes would be taken for dependent ones
+        wanted = scale * (features.T @ values + self._believed)
+        return np.asarray(scale * np.linalg.lstsq(products * np.outer(scale, scale), wanted, rcond=None)[0], dtype=np.float64)
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
@@ -204,6 +220,8 @@ class PrefillTimes:
         doubt = [1.0, 1.0] if form == "linear" else [1.0, 1.0, 0.1, 0.01]
         self._fit = LeastSquares(prior, [one * (10 * per_thousand) ** 2 for one in doubt])
         self._observed = _ObservedByInstance()
+        self._went_by, self._took = _Mean(), _Mean()
+        """Seconds per token of longer prefills, as predicted and as observed."""
 
     @property
     def samples(self) -> int:
@@ -249,11 +267,15 @@ class PrefillTimes:
         else:
             learnt = self._bounded(prompt_tokens, hit_tokens, declared)
             self._fit.observe(self._features(prompt_tokens, hit_tokens), seconds, now)
+        if tokens >= COMPARED_TOKENS:
+            self._went_by.observe((learnt if self.fitted and learnt is not None else declared) / tokens, tokens)
+            self._took.observe(seconds / tokens, tokens)
         self._observed.observe(instance, tokens, seconds, learnt, declared, now)
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
-        return self._observed.of(instance).report(self.form, self.fitted)
+        report = self._observed.of(instance).report(self.form, self.fitted)
+        return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
     def forget(self, instance: str) -> None:
         """The instance is gone, or another engine runs there."""
@@ -263,6 +285,8 @@ class PrefillTimes:
         """Let go of what was observed too long ago."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
+        if not self.samples:
+            self._went_by, self._took = _Mean(), _Mean()
 
     def _bounded(self, prompt_tokens: int, hit_tokens: int, configured: float) -> float:
         fitted = self._fit.predict(self._features(prompt_tokens, hit_tokens))
@@ -285,6 +309,8 @@ class DecodeTimes:
         self._fit = LeastSquares([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
         self._observed = _ObservedByInstance()
         self._fitted_samples = 0
+        self._went_by, self._stepped = _Mean(), _Mean()
+        """Steps as predicted and as observed."""
 
     @property
     def samples(self) -> int:
@@ -320,6 +346,9 @@ class DecodeTimes:
         if self._modelled.decode_known or not (seconds > 0 and isfinite(seconds)):
             return
         if 0 <= context_tokens <= MOST_TOKENS and 0 <= requests <= MOST_REQUESTS:
+            if self.known:
+                self._went_by.observe(self.seconds(context_tokens, requests))
+                self._stepped.observe(min(seconds, LONGEST_STEP_SECONDS))
             self._fit.observe((1.0, context_tokens / 1e5, requests / 100), min(seconds, LONGEST_STEP_SECONDS), now)
             self._fitted_samples += 1
 
@@ -329,12 +358,14 @@ class DecodeTimes:
         self._fit.forget(now - MEMORY_SECONDS)
         if not len(self._fit):
             self._fitted_samples = 0
+            self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a decoded token takes as requests see it, and the error of whole answers by the mean of all: of an
         instance, or of all.
         """
-        return self._observed.of(instance).report("fitted", self.known and not self._modelled.decode_known)
+        report = self._observed.of(instance).report("fitted", self.known and not self._modelled.decode_known)
+        return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def forget(self, instance: str) -> None:
         """The instance is gone, or another engine runs there."""

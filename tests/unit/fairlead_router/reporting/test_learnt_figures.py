@@ -30,7 +30,7 @@ def serve(pool: Pool, name: str, began: float, prefill_seconds: float) -> float:
 
 
 def told(pool: Pool) -> dict[tuple[str | None, str], LearntFigure]:
-    return {(one.instance, one.quantity): one for one in learnt_figures(pool)}
+    return {(one.instance, one.quantity): one for one in learnt_figures(pool, 0.0)}
 
 
 def test_nothing_is_told_before_anything_is_learnt() -> None:
@@ -71,3 +71,19 @@ def test_an_engine_that_was_replaced_is_learnt_anew_and_the_pool_keeps_what_it_k
     pool.update(routing_table(["127.0.0.1:9", "127.0.0.1:2"], prefill_tokens_per_second=5_000, version=2), now)
     assert {instance for instance, _ in told(pool)} == {None, "i1"}
     assert told(pool)[None, Quantity.PREFILL].samples == 4
+
+
+def test_a_figure_that_is_off_by_more_than_half_is_told_with_since_when_until_it_holds_no_more() -> None:
+    """Declared are 5,000 tokens/s; engines prefill three times, and later exactly, as fast."""
+    pool, now = a_pool(), 1.0
+    for number in range(60):  # the first twenty teach the bytes of a token, with which times begin again
+        now = serve(pool, str(number), now, 1_000 / 15_000)
+    off = [{one.quantity: one for one in learnt_figures(pool, at) if one.instance is None} for at in (now, now + 200)]
+    prefill = [one[Quantity.PREFILL] for one in off]
+    assert [one.off_seconds for one in prefill] == [0.0, 200.0]
+    assert prefill[0].predicted == pytest.approx(1 / 5_000)
+    assert prefill[0].observed == pytest.approx(1 / 15_000)
+    assert off[1][Quantity.TEXT].off_seconds == 0.0
+    for number in range(1_000):
+        now = serve(pool, f"later{number}", now, 0.2)
+    assert {one.off_seconds for one in learnt_figures(pool, now + 400)} == {0.0}

@@ -1,0 +1,20 @@
+"""When a figure is off: by more than half of what engines showed, in either direction."""
+
+from fairlead.reports.engines import LearntFigure
+
+OFF = 1.5
+"""A figure and what was observed differ when one is more than so many times the other."""
+LEAST_SAMPLES = 20
+"""Nothing is said of a figure that fewer prefills, answers or prompts taught."""
+
+
+def is_off(figure: float | None, observed: float | None) -> bool:
+    """Whether the two differ by more than half."""
+    return figure is not None and observed is not None and min(figure, observed) * OFF < max(figure, observed)
+
+
+def off_figure(figure: LearntFigure) -> bool:
+    """Whether what the router goes by is off, or what the pool declares and it goes by after a restart."""
+    if figure.samples < LEAST_SAMPLES:
+        return False
+    return is_off(figure.predicted, figure.observed) or (figure.in_use and is_off(figure.declared, figure.observed))
