@@ -16,7 +16,7 @@ from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
-from fairlead.routing.knowledge.token_sizes import TokenSizes
+from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
 from fairlead.tables import EngineFacts, Outlook, RoutingTable
 from fairlead_router.answers import Usage
 from fairlead_router.charges import Charge
@@ -28,9 +28,6 @@ from fairlead_router.request_accounts import RequestAccounts, ending_of_failure,
 from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_router.waiting_room import WaitingRoom
-
-FORGET_SECONDS = 60.0
-"""How often what was learned too long ago is let go of."""
 
 logger = logging.getLogger(__name__)
 

@@ -84,9 +84,11 @@ def _beyond_text(document: Document, fields: frozenset[str]) -> tuple[bool, int,
             continue
         for part in _parts(item):
             kind = part.get("type")
+            if not isinstance(kind, str):  # a bare text, or what the engine will refuse
+                continue
             if kind in _CALLED:
                 tools = True
-            elif kind is not None and kind not in _READ:
+            elif kind not in _READ:
                 media += 1
                 media_bytes += _long_texts(part, 3)
     return tools, media, media_bytes

@@ -19,7 +19,7 @@ from fairlead_router.paths import find
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
 from fairlead_router.prompt_tokens import PromptTokens
-from fairlead_router.requests import ParsedRequest
+from fairlead_router.requests import parse_request
 from fairlead_router.routed_requests import RoutedRequests
 from fairlead_router.tickets import Ticket
 from fairlead_router.upstream import UpstreamPool
@@ -106,7 +106,7 @@ class LivePool:
         body = orjson.dumps({"model": "mock", "stream": True, **document, "messages": [{"role": "user", "content": text}]})
         endpoint = find(b"/v1/chat/completions")
         assert endpoint is not None
-        parsed = ParsedRequest(orjson.loads(body), endpoint)
+        parsed = parse_request(body, endpoint)
         request = self._routed.request(self.pool, endpoint, parsed, [], None, None, self.now, body_bytes=len(body))
         return self.pool.submit(request, self.now), int(len(body) / self.bytes_per_token)
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
 from fairlead_router.paths import find
@@ -106,3 +108,25 @@ def test_token_ids_are_their_own_count(prompt: list[Any]) -> None:
 def test_texts_that_are_no_conversation_are_a_kind_of_their_path() -> None:
     assert size_of("/v1/embeddings", {"input": [TEXT, TEXT]}) == PromptSize("/v1/embeddings", 2 * len(TEXT), False)
     assert size_of("/v1/rerank", {"query": "q", "documents": [TEXT, TEXT]}).kind == "/v1/rerank"
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["text", "image_url", "tool_use", "x" * 2000]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "content", "role", "text", "tool_calls", "input", "messages", "prompt"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.sampled_from([CHAT, MESSAGES, RESPONSES, COMPLETIONS]),
+    st.dictionaries(st.sampled_from(["messages", "input", "prompt", "tools"]), ANYTHING),
+)
+def test_whatever_a_body_holds_it_has_a_size(path: str, document: dict[str, Any]) -> None:
+    endpoint = find(path.encode())
+    assert endpoint is not None
+    assert prompt_size(endpoint, document, b"text", 1000).counted_bytes >= 4

@@ -23,6 +23,8 @@ MEMORY_PROMPTS = 100
 """Prompts of a kind that an estimate rests on; further ones replace the oldest."""
 MEMORY_SECONDS = 3600.0
 """How long a prompt counts."""
+FORGET_SECONDS = 60.0
+"""How often it should be looked for what is too old."""
 
 FIRST_PROMPTS = 20
 """Prompts before an estimate is used."""
