@@ -5,7 +5,7 @@ Pure: one call is one round. An engine passes through the same states as a pod, 
 drained until that is taken back, and taken out of the file it leaves the pool once it is empty.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fairlead.draining import acknowledged, is_drained
@@ -36,6 +36,9 @@ class Health:
     reason: str = ""
     words: str = ""
 
+
+NO_ANSWER = "NoAnswer"
+"""The reason of an engine that takes the question and does not answer it in time."""
 
 UNASKED = Health(ready=False, reason="NotAskedYet")
 """Nobody has asked the engine yet, or its first answer has not come."""
@@ -108,6 +111,7 @@ def next_round(
     events: list[PoolEvent] = []
     by_name = {engine.name: engine for engine in known}
     names = {one.name for one in wanted}
+    health = spare_the_slow(known, names, health)
     after: list[ServedEngine] = []
     shares = warm_shares(known, warming, now)
     for one in wanted:
@@ -131,6 +135,16 @@ def next_round(
             events.append(_event(now, "EngineDraining", f"{before.name} was taken out of the file and is emptied", before.name))
         after.append(left)
     return Round(engines=tuple(after), events=tuple(events))
+
+
+def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
+    """The healths to go by: while no wanted engine answers in time, those that have served and are only slow count as
+    well. They may be busy with what they were sent, and sending them more is better than refusing everything.
+    """
+    if any(health.get(name, UNASKED).ready for name in wanted):
+        return health
+    slow = [engine.name for engine in known if engine.name in wanted and engine.state is not InstanceState.STARTING]
+    return {**health, **{name: Health(ready=True) for name in slow if health.get(name, UNASKED).reason == NO_ANSWER}}
 
 
 def warm_shares(engines: Iterable[ServedEngine], warming: Warming, now: float) -> Mapping[str, float]:

@@ -15,7 +15,7 @@ import msgspec
 from fairlead.tables import KV_USAGE_METRICS
 from fairlead_router.engine_pages import PageUnreadable, ToldModels, read_models, read_page
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
-from fairlead_serve.engine_states import UNASKED, Health
+from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
 
 PROBE_SECONDS = 1.0
 """Pause between two questions to one engine."""
@@ -189,7 +189,7 @@ _WITHOUT_MODELS = Health(ready=False, reason="ModelsNotListed", words="it lists 
 def _failure(error: httpx.HTTPError) -> tuple[str, str]:
     """A word and a sentence for what went wrong."""
     if isinstance(error, httpx.TimeoutException):
-        return "NoAnswer", f"it does not answer within {TIMEOUT_SECONDS:g} s"
+        return NO_ANSWER, f"it does not answer within {TIMEOUT_SECONDS:g} s"
     if isinstance(error, httpx.ConnectError):
         return "NoConnection", "it does not accept connections"
     return "ConnectionBroken", f"it breaks the connection ({type(error).__name__})"

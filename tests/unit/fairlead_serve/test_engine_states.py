@@ -10,6 +10,7 @@ from fairlead.reconciling.observed import Warming
 from fairlead_serve.engine_states import Health, ServedEngine, WantedEngine, next_round
 
 WELL = Health(ready=True)
+SLOW = Health(ready=False, reason="NoAnswer", words="it does not answer within 5 s")
 SILENT = Health(ready=False, reason="NoConnection", words="it does not accept connections")
 
 
@@ -180,3 +181,18 @@ def test_another_address_under_the_same_name_is_another_engine() -> None:
     engines.wanted["a"] = replace(engines.wanted["a"], address="elsewhere:8000")
     assert engines.round() == {"a": "Starting"}
     assert engines.known[0].uid != before
+
+
+def test_engines_that_are_all_slow_stay_and_one_that_is_slower_than_others_leaves() -> None:
+    engines = Engines().serving("a", "b")
+    engines.health = {"a": SLOW, "b": WELL}
+    assert engines.round() == {"a": "Lost", "b": "Serving"}
+    engines.health = {"a": SLOW, "b": SLOW}
+    for _ in range(3):
+        states = engines.round()
+    assert states["b"] == "Serving", "the last one is not taken out for being slow"
+    assert states["a"] in ("Warming", "Serving"), "nor is it better than the other"
+    engines.health = {"a": SILENT, "b": SLOW}
+    assert engines.round()["a"] == "Lost"
+    engines.health = {"a": SILENT, "b": SILENT}
+    assert engines.round() == {"a": "Lost", "b": "Lost"}, "an engine that accepts no connection is not slow"
