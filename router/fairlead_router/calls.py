@@ -65,7 +65,7 @@ class Call:
 
     __slots__ = (
         "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head",
-        "hides_usage", "id", "quiet_since", "received", "stream", "task", "ticket",
+        "hides_usage", "id", "model", "quiet_since", "received", "stream", "task", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +81,8 @@ class Call:
         """What in `body` asks the engine for usage, where the client did not."""
         self.hides_usage = False
         """Whether the engine was asked so: its client must not get what it did not ask for."""
+        self.model = ""
+        """The name by which engines are asked for the model or adapter, where the call is for one."""
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline
@@ -198,11 +200,14 @@ class Calls:
                 self._limit_silence(call, connection, now)
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float) -> None:
+        """End an answer that is silent for too long. An engine that says it computes may hold pieces back, as it does
+        with a tool's arguments until they can be parsed.
+        """
         if connection.received != call.received or connection.paused:
             call.received = connection.received
             call.quiet_since = now
             self._silences.heard(connection.address)
-        elif now - call.quiet_since >= self._timeouts.idle:
+        elif now - call.quiet_since >= self._timeouts.idle and not self._silences.works(connection.address):
             message = f"{connection.address} sent nothing for {self._timeouts.idle:g} s in the middle of its answer"
             connection.abort(UpstreamFailure("stalled", message))
 

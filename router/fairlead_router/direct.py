@@ -1,7 +1,7 @@
 """Requests that go to an instance without the scheduler: they cost no prefill, or only one instance can answer them.
 
 They are counted by outcome and have the same time limits as routed requests. The next one goes to the instance with the
-fewest in flight. They have no session, queue or admission.
+fewest in flight. They have no session, queue or admission, and circuits of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from fairlead.routing.contracts.faults import Fault
 from fairlead.tables import Outlook
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.client_requests import ClientGone
@@ -20,7 +21,10 @@ from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers
+from fairlead_router.second_opinions import KeptRefusal, read_refusal
 from fairlead_router.sending import Sender, passed_headers, refuse_engine_faults, without_credentials
+from fairlead_router.served_names import names_model
+from fairlead_router.side_circuits import Tries, fault_of
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
@@ -72,10 +76,12 @@ class DirectRelay:
         outcome = "failed"
         tried: list[str] = []
         tries_left = self._tries
+        tries = Tries(pool.choice.circuits)
+        refusal: KeptRefusal | None = None
         failure: UpstreamFailure | None = None
         try:
-            while tries_left and not (upload and upload.begun):
-                instance = only or pool.least_loaded(tried, self._now()) or await self._first_instance(call, pool, tried)
+            while tries_left and not tries.failed_alike and not (upload and upload.begun):
+                instance = only or pool.choice.least_loaded(tried, self._now(), call.model) or await self._first_instance(call, pool, tried)
                 if instance is None:
                     break
                 tried.append(instance)
@@ -83,10 +89,17 @@ class DirectRelay:
                 pool.used_at = self._now()
                 try:
                     connection = await self._begin(call, pool, instance, upload)
+                    if connection.status >= 400 and only is None and not (upload and upload.begun):
+                        kept = await self._keep(call, pool, instance, connection, tried, first=refusal is None)
+                        if kept is not None:
+                            refusal, tries_left = kept, tries_left - 1
+                            tries.failed(instance, None if kept.of_name else Fault.REFUSED, self._now())
+                            continue
                     await self._pass_on(call, pool, instance, connection, client, later)
                 except UpstreamFailure as problem:
                     failure = problem
                     self._note(call, pool, instance, problem)
+                    tries.failed(instance, fault_of(problem.kind), self._now())
                     if only or call.deadline <= self._now():
                         break
                     tries_left -= problem.reached
@@ -95,8 +108,15 @@ class DirectRelay:
                     pool.direct[instance] -= 1
                     if not pool.direct[instance]:
                         del pool.direct[instance]
-                pool.engine_worked(instance, self._now())
+                if connection.status < 400:
+                    tries.served(instance, self._now())
                 outcome = "served" if connection.status < 400 else "rejected-by-engine"
+                return None
+            tries.over(self._now())
+            if refusal is not None:
+                outcome = "rejected-by-engine"
+                client.begin(refusal.status, refusal.headers, len(refusal.body))
+                client.end(refusal.body)
                 return None
             if failure is None:
                 outcome = "refused"
@@ -119,6 +139,28 @@ class DirectRelay:
             pool.counters.direct[outcome] += 1
             self._calls.leave(call)
 
+    async def _keep(
+        self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, tried: list[str], *, first: bool
+    ) -> KeptRefusal | None:
+        """The instance's refusal, if another instance is to be asked; None when it is to be passed on. Raises
+        UpstreamFailure.
+        """
+        now = self._now()
+        body = await read_refusal(connection)
+        of_name = body is not None and connection.status == 404 and names_model(body, call.model)
+        if of_name:
+            pool.choice.names.doubted.add(instance)
+        if (
+            body is None
+            or not (of_name or first)
+            or pool.choice.least_loaded(tried, now) is None
+            or not (of_name or pool.choice.opinions.take(now))
+        ):
+            return None
+        kept = KeptRefusal(instance, connection.status, _answer_headers(pool, instance, connection), body, of_name=of_name)
+        self._sender.release(call, connection)
+        return kept
+
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
         """Wait for a pool without an instance to have one; None when it gets none, or when those it had failed."""
         if tried:
@@ -127,7 +169,7 @@ class DirectRelay:
         with suppress(TimeoutError):
             async with asyncio.timeout(call.deadline - pool.used_at):
                 await pool.wait_for_instance(len(call.body))
-        return pool.least_loaded((), self._now())
+        return pool.choice.least_loaded((), self._now())
 
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
         address, credentials = pool.addresses[instance], pool.passes_credentials(instance)
@@ -155,9 +197,7 @@ class DirectRelay:
     async def _pass_on(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
     ) -> None:
-        lines = passed_headers(connection)
-        lines.append(b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\n" % (pool.header, instance.encode()))
-        headers = b"".join(lines)
+        headers = _answer_headers(pool, instance, connection)
         if connection.complete:
             body = await connection.read()
             if later is not None:
@@ -191,7 +231,7 @@ class DirectRelay:
 
     def _note(self, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
         call.drop_connection()
-        pool.engine_failed(instance, failure.kind, self._now())
+        pool.counters.upstream_errors[failure.kind] += 1
         extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}
         logger.warning("engine failed a direct request", extra=extra)
 
@@ -221,6 +261,12 @@ class DirectRelay:
 
 class _Broken(Exception):
     """The answer broke after it had begun; the client was told so as well as its protocol allows."""
+
+
+def _answer_headers(pool: Pool, instance: str, connection: UpstreamConnection) -> bytes:
+    lines = passed_headers(connection)
+    lines.append(b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\n" % (pool.header, instance.encode()))
+    return b"".join(lines)
 
 
 def _framed(piece: bytes, chunked: bool) -> bytes:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.engines import EngineTrouble
-from fairlead.tables import EngineFacts
 from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.model_cards import read_cards
@@ -55,7 +54,7 @@ class EngineScraper:
 
     async def _read(self, pool: Pool, instance: str, address: str) -> None:
         async with self._slots:
-            page = await self._metrics_page(pool.engine_of(instance), address)
+            page = await self._metrics_page(pool, instance, address)
             await self._check_models(pool, instance, address)
         if page is None:
             pool.engines.pages.pop(instance, None)
@@ -69,7 +68,8 @@ class EngineScraper:
             pool.engines.kv_usage[instance] = usage
         pool.scheduler.observe_engine(instance, usage, self._now())
 
-    async def _metrics_page(self, engine: EngineFacts, address: str) -> EnginePage | None:
+    async def _metrics_page(self, pool: Pool, instance: str, address: str) -> EnginePage | None:
+        engine = pool.engine_of(instance)
         try:
             page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
         except UpstreamFailure as failure:
@@ -77,10 +77,16 @@ class EngineScraper:
             if failure.kind in _SILENT:
                 self._silences.unanswered(address, self._now())
             else:
-                self._silences.heard(address)
+                self._heard(pool, instance, address)
             return None
+        self._heard(pool, instance, address)
+        told = read_page(page, engine.type, engine.kv_usage_metric)
+        self._silences.runs(address, told.running or 0)
+        return told
+
+    def _heard(self, pool: Pool, instance: str, address: str) -> None:
         self._silences.heard(address)
-        return read_page(page, engine.type, engine.kv_usage_metric)
+        pool.scheduler.instance_heard(instance, self._now())
 
     def _judge(self, pool: Pool, instance: str, page: EnginePage) -> None:
         name = pool.engine_of(instance).kv_usage_metric
@@ -98,7 +104,7 @@ class EngineScraper:
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
         """An engine that does not list its models, or not for us, is believed."""
         key, now = (str(pool.key), instance), self._now()
-        if self._models_due.get(key, 0.0) > now:
+        if self._models_due.get(key, 0.0) > now and instance not in pool.choice.names.doubted:
             return
         self._models_due[key] = now + MODELS_SECONDS
         try:
@@ -106,6 +112,7 @@ class EngineScraper:
             models = read_models(answer).names
         except (UpstreamFailure, PageUnreadable):
             return
+        pool.choice.listed(instance, models, now, pool.engines.aliases)
         found, model = pool.engines.troubles[instance], pool.table.model
         pool.engines.learn_cards(instance, read_cards(answer), model)
         missing = [adapter for adapter in pool.table.adapters if adapter not in models]

@@ -149,6 +149,7 @@ class Gateway:
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         call.asks_usage = change
+        call.model = name
         if pool.divides and divisible:
             call.document = parsed.document if parsed.model == name else {**parsed.document, "model": name}
         charge: Charge | None = None
@@ -178,6 +179,7 @@ class Gateway:
         if parsed.model != name:
             body = parsed.renamed(name)
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body))
+        call.model = name
         return await self._direct.relay(call, pool, client)
 
     async def _upload(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
@@ -196,10 +198,12 @@ class Gateway:
                 raise BadRequest(400, "missing_field", message, "model")
         pool = self._routed.pool_for(form.model or None, headers, key)
         self._count(key)
-        body = form.taken(pool.engine_name(form.model or None))
+        name = pool.engine_name(form.model or None)
+        body = form.taken(name)
         if length is not None:
             length += len(body) - form.size
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=length)
+        call.model = name
         return await self._direct.relay(call, pool, client, upload=Upload(rest=form.checked(pieces), chunked=length is None))
 
     def _hold(self, client: ClientRequest, size: int) -> None:

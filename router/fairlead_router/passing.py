@@ -13,6 +13,9 @@ from fairlead_router.answers import Failure, StreamReader
 from fairlead_router.calls import Client
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
+ANSWER = "answer"
+"""The kind of a failure that an engine reports in its answer, or that its answer is."""
+
 HELD_BYTES = 256 * 1024
 """Most bytes of a stream's beginning that are held; then the client's answer begins without content."""
 HELD_SECONDS = 15.0
@@ -97,4 +100,4 @@ class StreamPassage:
 def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:
     """The failure of an engine whose status was one of success."""
     words = f"{instance or connection.address} answered {connection.status}, but no answer: {failure.message}"
-    return UpstreamFailure("answer", words, failure.status)
+    return UpstreamFailure(ANSWER, words, failure.status)

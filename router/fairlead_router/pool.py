@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fairlead.instances import Role
@@ -21,10 +21,12 @@ from fairlead.tables import EngineFacts, Outlook, RoutingTable
 from fairlead_router.answers import Usage
 from fairlead_router.charges import Charge
 from fairlead_router.endings import Ending
+from fairlead_router.instance_choice import InstanceChoice
 from fairlead_router.kept_rows import KeptRows
 from fairlead_router.known_engines import KnownEngines
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.request_accounts import RequestAccounts, ending_of_failure, ending_of_leaving
+from fairlead_router.side_circuits import fault_of
 from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_router.waiting_room import WaitingRoom
@@ -39,8 +41,8 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__", "_engines", "accepting", "accounts", "addresses", "block_bytes", "classes", "counters", "direct", "divides", "engines",
-        "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
+        "__weakref__", "_engines", "accepting", "accounts", "addresses", "block_bytes", "choice", "classes", "counters", "direct", "divides",
+        "engines", "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
         "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
@@ -74,6 +76,7 @@ class Pool:
         self.told_at = 0.0
         """When the scheduler was last told of the tokens of all streams."""
         self.engines = KnownEngines(table.pool)
+        self.choice = InstanceChoice(scheduler, self.direct)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self.forgets_at = now + FORGET_SECONDS
         self.figures_off: dict[str, float] = {}
@@ -94,6 +97,7 @@ class Pool:
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
         self.engines.keep_only(self.addresses.keys(), table.model)
+        self.choice.take(table)
         for instance, basis in tuple(self.counters.beliefs):
             if instance not in self.addresses:
                 del self.counters.beliefs[instance, basis]
@@ -107,7 +111,7 @@ class Pool:
         self.token_sizes = sizes
         self._take(table)
         self.deliver(results, now)
-        if table.outlook is not Outlook.COMING or self.least_loaded((), now) is not None:
+        if table.outlook is not Outlook.COMING or self.choice.least_loaded((), now) is not None:
             self.waiting_room.open()
 
     def _learnt(self, engine: EngineFacts, sizes: TokenSizes) -> EngineFacts:
@@ -231,6 +235,17 @@ class Pool:
             ticket.dispatched_at = now
             ticket.saw_first_token = False
             ticket.stream = None
+        return verdict
+
+    def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool) -> Dispatch | None:
+        """The instance refused the request, which another one may not: where to try it, None where nobody else is left.
+        If that one serves it and the refusal `counts`, it was the instance's failure.
+        """
+        verdict = self.scheduler.second_opinion(ticket.request.id, now, instance, counts=counts)
+        if verdict is not None:
+            self.counters.retries += 1
+            ticket.verdict = verdict
+            ticket.dispatched_at = now
         return verdict
 
     def _tell_generated(self, ticket: Ticket, now: float) -> None:
@@ -377,30 +392,14 @@ class Pool:
 
     # ── engines ──
 
-    def least_loaded(self, excluded: Collection[str], now: float) -> str | None:
-        """The first of `by_load`; None when none is left."""
-        return next(iter(self.by_load(excluded, now)), None)
-
-    def by_load(self, excluded: Collection[str], now: float) -> list[str]:
-        """The accepting instances, the one with the fewest requests in flight first; those whose circuit is open last.
-
-        For requests that need no particular instance, but one that writes its answer.
+    def engine_failed(self, instance: str, kind: str, now: float, ticket: Ticket | None = None) -> None:
+        """Count an engine's failure, at a request if its ticket is given. Tell the scheduler only if the failure may
+        say something about the instance.
         """
-        entries = [entry for entry in self.table.instances if entry.role is not Role.PREFILL]
-        accepting = {entry.id for entry in entries if entry.accepting and entry.id not in excluded}
-        broken = self.scheduler.broken(now)
-        rows = [
-            (row.instance in broken, row.in_flight + row.waiting + self.direct[row.instance], row.instance)
-            for row in self.scheduler.in_flight()
-            if row.instance in accepting
-        ]
-        return [instance for _, _, instance in sorted(rows)]
-
-    def engine_failed(self, instance: str, kind: str, now: float) -> None:
-        """Count an engine's failure. Tell the scheduler only if the failure says something about the instance."""
         self.counters.upstream_errors[kind] += 1
-        if kind not in ("busy", "deadline", "credential"):
-            self.scheduler.instance_failed(instance, now)
+        fault = fault_of(kind)
+        if fault is not None:
+            self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
 
     def engine_worked(self, instance: str, now: float) -> None:
         """An engine answered in full."""

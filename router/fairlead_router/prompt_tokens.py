@@ -111,7 +111,7 @@ class PromptTokens:
         return asking
 
     def _ask(self, pool: Pool, asking: _Asking, prompt: PromptText, path: str, document: Mapping[str, Any]) -> None:
-        instance = pool.least_loaded((), self._now())
+        instance = pool.choice.least_loaded((), self._now())
         if prompt in asking.tasks or instance is None:
             return
         if len(asking.tasks) >= AT_ONCE:

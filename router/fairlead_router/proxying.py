@@ -21,9 +21,10 @@ from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.divided_calls import DividedCall
 from fairlead_router.held_responses import HeldResponses
-from fairlead_router.passing import StreamPassage, answer_failed
+from fairlead_router.passing import ANSWER, StreamPassage, answer_failed
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
+from fairlead_router.second_opinions import Doubt, KeptRefusal
 from fairlead_router.sending import Sender, passed_headers
 from fairlead_router.squeezing import Squeezed
 from fairlead_router.tickets import Ticket
@@ -117,6 +118,7 @@ class Proxy:
         self._calls.enter(call)
         ticket: Ticket | None = None
         divided: DividedCall | None = None
+        doubt: Doubt | None = None
         try:
             call.ticket = ticket = pool.submit(request, self._now(), charge)
             verdict = ticket.verdict
@@ -126,6 +128,10 @@ class Proxy:
                 call.give_up = None
             while isinstance(verdict, Dispatch):
                 dispatch, instance = verdict, verdict.instance
+                lacks = pool.choice.lacks(dispatch, call.model, self._now()) if pool.choice.names else None
+                if lacks is not None and (other := pool.second_opinion(ticket, lacks, self._now(), counts=False)) is not None:
+                    verdict = other
+                    continue
                 try:
                     handed_over_at = 0.0
                     if dispatch.decode is None:
@@ -141,6 +147,15 @@ class Proxy:
                             continue
                         connection, instance, handed_over_at = begun, divided.instance, divided.handed_over_at
                     exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection, handed_over_at)
+                    if connection.status >= 400:
+                        doubt = doubt or Doubt(call, pool, ticket)
+                        again = await doubt.ask_elsewhere(instance, connection, exchange.answer_headers(), self._now())
+                        if again is not None:
+                            self._sender.release(call, connection)
+                            verdict = again
+                            continue
+                    elif doubt is not None:
+                        doubt.contradicted(self._now())
                     if not exchange.is_stream:
                         return await self._whole(exchange)
                     await self._stream(exchange)
@@ -149,6 +164,9 @@ class Proxy:
                     if dispatch.decode is not None and divided is not None:
                         instance = divided.instance
                         divided.failed(failure)
+                    if doubt is not None and doubt.last is not None:
+                        self._tell_refusal(call, client, pool, ticket, instance, failure, doubt.last)
+                        return None
                     retried = self._retry(call, pool, ticket, instance, failure)
                     if retried is None:
                         return upstream_failed(f"no time was left to try another instance: {failure}", pool.header, call.dialect)
@@ -176,7 +194,7 @@ class Proxy:
         now = self._now()
         call.drop_connection()
         call.awaited_since = call.quiet_since = 0.0
-        pool.engine_failed(instance, failure.kind, now)
+        pool.engine_failed(instance, failure.kind, now, ticket)
         logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
         if call.deadline <= now:
             pool.fail(ticket, now, out_of_time=failure.kind == "deadline")
@@ -190,13 +208,28 @@ class Proxy:
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
         """The client went away. One that has had the protocol's last event was served: many do not wait for more."""
-        now, stream = self._now(), ticket.stream
-        if stream is not None and stream.failure is not None:
-            pool.fail(ticket, now)
-            return
-        if stream is not None and stream.finished and isinstance(ticket.verdict, Dispatch):
-            pool.engine_worked(ticket.verdict.decode or ticket.verdict.instance, now)
+        now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
+        if stream is not None and isinstance(dispatch, Dispatch):
+            instance = dispatch.decode or dispatch.instance
+            if stream.failure is not None:
+                pool.engine_failed(instance, ANSWER, now, ticket)
+                pool.fail(ticket, now)
+                return
+            if stream.finished:
+                pool.engine_worked(instance, now)
         pool.cancel(ticket, now)
+
+    def _tell_refusal(
+        self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure, refusal: KeptRefusal
+    ) -> None:
+        """The instance that was asked for a second opinion failed: the first one's holds."""
+        now = self._now()
+        call.drop_connection()
+        pool.engine_failed(instance, failure.kind, now, ticket)
+        pool.decline(ticket, now)
+        logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
+        client.begin(refusal.status, refusal.headers, len(refusal.body))
+        client.end(refusal.body)
 
     async def _whole(self, exchange: Exchange) -> ErrorAnswer | None:
         """Pass on an unstreamed answer once it is complete.
@@ -315,8 +348,8 @@ class Proxy:
     def _answered(self, exchange: Exchange, usage: Usage) -> None:
         """The engine's answer is complete: settle the account and give the connection back."""
         now = self._now()
-        exchange.pool.engine_worked(exchange.instance, now)
         if exchange.connection.status < 400:
+            exchange.pool.engine_worked(exchange.instance, now)
             exchange.pool.complete(exchange.ticket, now, usage)
         else:
             exchange.pool.decline(exchange.ticket, now)
@@ -324,7 +357,7 @@ class Proxy:
 
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()
-        exchange.pool.engine_failed(exchange.instance, failure.kind, now)
+        exchange.pool.engine_failed(exchange.instance, failure.kind, now, exchange.ticket)
         exchange.pool.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
         exchange.call.drop_connection()
         logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))

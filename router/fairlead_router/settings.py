@@ -43,11 +43,12 @@ class Timeouts:
         ),
     )
     idle: float = field(
-        default=60.0,
+        default=300.0,
         metadata=variable(
             "FAIRLEAD_IDLE_TIMEOUT_SECONDS",
             _SECONDS,
-            "from one piece of an answer to the next (`stalled`)",
+            "from one piece of an answer to the next (`stalled`), of an engine that does not answer about its metrics, or says there that"
+            " it runs no request",
             "an answer that is silent longer is ended",
         ),
     )

@@ -149,10 +149,11 @@ class UpstreamConnection(asyncio.Protocol):
         self.resume()
         return self._take()
 
-    def put_back(self, body: bytes) -> None:
-        """What was read of the answer is to be read again."""
-        self._pieces.insert(0, body)
-        self._size += len(body)
+    def unread(self, piece: bytes) -> None:
+        """Put back what was read: it is read again before the rest."""
+        if piece:
+            self._pieces.insert(0, piece)
+            self._size += len(piece)
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
         """Hand every piece but the last to `sink`.

@@ -99,7 +99,7 @@ async def _names_the_option(connection: UpstreamConnection) -> bool:
         answer += piece
     if names_the_option(answer) and connection.complete:
         return True
-    connection.put_back(bytes(answer))
+    connection.unread(bytes(answer))
     return False
 
 

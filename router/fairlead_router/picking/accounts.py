@@ -14,17 +14,18 @@ from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_respons
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
 from fairlead_router.held_responses import HeldResponses
+from fairlead_router.passing import ANSWER
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.request_accounts import LaterAnswer
+from fairlead_router.served_names import names_model
+from fairlead_router.side_circuits import Tries
+from fairlead_router.side_circuits import fault_of as fault_of_kind
 from fairlead_router.tickets import Ticket
 from fairlead_router.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
 """Most bytes of an unstreamed answer that are kept to read its usage."""
-
-ANSWER = "answer"
-"""The kind of an engine's failure after a status of success."""
 
 PASSED_OVER = "passed-over"
 """The kind of an engine's failure that only its proxy saw."""
@@ -76,6 +77,8 @@ class RoutedAccount:
         self._asking = asking
         self.ticket = ticket
         self.told: Sequence[str] = ()
+        self.name = ""
+        """The name by which engines are asked for the model or adapter."""
         self._dialect = dialect
         self._held = held
         self._status = 0
@@ -98,7 +101,7 @@ class RoutedAccount:
         kind = fault_of(self._status, credentials=self.pool.passes_credentials(dispatch.instance))
         if kind is not None:
             self._failed = True
-            self.pool.engine_failed(dispatch.instance, kind, now)
+            self.pool.engine_failed(dispatch.instance, kind, now, self.ticket)
         elif self.ticket.request.streamed and event_stream and self._status < 400:
             hides_usage = self.asks_usage and not any(name == b"content-length" for name, _ in headers)
             self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage)
@@ -114,7 +117,7 @@ class RoutedAccount:
         before = self.told[: self.told.index(served)] if served in self.told else self.told[:1]
         for address in before:
             if address in by_address:
-                pool.engine_failed(by_address[address], PASSED_OVER, now)
+                pool.engine_failed(by_address[address], PASSED_OVER, now, self.ticket)
         verdict = pool.retry(self.ticket, dispatch.instance, now, reached=True, to=instance)
         return verdict if isinstance(verdict, Dispatch) else dispatch
 
@@ -158,13 +161,14 @@ class RoutedAccount:
         elif isinstance(dispatch, Dispatch) and self.told:
             if self._status >= 400:
                 self._note_refusal(dispatch)
-                pool.engine_worked(dispatch.instance, now)
+                if self._status == 404 and names_model(b"".join(self._pieces or ()), self.name):
+                    pool.choice.names.doubted.add(dispatch.instance)  # its list tells whether it lacks the name
                 pool.decline(ticket, now)
             elif self._is_answer():
                 pool.engine_worked(dispatch.instance, now)
                 pool.complete(ticket, now, self._usage())
             else:
-                pool.engine_failed(dispatch.instance, ANSWER, now)
+                pool.engine_failed(dispatch.instance, ANSWER, now, ticket)
                 pool.fail(ticket, now)
 
     def abandoned(self, now: float) -> None:
@@ -172,7 +176,7 @@ class RoutedAccount:
         reader, dispatch = self._reader, self.ticket.verdict
         if reader is not None and reader.failure is not None and isinstance(dispatch, Dispatch):
             self._failed = True
-            self.pool.engine_failed(dispatch.instance, ANSWER, now)
+            self.pool.engine_failed(dispatch.instance, ANSWER, now, self.ticket)
         if self._failed:
             self.pool.fail(self.ticket, now)
             return
@@ -217,6 +221,7 @@ class DirectAccount:
         self.instance = instance = told[0]
         self._told = told
         self._outcome = "served"
+        self._tries = Tries(pool.choice.circuits)
         pool.direct[instance] += 1
         pool.used_at = now
 
@@ -225,7 +230,7 @@ class DirectAccount:
         other = next((name for name, address in self.pool.addresses.items() if address == served), self.instance)
         if other != self.instance:
             for passed in self._told[: self._told.index(other)] if other in self._told else self._told[:1]:
-                self.pool.engine_failed(passed, PASSED_OVER, now)
+                self._failed_at(passed, PASSED_OVER, now)
             self._count_out()
             self.instance = other
             self.pool.direct[other] += 1
@@ -233,7 +238,7 @@ class DirectAccount:
         kind = fault_of(status, credentials=self.pool.passes_credentials(self.instance))
         if kind is not None:
             self._outcome = "failed"
-            self.pool.engine_failed(self.instance, kind, now)
+            self._failed_at(self.instance, kind, now)
         elif status >= 400:
             self._outcome = "rejected-by-engine"
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
@@ -247,14 +252,20 @@ class DirectAccount:
     def ended(self, now: float) -> None:
         """See `Account`."""
         self._leave(now)
-        if self._outcome != "failed":
-            self.pool.engine_worked(self.instance, now)
+        if self._outcome == "served":
+            self._tries.served(self.instance, now)
+        else:
+            self._tries.over(now)
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
         """See `Account`."""
         self._leave(now)
         self.pool.counters.direct["failed" if self._outcome == "failed" else "cancelled"] += 1
+
+    def _failed_at(self, instance: str, kind: str, now: float) -> None:
+        self.pool.counters.upstream_errors[kind] += 1
+        self._tries.failed(instance, fault_of_kind(kind), now)
 
     def _leave(self, now: float) -> None:
         self._count_out()

@@ -48,10 +48,12 @@ class DirectPicks:
         self._now = now
         self._start = start
 
-    def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, changed: bytes | None = None) -> None:
+    def pick_any(
+        self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, changed: bytes | None = None, name: str = ""
+    ) -> None:
         """The instance with the fewest requests in flight; waits for a pool without one to have one."""
         excluded = () if subset is None else tuple(pool.addresses.keys() - set(members(pool, subset)))
-        instances = pool.by_load(excluded, self._now())
+        instances = pool.choice.by_load(excluded, self._now(), name)
         if instances:
             self._send(asked, pool, instances, changed)
         elif subset is not None or pool.table.outlook is not Outlook.COMING:
@@ -62,7 +64,7 @@ class DirectPicks:
     async def _await_instance(self, asked: PickedRequest, pool: Pool, changed: bytes | None) -> None:
         pool.used_at = self._now()
         await pool.wait_for_instance(0 if changed is None else len(changed))
-        instances = pool.by_load((), self._now())
+        instances = pool.choice.by_load((), self._now())
         if instances:
             self._send(asked, pool, instances, changed)
         else:

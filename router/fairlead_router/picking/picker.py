@@ -156,8 +156,8 @@ class Picker:
         elif endpoint.handling is Handling.HELD:
             self._start(asked, self._past.pick_holder(asked, target, subset, key, opens))
         else:
-            pool, changed = self._named_pool(asked, endpoint, body, key, opens)
-            self._past.pick_any(asked, pool, subset, changed)
+            pool, name, changed = self._named_pool(asked, endpoint, body, key, opens)
+            self._past.pick_any(asked, pool, subset, changed, name)
 
     def _decoded(self, asked: PickedRequest, body: bytes, endpoint: Endpoint) -> bytes:
         """The body without its codings, of which its engine is told nothing. Raises BadRequest."""
@@ -183,21 +183,23 @@ class Picker:
 
     def _named_pool(
         self, asked: PickedRequest, endpoint: Endpoint, body: bytes, key: GatewayKey | None, opens: Opens
-    ) -> tuple[Pool, bytes | None]:
-        """The pool of a request that needs no scheduler, and its body if that has to be changed."""
+    ) -> tuple[Pool, str, bytes | None]:
+        """The pool of a request that needs no scheduler, the name by which its engines know the model, and the body if
+        that has to be changed.
+        """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
             form.feed(body)
             pool = self._routed.pool_for(form.model or None, asked.headers, key, opens)
             self._count(key)
             name = pool.engine_name(form.model or None)
-            return pool, None if form.model == name else form.taken(name)
+            return pool, name, None if form.model == name else form.taken(name)
         self._limit(body)
         parsed = parse_request(body, endpoint)
         pool = self._routed.pool_for(parsed.model, asked.headers, key, opens)
         self._count(key)
         name = pool.engine_name(parsed.model)
-        return pool, _changed(body, parsed, name)
+        return pool, name, _changed(body, parsed, name)
 
     def _count(self, key: GatewayKey | None) -> None:
         """A request that costs no tokens goes to a pool."""
@@ -242,6 +244,7 @@ class Picker:
             charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self.now(), follows=follows)
         ticket = pool.submit(request, self.now(), charge)
         account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking)
+        account.name = name
         if ticket.verdict is None:
             asked.account = account
             ticket.when_decided = lambda: self._decided_later(asked, account, ticket, changed, asks)

@@ -140,7 +140,7 @@ async def test_a_request_is_sent_where_another_router_decides(together: Together
     assert await decided(front, "a") == "i0"
     assert (front.prefilling(), together.decider.prefilling()) == (1, 1)
     assert (front.pool.in_flight(), [row.in_flight for row in together.decider.pool.in_flight()]) == ((), [1])
-    assert front.pool.least_loaded((), front.now()) == "i0", "requests that need no decision still find an instance"
+    assert front.pool.choice.least_loaded((), front.now()) == "i0", "requests that need no decision still find an instance"
     end(front, "a")
     await together.until(lambda: together.decider.prefilling() == 0)
     assert not front.pool.tickets

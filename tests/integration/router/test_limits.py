@@ -316,7 +316,7 @@ async def test_a_connection_too_many_is_told_so_and_a_free_place_is_taken_again(
 @pytest.mark.parametrize("max_retries", [0, 1, 5, 9])
 async def test_retries_are_as_many_as_the_setting_says_and_the_status_is_always_the_same(world: World, max_retries: int) -> None:
     running = await _ready(world, engines=8, max_retries=max_retries)
-    answer = await running.ask(script="error-500")
+    answer = await running.ask(script="hang-up")
     assert answer.status_code == 502
     assert answer.json()["error"]["code"] == "rejected-upstream-failed"
     assert int(answer.headers["retry-after"]) >= 1

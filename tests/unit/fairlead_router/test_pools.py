@@ -15,6 +15,7 @@ from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
@@ -139,7 +140,12 @@ class CheckingScheduler:
 
     def transferred(self, request_id: str, now: float) -> None: ...
 
-    def instance_failed(self, instance: str, now: float) -> None: ...
+    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
+        return None
+
+    def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None: ...
+
+    def instance_heard(self, instance: str, now: float) -> None: ...
 
     def instance_worked(self, instance: str, now: float) -> None: ...
 
@@ -499,12 +505,12 @@ def test_instances_whose_circuit_is_open_get_direct_requests_last() -> None:
     pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), 0.0)
     pool.direct["i1"] += 2
     pool.direct["i2"] += 1
-    assert pool.by_load((), 0.0) == ["i0", "i2", "i1"]
+    assert pool.choice.by_load((), 0.0) == ["i0", "i2", "i1"]
     for _ in range(3):
         pool.engine_failed("i0", "refused", 1.0)
-    assert pool.by_load((), 1.1) == ["i2", "i1", "i0"]
-    assert (pool.least_loaded(("i2",), 1.1), pool.least_loaded(("i1", "i2"), 1.1)) == ("i1", "i0"), "better than nobody"
-    assert pool.by_load((), 60.0) == ["i0", "i2", "i1"], "it may have come back"
+    assert pool.choice.by_load((), 1.1) == ["i2", "i1", "i0"]
+    assert (pool.choice.least_loaded(("i2",), 1.1), pool.choice.least_loaded(("i1", "i2"), 1.1)) == ("i1", "i0"), "better than nobody"
+    assert pool.choice.by_load((), 60.0) == ["i0", "i2", "i1"], "it may have come back"
 
 
 def test_what_came_to_a_pool_is_recorded_once_it_ended_with_its_tokens_if_it_was_served() -> None:

@@ -22,7 +22,7 @@ from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFai
 from fairlead_router.usage_asking import UsageAsking
 from fairlead_testing.builders.routing_tables import routing_table
 
-TIMEOUTS = Timeouts(connect=2.0, first_byte=10.0, total=60.0)
+TIMEOUTS = Timeouts(connect=2.0, first_byte=10.0, idle=30.0, total=60.0)
 
 
 class Answer:
@@ -166,12 +166,41 @@ async def test_engines_that_got_the_request_take_its_tries() -> None:
     assert len(engines.sent) == 5
 
 
-async def test_an_engine_that_answers_past_the_scheduler_is_used_again() -> None:
+async def test_failures_past_the_scheduler_open_no_circuit_of_it_and_answers_close_those_of_their_own() -> None:
     engines = FailingEngines("lost", "lost", "lost", "answered")
+    circuits = engines.pool.choice.circuits
     for _ in range(3):
         assert await engines.relay_directly(only="i1") == 502
-    assert engines.scheduler.broken(engines.time) == ("i1",)
+    assert (engines.scheduler.broken(engines.time), circuits.broken(engines.time)) == ((), ["i1"])
     assert await engines.relay_directly(only="i1") == 200
+    assert circuits.broken(engines.time) == []
+
+
+async def test_a_request_past_the_scheduler_that_fails_alike_twice_is_tried_no_more_and_speaks_of_itself() -> None:
+    engines = FailingEngines("status")
+    for _ in range(9):
+        assert await engines.relay_directly() == 502
+    assert len(engines.sent) == 18
+    assert (engines.scheduler.broken(engines.time), engines.pool.choice.circuits.broken(engines.time)) == ((), [])
+
+
+async def test_an_instance_whose_failures_past_the_scheduler_others_do_not_repeat_comes_last() -> None:
+    engines = FailingEngines("status", "answered", "status", "answered", "status", "answered", "answered", instances=2)
+    for _ in range(3):
+        assert await engines.relay_directly() == 200
+    assert engines.sent == ["10.0.0.0:8000", "10.0.0.1:8000"] * 3
+    assert await engines.relay_directly() == 200
+    assert engines.sent[-1] == "10.0.0.1:8000"
+
+
+@pytest.mark.parametrize(("kind", "tries"), [("status", 2), ("answer", 2), ("timeout", 2), ("lost", 3), ("busy", 3)])
+async def test_a_request_that_fails_alike_on_two_instances_is_tried_on_no_third_unless_they_may_have_died(kind: str, tries: int) -> None:
+    engines = FailingEngines(kind)
+    assert await engines.relay() == 502
+    assert len(engines.sent) == tries
+    for second in range(3):
+        engines.time += second
+        engines.pool.tick(engines.time)
     assert engines.scheduler.broken(engines.time) == ()
 
 
@@ -235,3 +264,27 @@ async def test_an_engine_that_answers_another_request_is_not_silent_though_its_m
     engines.time += TIMEOUTS.first_byte + 1
     engines.calls.sweep()
     assert connection.failure == ""
+
+
+@pytest.mark.parametrize(("running", "is_heard", "ends"), [(1, True, False), (0, True, True), (1, False, True), (None, True, True)])
+async def test_an_answer_may_pause_for_as_long_as_its_engine_says_that_it_computes(running: int | None, is_heard: bool, ends: bool) -> None:
+    engines = FailingEngines("lost")
+    call, connection = engines.call(), AwaitedConnection()
+    engines.calls.enter(call)
+    engines.calls.await_answer(call, cast(Any, connection))
+    engines.calls.began(call)
+    if running is not None:
+        engines.silences.runs(connection.address, running)
+    if not is_heard:
+        engines.silences.unanswered(connection.address, engines.time)
+    engines.time += TIMEOUTS.idle - 0.1
+    engines.calls.sweep()
+    assert connection.failure == ""
+    call.deadline = engines.time + 100.0
+    engines.time += 0.2
+    engines.calls.sweep()
+    assert connection.failure == ("stalled" if ends else "")
+    if not ends:
+        engines.time += 100.0
+        engines.calls.sweep()
+        assert connection.failure == "deadline", "the total time holds"

@@ -29,7 +29,7 @@ async def test_direct_requests_wait_until_the_first_instance_serves() -> None:
     assert pool.use(5.0).idle_seconds == 0.0
     pool.update(SERVING, 6.0)
     await asyncio.gather(*waiting)
-    assert pool.least_loaded((), 6.0) == "i0"
+    assert pool.choice.least_loaded((), 6.0) == "i0"
     assert pool.held().requests == 0
 
 

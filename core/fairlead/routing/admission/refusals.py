@@ -121,9 +121,12 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
     return f"{message}; a schedule starts some in {opens} s", float(opens)
 
 
-def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...]) -> Refusal:
-    """502: every instance that could be tried failed before its first byte."""
-    message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
+def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False) -> Refusal:
+    """502: every instance that could be tried failed before its first byte; `alike`: they fail on this request."""
+    if alike:
+        message = f"the request failed alike on {' and '.join(tried)} of pool {pool}, which serve others; it is not tried on more"
+    else:
+        message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
     return Refusal(
         request=request, reason=RejectionReason.UPSTREAM_FAILED, status=UPSTREAM_FAILED_STATUS, retry_after_seconds=1.0, message=message
     )

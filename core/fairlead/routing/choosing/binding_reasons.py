@@ -20,7 +20,7 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
         return BindingReason.INSTANCE_LOST
     if load.entry.state in (InstanceState.DRAINING, InstanceState.CORDONED):
         return BindingReason.DRAIN
-    return BindingReason.INSTANCE_LOST if load.broken_until > now else BindingReason.RING_CHANGE
+    return BindingReason.RING_CHANGE if load.may_be_sent(now) else BindingReason.INSTANCE_LOST
 
 
 class RingAge:

@@ -52,7 +52,13 @@ class InstanceLoad:
     prefilling_since: float | None = None
     """When its uncached work last went from none to some; None while it has none."""
     broken_until: float = 0.0
-    """Circuit open until then (Unix seconds): not a candidate."""
+    """Circuit open until then (Unix seconds): not a candidate, unless it is spared."""
+    is_spared: bool = False
+    """The circuits of all that could stand in for it are open too: sending is better than refusing. Kept by the
+    view.
+    """
+    heard_at: float = -inf
+    """When its HTTP server answered a question of this router last (Unix seconds)."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
@@ -98,14 +104,18 @@ class InstanceLoad:
         measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)
         return capacity_tokens - max(known, measured)
 
+    def may_be_sent(self, now: float) -> bool:
+        """Whether its circuit lets a request through at `now`."""
+        return self.broken_until <= now or self.is_spared
+
     def is_candidate(self, now: float) -> bool:
         """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill
         what someone will decode.
         """
-        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
+        return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
 
     def takes_decodes(self, now: float) -> bool:
         """Whether requests prefilled elsewhere may decode here at `now`: accepting, circuit closed,
         and not a prefill instance.
         """
-        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.PREFILL
+        return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.PREFILL

@@ -18,6 +18,7 @@ from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import RoutingTable
@@ -146,6 +147,12 @@ class Scheduler(Protocol):
         it cost nothing, and when many are lost at once, the next ones may be dead too.
         """
 
+    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
+        """The instance refused the request as its client made it (4xx), which others may not: another one to try it on.
+        None when there is none; then the request is where it was. If that one serves it and the refusal `counts`, the
+        instance has failed.
+        """
+
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Lost after the first byte, or given up."""
 
@@ -155,8 +162,13 @@ class Scheduler(Protocol):
     def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """The engine refused the request as its client made it (4xx): nobody's failure."""
 
-    def instance_failed(self, instance: str, now: float) -> None:
-        """Feed the circuit breaker: a connection error or 5xx."""
+    def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
+        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. Whose fault the failure of a request is,
+        shows how it fares elsewhere.
+        """
+
+    def instance_heard(self, instance: str, now: float) -> None:
+        """Its HTTP server answers questions about itself."""
 
     def instance_worked(self, instance: str, now: float) -> None: ...
 

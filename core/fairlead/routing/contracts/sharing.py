@@ -17,6 +17,7 @@ from typing import Protocol
 from xxhash import xxh3_64_intdigest
 
 from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.tables import PoolKey
@@ -106,13 +107,17 @@ class SentElsewhere:
     instance: str
     decode: str | None
     by_proxy: bool = False
+    refused: bool = False
+    """`failed` refused the request (4xx), which may be its own fault: nothing moves."""
 
 
 @value
 class InstanceFailed:
-    """The front had a connection error or 5xx from the instance."""
+    """The instance failed the front, at a request if that is named."""
 
     instance: str
+    fault: Fault = Fault.UNREACHED
+    request: str | None = None
 
 
 @value

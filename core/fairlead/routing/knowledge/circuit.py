@@ -2,6 +2,8 @@
 
 closed --threshold failures--> open --backoff passes--> half open --probe works--> closed
                                  ^----- probe fails, backoff doubles ----'
+
+Which failures are the instance's own is for its user to find out (`scheduling.circuits`).
 """
 
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ class Circuit:
 
     def __init__(self, settings: CircuitSettings) -> None:
         self._settings = settings
-        self._failures = 0
+        self.failures = 0
+        """In a row."""
         self._backoff = settings.backoff_seconds
         self._open = False
         self._probe: str | None = None
@@ -42,37 +45,71 @@ class Circuit:
         """Whether a request may be dispatched now: closed, or half open without a probe under way."""
         return self.broken_until <= now
 
+    def is_probe(self, request_id: str) -> bool:
+        """Whether the request is the probe under way."""
+        return self._open and self._probe == request_id
+
     def dispatched(self, request_id: str, now: float) -> None:
-        """A request was sent: in a half-open circuit it is the probe, and no other goes until its verdict."""
-        if self._open:
+        """A request was sent: in a half-open circuit it is the probe, and no other goes until its verdict.
+
+        What is sent before the backoff is over, as every other circuit is open too, probes nothing.
+        """
+        if self._open and self.broken_until <= now:
             self._probe = request_id
             self.broken_until = now + self._settings.probe_seconds
 
     def ended(self, request_id: str, now: float) -> None:
         """A request ended; a probe that ended without verdict (its client left) makes room for another."""
-        if self._open and self._probe == request_id:
+        if self.is_probe(request_id):
             self._probe = None
             self.broken_until = now
 
+    def suspected(self, now: float) -> None:
+        """The probe failed, which may be its own fault: the next one waits as long as this one did."""
+        self._probe = None
+        self.broken_until = now + self._backoff
+
+    def probe_failed(self, now: float) -> None:
+        """It was the instance's fault: the next one waits twice as long."""
+        if self._open:
+            self._backoff = min(self._backoff * 2, self._settings.longest_backoff_seconds)
+            self.broken_until = max(self.broken_until, now + self._backoff)
+
     def worked(self) -> None:
         """The instance answered: closed, whatever was before."""
-        self._failures = 0
+        self.failures = 0
         self._open = False
         self._probe = None
         self._backoff = self._settings.backoff_seconds
         self.broken_until = 0.0
 
-    def failed(self, now: float) -> None:
+    def lives(self) -> None:
+        """More came of an answer that began before: failures so far are not in a row. An open circuit stays open."""
+        if not self._open:
+            self.failures = 0
+
+    def failed(self, now: float, beside: int = 0) -> None:
         """The instance failed.
 
-        In a row enough: open; while half open: open again for twice as long; while open: nothing new.
+        In a row enough, for it and for each of so many requests `beside` it that go on: open; while half open: open
+        again for twice as long; while open: nothing new.
         """
-        self._failures += 1
+        self.failures += 1
         if self._open:
             if self._probe is not None or self.broken_until <= now:
                 self._backoff = min(self._backoff * 2, self._settings.longest_backoff_seconds)
                 self._probe = None
                 self.broken_until = now + self._backoff
-        elif self._failures >= self._settings.failures:
+        elif self.failures >= self._settings.failures * (1 + beside):
             self._open = True
             self.broken_until = now + self._backoff
+
+    def excused(self) -> None:
+        """A failure that was counted was not the instance's. Without it, a circuit that has had no probe since may be
+        closed.
+        """
+        self.failures = max(0, self.failures - 1)
+        untried = self._probe is None and self._backoff == self._settings.backoff_seconds
+        if self._open and untried and self.failures < self._settings.failures:
+            self._open = False
+            self.broken_until = 0.0

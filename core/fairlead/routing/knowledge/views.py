@@ -209,7 +209,8 @@ class LiveView:
 
     def _find_candidates(self) -> None:
         accepting = sorted((load for load in self._loads.values() if load.entry.accepting), key=lambda load: load.entry.id)
-        healthy = [load for load in accepting if load.broken_until <= self.now]
+        _spare(accepting, self.now)
+        healthy = [load for load in accepting if load.may_be_sent(self.now)]
         decoding = tuple(load for load in healthy if load.entry.role is Role.DECODE)
         both = tuple(load for load in healthy if load.entry.role is Role.BOTH)
         self._decode_candidates = decoding or both
@@ -219,9 +220,17 @@ class LiveView:
             )
         self._candidates = tuple(load for load in healthy if load.is_candidate(self.now))
         if self._within is not None:
-            self._candidates = tuple(load for load in self._candidates if load.entry.id in self._within)
-            self._decode_candidates = tuple(load for load in self._decode_candidates if load.entry.id in self._within)
+            self._keep_within(self._within, accepting)
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
+
+    def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
+        """Of a part whose circuits are all open, every member is a candidate too."""
+        members = [load for load in accepting if load.entry.id in within]
+        able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
+        decodes = [load for load in members if load.entry.role is not Role.PREFILL]
+        assert self._candidates is not None
+        self._candidates = tuple(load for load in self._candidates if load.entry.id in within) or tuple(able)
+        self._decode_candidates = tuple(load for load in self._decode_candidates if load.entry.id in within) or tuple(decodes)
 
     def _place_slots(self) -> None:
         slots = self.prefixes.slots()
@@ -231,3 +240,13 @@ class LiveView:
             places[slot] = self._places.get(instance, nowhere)
         self._places_of_slots = SlotPlaces(places)
         self._slots_version = self.prefixes.slots_version
+
+
+def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
+    """Where the circuits of all that could serve are open, none keeps a request away. Decode instances can stand in for
+    prefill instances, not the other way round.
+    """
+    nobody_decodes = all(load.broken_until > now for load in accepting if load.entry.role is not Role.PREFILL)
+    nobody = nobody_decodes and all(load.broken_until > now for load in accepting)
+    for load in accepting:
+        load.is_spared = load.broken_until > now and (nobody if load.entry.role is Role.PREFILL else nobody_decodes)

@@ -15,6 +15,7 @@ from enum import Enum
 from fairlead.kv_events.sources import Source
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
+from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.pending_moves import PendingMove
@@ -28,6 +29,22 @@ class Stage(Enum):
     QUEUED = "queued"
     PREFILLING = "prefilling"
     DECODING = "decoding"
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """An instance failed a request, `seconds` after it was sent there. `counted`: it counts as a failure of the
+    instance.
+    """
+
+    instance: str
+    fault: Fault
+    seconds: float
+    is_probe: bool = False
+    """It was the probe of the instance's open circuit."""
+    counted: bool = False
+    excused: bool = False
+    """An instance that serves others failed the request alike."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +94,10 @@ class TrackedRequest:
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
     """Of those that it was sent to, to prefill or to decode, the ones that refused the connection."""
+    suspicions: tuple[Suspicion, ...] = ()
+    """How instances failed it that had it. Whose fault that was shows elsewhere."""
+    is_at_fault: bool = False
+    """It failed alike on two instances that serve others."""
     move: PendingMove | None = None
     """The move of its session that waits for it to be sent."""
     left: str = ""
@@ -90,6 +111,13 @@ class TrackedRequest:
     def decodes_on(self) -> str:
         """Where it decodes: `decode`, or where it was prefilled."""
         return self.instance if self.decode is None else self.decode
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it would fail elsewhere too. Engines that were lost with it may have died of something else, as with
+        their node.
+        """
+        return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
 
     @property
     def work_microseconds(self) -> int:

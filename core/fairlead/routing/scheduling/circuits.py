@@ -1,8 +1,32 @@
-"""Circuits: instances that fail are not chosen for a while, and what waits for them is placed elsewhere."""
+"""Circuits: instances that fail are not chosen for a while, and what waits for them is placed elsewhere.
 
+A failure speaks of the instance, or of the request. What refused the connection had no request to fail on. Any other
+failure is a *suspicion* until it is known how the request fares elsewhere:
+
+- another instance serves it, or has had it for longer than it took to fail: the failure counts against the instance;
+- another instance fails it alike: it speaks of the request, and no failure counts. Unless it lost the connection, the
+  request is not tried again;
+- nobody else had it: the failure counts, unless it was a refusal (4xx).
+
+Failures in a row open a circuit. An answer that begins, goes on or ends in between ends the row; and while the engine
+is heard, the row must be longer for each request that goes on there, so that failures never weigh more than what they
+would take away.
+"""
+
+from collections.abc import Iterable
+
+from fairlead.instances import Role
+from fairlead.routing.contracts.faults import Fault
+from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.knowledge.circuit import Circuit
+from fairlead.routing.queues.accounting import Stage, Suspicion, TrackedRequest
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.waiting import Waiting
+
+HEARD_SECONDS = 5.0
+"""An engine whose last answer is younger is alive; routers ask it once a second."""
+PROOF_SECONDS = 1.0
+"""For so long, and for twice as long as it took to fail, must a request run elsewhere before its failure counts."""
 
 
 class Circuits:
@@ -11,9 +35,13 @@ class Circuits:
     def __init__(self, state: SchedulerState, waiting: Waiting) -> None:
         self._state = state
         self._waiting = waiting
+        self._open_cases: dict[str, TrackedRequest] = {}
+        """Requests in flight that some instance is suspected for, by id."""
 
-    def failed(self, instance: str, now: float) -> None:
-        """A connection error or 5xx.
+    # ── what speaks against an instance ──
+
+    def failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
+        """It failed, at a request if that is named.
 
         When the circuit opens, queued requests leave; the next outcomes taken tell where to.
         """
@@ -22,16 +50,125 @@ class Circuits:
         if load is None:
             return
         state.view.now = now
+        state.suspected.add(instance)
+        tracked = None if request_id is None else state.requests.get(request_id)
+        if fault is Fault.UNREACHED:
+            self._count(load, now)
+        elif tracked is None or tracked.first_token_at is not None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            self._count(load, now, beside=self._beside(load, now))
+        else:
+            self._suspect(tracked, load, fault, now)
+
+    def _suspect(self, tracked: TrackedRequest, load: InstanceLoad, fault: Fault, now: float) -> None:
+        circuit = self._state.circuits.get(load.entry.id)
+        sent_at = now if tracked.dispatched_at is None else tracked.dispatched_at
+        found = Suspicion(load.entry.id, fault, now - sent_at)
+        if circuit is not None and circuit.is_probe(tracked.request.id):
+            found.is_probe = True
+            circuit.suspected(now)
+            self._state.sync_circuit(load, circuit)
+        self._open_cases[tracked.request.id] = tracked
+        alike = [one for one in tracked.suspicions if one.instance != load.entry.id and one.fault.is_like(fault)]
+        tracked.suspicions = (*tracked.suspicions, found)
+        others = any(self._is_witness(one.instance) for one in alike)
+        if alike and self._is_witness(load.entry.id):
+            tracked.is_at_fault = tracked.is_at_fault or others
+            for one in alike:
+                self._excuse(one)
+        if others:
+            self._excuse(found)
+
+    def _is_witness(self, instance: str) -> bool:
+        """Whether nothing that is certain speaks against the instance, so that the same failure there speaks of the
+        request.
+        """
+        circuit = self._state.circuits.get(instance)
+        if circuit is None:
+            return True
+        cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
+        return circuit.failures <= sum(one.counted and one.instance == instance for one in cases)
+
+    def _excuse(self, one: Suspicion) -> None:
+        one.excused = True
+        circuit, load = self._state.circuits.get(one.instance), self._state.loads.get(one.instance)
+        if one.counted and circuit is not None and load is not None:
+            circuit.excused()
+            self._state.sync_circuit(load, circuit)
+        one.counted = False
+
+    def _count(self, load: InstanceLoad, now: float, beside: int = 0) -> None:
+        """A failure was the instance's."""
+        state, instance = self._state, load.entry.id
         circuit = state.circuits.setdefault(instance, Circuit(state.settings.circuit))
-        circuit.failed(now)
+        circuit.failed(now, beside)
         state.sync_circuit(load, circuit)
         if load.broken_until > now and instance in state.queues:
             self._waiting.place_again(tuple(state.queues[instance].in_order(now)), now)
 
+    def _beside(self, load: InstanceLoad, now: float) -> int:
+        """How many requests go on there, as far as the engine is known to live."""
+        return load.prefilling + load.decoding if now - load.heard_at <= HEARD_SECONDS else 0
+
+    # ── what shows whose fault it was ──
+
+    def answered(self, tracked: TrackedRequest, instance: str, now: float) -> None:
+        """The instance answers this request: it works, and those that failed the request before are at fault."""
+        self.worked(instance)
+        if tracked.suspicions:
+            # a computed prompt proves nothing yet of those that failed to decode it
+            proven = [one for one in tracked.suspicions if tracked.decode in (None, instance) or self._only_prefills(one.instance)]
+            self._blame([one for one in proven if one.instance != instance], now)
+            tracked.suspicions = tuple(one for one in tracked.suspicions if one not in proven)
+
+    def _only_prefills(self, instance: str) -> bool:
+        load = self._state.loads.get(instance)
+        return load is not None and load.entry.role is Role.PREFILL
+
+    def judge(self, now: float) -> None:
+        """What time shows: of each request that failed somewhere, whether it has run elsewhere for long enough, or has
+        ended without an answer.
+        """
+        for request_id, tracked in tuple(self._open_cases.items()):
+            is_over = self._state.requests.get(request_id) is not tracked
+            if is_over or not tracked.suspicions:
+                del self._open_cases[request_id]
+            if is_over:  # what nobody contradicted of a refusal is true
+                self._blame([one for one in tracked.suspicions if not one.excused and one.fault is not Fault.REFUSED], now)
+            elif self._has_run_longer(tracked, now):
+                self._blame(tracked.suspicions, now)
+
+    def _has_run_longer(self, tracked: TrackedRequest, now: float) -> bool:
+        if not tracked.suspicions or tracked.dispatched_at is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return False
+        last = tracked.suspicions[-1]
+        return tracked.decodes_on != last.instance and now - tracked.dispatched_at >= max(PROOF_SECONDS, 2 * last.seconds)
+
+    def _blame(self, suspicions: Iterable[Suspicion], now: float) -> None:
+        for one in suspicions:
+            load = self._state.loads.get(one.instance)
+            circuit = self._state.circuits.get(one.instance)
+            if load is None or one.counted:
+                continue
+            one.counted = True
+            if one.is_probe and circuit is not None and circuit.is_open:
+                circuit.probe_failed(now)
+                self._state.sync_circuit(load, circuit)
+            else:
+                self._count(load, now, beside=self._beside(load, now))
+
+    # ── what speaks for an instance ──
+
     def worked(self, instance: str) -> None:
         """It answered: its circuit closes."""
+        self._state.suspected.discard(instance)
         circuit = self._state.circuits.pop(instance, None)
         load = self._state.loads.get(instance)
         if circuit is not None and load is not None:
             circuit.worked()
             self._state.sync_circuit(load, circuit)
+
+    def lives(self, instance: str) -> None:
+        """More of an answer came."""
+        circuit = self._state.circuits.get(instance)
+        if circuit is not None:
+            circuit.lives()

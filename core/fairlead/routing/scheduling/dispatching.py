@@ -41,7 +41,8 @@ class Dispatching:
         small = state.parameters.in_flight_seconds * state.table.engine.prefill_tokens_per_second
         sent: list[Dispatch] = []
         self._look_again(queue, queue.find_late(now), now)
-        while queue and load.broken_until <= now:
+        state.view.candidates()  # so that each load knows whether it is spared
+        while queue and load.may_be_sent(now):
             gate = state.policy.gates_dispatch
             if gate is not None and load.prefilling and not gate.may_dispatch(load, state.view, now):
                 break

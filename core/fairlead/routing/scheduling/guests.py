@@ -83,7 +83,10 @@ class Guests:
 
     def follow(self, word: SentElsewhere, now: float) -> None:
         """A front tried another instance by itself."""
-        if _known(self._state, (word.instance, word.decode)):
+        known = _known(self._state, (word.instance, word.decode))
+        if known and word.refused:
+            self._retrying.second_opinion(word.request, now, word.failed, to=word.instance, decode=word.decode)
+        elif known:
             self._retrying.retry(
                 word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode, by_proxy=word.by_proxy
             )

@@ -43,7 +43,7 @@ class Progress:
         state.view.now = now
         instance = tracked.instance if tracked.instance in state.loads else tracked.decodes_on
         if tracked.stage is Stage.DECODING:
-            self._circuits.worked(tracked.decodes_on)
+            self._circuits.answered(tracked, tracked.decodes_on, now)
         elif not self._end_prefill(tracked, now):
             return self._outcomes.take((instance,), now)
         tracked.first_token_at = now
@@ -72,7 +72,7 @@ class Progress:
         Where one instance does both, nobody is asked: it decodes on in the same step. A front leaves it to its decider.
         """
         state, decode = self._state, tracked.decode
-        self._circuits.worked(tracked.instance)
+        self._circuits.answered(tracked, tracked.instance, now)
         refusal = (
             None if decode is None or state.is_front else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         )
@@ -89,6 +89,7 @@ class Progress:
             more = _more_tokens(tracked, output_tokens)
             if more:
                 self._state.recorder.loads.generated(self._state.loads[tracked.decodes_on], now, more)
+                self._circuits.lives(tracked.decodes_on)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
@@ -98,7 +99,7 @@ class Progress:
             return ()
         state.view.now = now
         instance = tracked.instance
-        self._circuits.worked(instance)
+        self._circuits.answered(tracked, tracked.decodes_on, now)
         if tracked.stage is Stage.PREFILLING:
             self._dispatching.prefilled(tracked, now)
         if tracked.session is not None:

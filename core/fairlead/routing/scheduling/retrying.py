@@ -11,6 +11,7 @@ from fairlead.routing.choosing.candidates import least_pending
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.moving import Moving
@@ -61,7 +62,7 @@ class Retrying:
             state.recorder.loads.failed(failed, now)
         target = self._target(tracked, failed_instance, stays) if to is None else to
         if target is None:
-            refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried)
+            refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried, alike=self._is_hopeless(tracked, failed_instance))
             self._outcomes.end_refused(tracked, refusal, now)
             return refusal
         reason = state.reason_to_leave(failed_instance)
@@ -76,25 +77,67 @@ class Retrying:
         state.count_in(tracked, target, now, decode, excluded=(failed_instance, *tracked.unreachable))
         return self._dispatching.dispatch(tracked, now)
 
+    def second_opinion(
+        self, request_id: str, now: float, instance: str, *, to: str | None = None, decode: str | None = None
+    ) -> Dispatch | None:
+        """See `Scheduler.second_opinion`. With `to` somebody else chose that instance, and the one to decode on. The
+        session stays where it is: what refuses one request may hold the prefix of the others.
+        """
+        state = self._state
+        tracked = state.requests.get(request_id)
+        if tracked is None or tracked.stage in (Stage.HELD, Stage.QUEUED) or tracked.first_token_at is not None:
+            return None
+        if to is None and tracked.is_at_fault:
+            return None
+        state.view.now = now
+        decode_refused = instance == tracked.decode
+        stays = tracked.instance if decode_refused and tracked.instance in state.loads else None
+        target = self._target(tracked, instance, stays) if to is None else to
+        if target is None or (decode_refused and to is None and not self._decodes_elsewhere(instance)):
+            return None
+        self._outcomes.end_probe(tracked, now)
+        state.accounting.unplace(tracked)
+        state.expecting.taken_back(tracked)
+        whole = state.loads[target].entry.role is Role.DECODE
+        tracked.reason = DecisionReason.DECODE_ONLY if whole else DecisionReason.FALLBACK
+        tracked.transfer_from = None
+        state.count_in(tracked, target, now, decode, excluded=(instance, *tracked.unreachable))
+        return self._dispatching.dispatch(tracked, now)
+
+    def _decodes_elsewhere(self, instance: str) -> bool:
+        return any(load.entry.id != instance for load in self._state.view.decode_candidates())
+
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
         """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
         state, view = self._state, self._state.view
-        if len(tracked.tried) - len(tracked.unreachable) >= state.settings.attempts:
-            return None
         candidates = [load for load in view.candidates() if tracked.request.may_go_to(load.entry.id)]
+        if self._is_hopeless(tracked, failed_instance) or self._tries(tracked, candidates) >= state.settings.attempts:
+            return None
         if stays is not None and state.loads[stays].is_candidate(view.now):
             return stays
         excluded = (*tracked.tried, *tracked.unreachable, failed_instance)
-        for instance in tracked.fallbacks:
+        for instance in sorted(tracked.fallbacks, key=state.suspected.__contains__):
             load = state.loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):
                 return instance  # decisions for a subset have no others
         if not tracked.request.divisible and tracked.request.within is None:
             candidates = computing_all(tracked.request, view) or candidates
-        found = least_pending(candidates, excluded, 1)
+        found = least_pending(candidates, (*excluded, *state.suspected), 1) or least_pending(candidates, excluded, 1)
         if not found and tracked.request.within is None:
             found = least_pending(self._decoding(), excluded, 1)
         return next(iter(found), None)
+
+    def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
+        """What prefill instances fail alike, a decode instance that computes all of it may serve."""
+        load = self._state.loads.get(failed_instance)
+        return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
+
+    def _tries(self, tracked: TrackedRequest, candidates: list[InstanceLoad]) -> int:
+        """How often it was tried. While every circuit is open, an instance that cannot be reached counts as one that
+        was: else a request would go through all that were lost.
+        """
+        everywhere = bool(candidates) and all(load.is_spared for load in candidates)
+        return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
     def _decoding(self) -> list[InstanceLoad]:
         """Who may compute all of a request that no other prefill instance takes."""

@@ -20,10 +20,11 @@ from fairlead.routing.admission.refusals import shutting_down
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import LearnsOnline, PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.schedulers import SchedulerRecords
+from fairlead.routing.contracts.schedulers import Dispatch, SchedulerRecords
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
@@ -106,6 +107,7 @@ class PoolScheduler:
         state.failures.raise_last()
         state.bindings.expire(now)
         state.expecting.expire(now)
+        self._circuits.judge(now)
         self._dispatching.finish_unseen_prefills(now)
         self._waiting.place_held(now)
         self._waiting.expire(now)
@@ -149,6 +151,12 @@ class PoolScheduler:
         """
         return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
+    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
+        """It refused the request; see the protocol."""
+        if counts:
+            self._circuits.failed(instance, now, Fault.REFUSED, request_id)
+        return self._retrying.second_opinion(request_id, now, instance)
+
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Lost after the first byte, or given up."""
         return self._progress.abandon(request_id, MoveOutcome.FAILED, now)
@@ -174,16 +182,22 @@ class PoolScheduler:
             self._outcomes.refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
         return self._outcomes.take((), now)
 
-    def instance_failed(self, instance: str, now: float) -> None:
-        """A connection error or 5xx.
+    def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
+        """It failed, at a request if that is named.
 
         When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome.
         """
-        self._circuits.failed(instance, now)
+        self._circuits.failed(instance, now, fault, request_id)
 
     def instance_worked(self, instance: str, now: float) -> None:
         """It answered: its circuit closes."""
         self._circuits.worked(instance)
+
+    def instance_heard(self, instance: str, now: float) -> None:
+        """Its HTTP server answers."""
+        load = self._state.loads.get(instance)
+        if load is not None:
+            load.heard_at = now
 
     def broken(self, now: float) -> tuple[str, ...]:
         """Instances whose circuit is open: they failed, or are being probed."""

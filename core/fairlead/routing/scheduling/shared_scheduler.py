@@ -6,6 +6,7 @@ from dataclasses import replace
 from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import (
@@ -120,15 +121,7 @@ class SharedScheduler(PoolScheduler):
         if isinstance(outcome, Refusal):
             self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
         else:
-            word = SentElsewhere(
-                request=request_id,
-                failed=failed_instance,
-                reached=reached,
-                instance=outcome.instance,
-                decode=outcome.decode,
-                by_proxy=to is not None,
-            )
-            self._asking.tell(word, now)
+            self._asking.tell(_sent_elsewhere(outcome, failed_instance, reached=reached, by_proxy=to is not None), now)
         return outcome
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -148,10 +141,19 @@ class SharedScheduler(PoolScheduler):
         self._asking.tell(Abandoned(request=request_id, outcome=outcome), now)
         return self._progress.abandon(request_id, outcome, now)
 
-    def instance_failed(self, instance: str, now: float) -> None:
+    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
         """See `Scheduler`."""
-        self._asking.tell(InstanceFailed(instance=instance), now)
-        super().instance_failed(instance, now)
+        outcome = super().second_opinion(request_id, now, instance, counts=counts)
+        if counts:
+            self._asking.tell(InstanceFailed(instance=instance, fault=Fault.REFUSED, request=request_id), now)
+        if outcome is not None:
+            self._asking.tell(replace(_sent_elsewhere(outcome, instance), refused=True), now)
+        return outcome
+
+    def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
+        """See `Scheduler`."""
+        self._asking.tell(InstanceFailed(instance=instance, fault=fault, request=request_id), now)
+        super().instance_failed(instance, now, fault, request_id)
 
     def instance_worked(self, instance: str, now: float) -> None:
         """See `Scheduler`."""
@@ -220,7 +222,7 @@ class SharedScheduler(PoolScheduler):
             case UnderWay():
                 self._guests.adopt(word, front)
             case InstanceFailed():
-                super().instance_failed(word.instance, now)
+                super().instance_failed(word.instance, now, word.fault, word.request)
                 return self._outcomes.take((), now)
             case InstanceWorked():
                 super().instance_worked(word.instance, now)
@@ -250,3 +252,7 @@ class SharedScheduler(PoolScheduler):
                 self._guests.end(word.request)
                 return self._progress.abandon(word.request, word.outcome, now)
         return ()
+
+
+def _sent_elsewhere(to: Dispatch, failed: str, *, reached: bool = True, by_proxy: bool = False) -> SentElsewhere:
+    return SentElsewhere(request=to.request.id, failed=failed, reached=reached, instance=to.instance, decode=to.decode, by_proxy=by_proxy)

@@ -69,6 +69,8 @@ class SchedulerState:
         """Instances whose queue got something since it was last sent from."""
         self.late = LateRequests(self.accounting)
         self.circuits: dict[str, Circuit] = {}
+        self.suspected: set[str] = set()
+        """Instances that failed what they got last, whosever fault it was: others are tried first."""
         self.departed: set[str] = set()
         """Instances no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()

@@ -146,6 +146,7 @@ def forget_departed(state: SchedulerState) -> None:
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
             state.departed.discard(instance)
             state.circuits.pop(instance, None)  # its last requests may have failed after it left
+            state.suspected.discard(instance)
             state.prefill_times.forget(instance)  # or have been answered
             state.decode_times.forget(instance)
             if state.tenants is not None:
@@ -169,6 +170,7 @@ def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     state.decode_times.forget(load.entry.id)
     state.caches.ignore(load.entry.id)
     state.circuits.pop(load.entry.id, None)
+    state.suspected.discard(load.entry.id)
     load.broken_until = 0.0
     load.kv_usage = None
     load.last_first_token_at = None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -50,9 +51,9 @@ class ObservedScheduler(SharedScheduler):
     def fail(self, request_id: str, now: float) -> tuple[Answer, ...]:
         return self._kept("fail", (request_id, now), super().fail(request_id, now))
 
-    def instance_failed(self, instance: str, now: float) -> None:
-        super().instance_failed(instance, now)
-        self._kept("instance_failed", (instance, now), ())
+    def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
+        super().instance_failed(instance, now, fault, request_id)
+        self._kept("instance_failed", (instance, now, fault, request_id), ())
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
         super().observe_engine(instance, kv_usage, now)

@@ -60,6 +60,10 @@ class ScriptedEngine:
     seen: list[dict[str, Any]] = field(default_factory=list)
     broken: bool = False
     """Answers 500 to everything."""
+    models: list[str] = field(default_factory=list)
+    """The models that it lists and serves; empty: it lists none and serves all."""
+    refuses: int = 0
+    """The 4xx that it answers to everything; 0: none."""
     hands_on: bool = True
     """Whether it tells where the KV blocks of a prefill are when asked to."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
@@ -121,6 +125,10 @@ class ScriptedEngine:
                 if head[0].startswith("GET /v1/models ") and self.cards:
                     self._write(writer, 200, json.dumps({"object": "list", "data": self.cards}).encode())
                     continue
+                if self.models and head[0].startswith("GET /v1/models"):
+                    listed = {"object": "list", "data": [{"id": name, "owned_by": "vllm"} for name in self.models]}
+                    self._write(writer, 200, json.dumps(listed).encode())
+                    continue
                 if head[0].startswith(("GET /kv_event_sources", "GET /v1/models")):
                     self._write(writer, 404, b'{"error": {"message": "not found"}}')
                     continue
@@ -166,7 +174,12 @@ class ScriptedEngine:
         if only and only != self.name:
             script = ""
         script = script.partition("@")[0]
-        if self.broken or script == "error-500":
+        if self.refuses:
+            self._write(writer, self.refuses, b'{"error": {"message": "not here"}}')
+        elif self.models and document.get("model") not in self.models:
+            error = {"message": f"The model `{document.get('model')}` does not exist.", "type": "NotFoundError", "code": 404}
+            self._write(writer, 404, json.dumps({"error": error}).encode())
+        elif self.broken or script == "error-500":
             self._write(writer, 500, b'{"error": "broken"}')
         elif script == "busy":
             self._write(writer, 503, b'{"error": "busy"}')

@@ -289,17 +289,15 @@ async def test_a_request_whose_proxy_fell_back_waited_in_the_queue_no_longer_for
     assert (ticket.verdict.instance, ticket.queued_seconds) == (instance, waited)
 
 
-async def test_an_engine_that_answers_past_the_scheduler_is_used_again(proxied: Proxied) -> None:
-    scheduler, now = proxied.pool.scheduler, proxied.router.now()
-    for _ in range(3):
-        for instance in ("i0", "i1"):
-            scheduler.instance_failed(instance, now)
-    for status, broken in ((503, ("i0", "i1")), (404, ("i1",))):
+async def test_failures_past_the_scheduler_make_an_engine_the_last_for_such_requests_alone(proxied: Proxied) -> None:
+    scheduler, circuits = proxied.pool.scheduler, proxied.pool.choice.circuits
+    for told in ("10.0.0.1:8000,10.0.0.2:8000",) * 3 + ("10.0.0.2:8000,10.0.0.1:8000",):
         stream, heard = proxied.open()
         stream.message(_WORDS[1])
-        assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == "10.0.0.1:8000,10.0.0.2:8000"
-        stream.message(response_headers(status, {}, ended=True).SerializeToString())
-        assert scheduler.broken(now) == broken
+        assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == told
+        stream.message(response_headers(500, {}, ended=True).SerializeToString())
+    assert scheduler.broken(proxied.router.now()) == ()
+    assert circuits.broken(proxied.router.now()) == ["i0"]
 
 
 async def test_those_before_the_one_that_served_a_request_past_the_scheduler_have_failed(proxied: Proxied) -> None:

@@ -374,26 +374,49 @@ def test_a_queued_request_of_which_the_policy_cannot_say_where_it_may_be_is_plac
 
 
 def test_a_circuit_opens_after_three_failures_and_lets_one_probe_through() -> None:
-    scheduler = make_scheduler(make_table(1))
+    scheduler = make_scheduler(make_table(2, window=0))
     for _ in range(3):
         scheduler.instance_failed("chat-b0", 0.0)
-    assert scheduler.submit(make_request("r1"), 0.1) == ()
-    assert scheduler.submit(make_request("r2"), 0.1) == ()
-    assert one_dispatch(scheduler.tick(1.0)).request.id == "r1"
-    assert one_dispatch(scheduler.first_token("r1", 1.1)).request.id == "r2"
+    assert [one_dispatch(scheduler.submit(make_request(f"r{index}"), 0.1)).instance for index in range(3)] == ["chat-b1"] * 3
+    chosen = [one_dispatch(scheduler.submit(make_request(f"s{index}"), 1.0)).instance for index in range(4)]
+    assert sorted(chosen) == ["chat-b0", *["chat-b1"] * 3]
+    scheduler.first_token(f"s{chosen.index('chat-b0')}", 1.1)
+    chosen = [one_dispatch(scheduler.submit(make_request(f"t{index}"), 1.2)).instance for index in range(4)]
+    assert sorted(chosen) == ["chat-b0", "chat-b0", "chat-b1", "chat-b1"]
+
+
+def test_with_every_circuit_open_requests_are_sent_as_if_none_were() -> None:
+    scheduler = make_scheduler(make_table(2, window=0))
+    for instance in ("chat-b0", "chat-b1"):
+        for _ in range(3):
+            scheduler.instance_failed(instance, 0.0)
+    chosen = [one_dispatch(scheduler.submit(make_request(f"r{index}"), 0.1)).instance for index in range(4)]
+    assert sorted(chosen) == ["chat-b0", "chat-b0", "chat-b1", "chat-b1"]
+    scheduler.first_token("r0", 0.2)
+    assert {one_dispatch(scheduler.submit(make_request(f"s{index}"), 0.3)).instance for index in range(3)} == {chosen[0]}
+
+
+def test_with_every_circuit_open_a_request_does_not_go_through_all_that_cannot_be_reached() -> None:
+    scheduler = make_scheduler(make_table(9, window=0))
+    for load in scheduler.loads():
+        for _ in range(3):
+            scheduler.instance_failed(load.entry.id, 0.0)
+    outcome: Dispatch | Refusal = one_dispatch(scheduler.submit(make_request("r"), 0.1))
+    tries = 0
+    while isinstance(outcome, Dispatch):
+        tries += 1
+        scheduler.instance_failed(outcome.instance, 0.1)
+        outcome = scheduler.retry("r", 0.1, outcome.instance, reached=False)
+    assert tries == 3
 
 
 def test_a_half_open_instance_gets_a_single_request_even_when_its_window_has_room_for_more() -> None:
-    scheduler = make_scheduler(make_table(1, window=2))
-    for name in ("r1", "r2"):
-        one_dispatch(scheduler.submit(make_request(name), 0.0))
+    scheduler = make_scheduler(make_table(2, window=2, policy="sticky"))
+    home = one_dispatch(scheduler.submit(make_request("r0", session="s"), 0.0)).instance
     for _ in range(3):
-        scheduler.instance_failed("chat-b0", 0.0)
-    for name in ("r3", "r4"):
-        assert scheduler.submit(make_request(name), 1.0) == ()
-    assert one_dispatch(scheduler.cancel("r1", 1.1)).request.id == "r3"
-    assert scheduler.cancel("r2", 1.2) == ()
-    assert one_dispatch(scheduler.first_token("r3", 1.3)).request.id == "r4"
+        scheduler.instance_failed(home, 0.0)
+    sent = [scheduler.submit(make_request(f"r{index}", session="s"), 1.0) for index in range(1, 6)]
+    assert [outcome.instance for outcomes in sent for outcome in outcomes if isinstance(outcome, Dispatch)].count(home) == 1
 
 
 def test_requests_queued_for_an_instance_whose_circuit_opens_move_to_another() -> None:

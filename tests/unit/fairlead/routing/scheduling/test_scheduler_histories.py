@@ -26,6 +26,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry, PoolKey
 from fairlead_testing.builders.routing import POOL, entry, request, table
+from fairlead_testing.worlds.watched_policy import is_spared
 
 NAMES = tuple(f"i{number}" for number in range(5))
 STATES = st.sampled_from(
@@ -101,7 +102,8 @@ class SchedulerHistory(RuleBasedStateMachine):
         fresh as its last question.
         """
         able = load.entry.role is not Role.PREFILL or any(load.entry.pairs_with(one) for one in decoding)
-        return able and load.entry.accepting and load.broken_until <= self.now
+        accepting = [one for one in self.scheduler.loads() if one.entry.accepting]
+        return able and load.entry.accepting and (load.broken_until <= self.now or is_spared(load, accepting, self.now))
 
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
         """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen.
