@@ -220,7 +220,7 @@ def test_an_engine_that_fails_all_it_gets_at_once_gets_no_more_than_its_probes(p
     fleet = Fleet(4, policy, bad={"i00": fault})
     for number in range(12):
         fleet.loop(f"client{number}", 0.01, seconds=seconds, streamed=bool(number % 2))
-    fleet.run(120.0)
+    fleet.run(45.0)
     assert {one.outcome for one in fleet.asked.values()} <= {"served", "streaming", ""}
     assert fleet.tries_at("i00") <= 12 + 3 * 4 + 10, "those under way when it began, those that open the circuit, and probes"
     assert all(len(one.sent) <= 2 for one in fleet.asked.values())
