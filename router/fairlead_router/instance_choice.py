@@ -70,8 +70,8 @@ class InstanceChoice:
     # ── names ──
 
     def listed(self, instance: str, models: Collection[str], asked_at: float, aliases: Collection[str] = ()) -> None:
-        """The instance told its models, when it was asked at `asked_at` (Unix seconds). `aliases` are further names of the
-        model, which engines told.
+        """The instance listed its models when it was asked at `asked_at` (Unix seconds). `aliases` are further names
+        that engines serve the model by.
         """
         self.names.listed(instance, models, (*self._declared, *aliases), asked_at)
 
