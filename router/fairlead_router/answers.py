@@ -163,20 +163,54 @@ class StreamReader:
             text = bytes(self._rest)
         elif piece.endswith(b"\n\n") and piece.find(b"\n\n") == len(piece) - 2 and b"\r" not in piece:
             return b"" if self._hear(piece) else piece
-        start, passed, shown = 0, self._passed, []
-        while end := _event_end(text, place):
-            place = end
-            hidden = self._hear(text[start:place])
-            if passed or not hidden:
-                shown.append(text[start + passed : place])
-            start, passed = place, 0
+        start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
+        while True:
+            if start >= kept:
+                start = self._skip_alike(text, start)
+                place = max(place, start)
+            blank = _BLANK_LINE.search(text, place)
+            if blank is None:
+                break
+            place = blank.end()
+            if self._hear(text[start:place]) and start >= kept:
+                shown.append(text[kept:start])
+                kept = place
+            start = place
         self._rest, self._passed = bytearray(text[start:]), 0
-        shown.append(self._wait())
-        return b"".join(shown) if self._hides_usage else piece
+        if not self._hides_usage:
+            self._wait()
+            return piece
+        shown += (text[kept:start], self._wait())
+        return b"".join(shown)
+
+    def _skip_alike(self, text: bytes, start: int) -> int:
+        """Count the complete events from `start` on that are alike one before, as engines send several at once. Returns
+        where the first other one begins.
+        """
+        before, after = self._before, self._after
+        while text.startswith(before, start):
+            content = start + len(before)
+            quote = text.find(_QUOTE, content)
+            if quote <= content:
+                break
+            if self._by_name:
+                end = text.find(b"\n\n", content) + 2
+                if end < 2:
+                    break
+            elif text.startswith(after, quote):
+                end = quote + len(after)
+            else:
+                break
+            self.events += 1
+            self._spoken.deltas += 1
+            start = end
+        return start
 
     def _wait(self) -> bytes:
         """The end of an event has not come. Returns what the client gets of it already."""
         rest = self._rest
+        if not rest:
+            return b""
         if self._hides_usage and len(rest) <= EVENT_BYTES and _CHOICE.search(rest, 0, _CHOICE_WITHIN) is None:
             return b""
         left = bytes(rest[self._passed :])

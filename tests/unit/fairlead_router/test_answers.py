@@ -466,7 +466,8 @@ def test_a_client_that_did_not_ask_gets_all_but_the_event_of_counts(texts: list[
         assert reader.usage() == Usage(7, 4, 9)
 
 
-def test_most_events_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("together", [1, 2, 7, 100])
+def test_most_events_are_not_decoded_however_many_come_together(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
 
     def counting(data: bytes) -> Any:
@@ -486,8 +487,9 @@ def test_most_events_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     for dialect, events in streams.items():
         decoded.clear()
         reader = StreamReader(dialect, hides_usage=dialect is OPENAI)
-        for one in events:
-            assert reader.feed(one.encode()) == one.encode()
+        for start in range(0, 100, together):
+            piece = "".join(events[start : start + together]).encode()
+            assert reader.feed(piece) == piece
         assert (reader.generated_tokens, reader.events, len(decoded)) == (100, 100, 1)
 
 
