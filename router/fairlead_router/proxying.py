@@ -136,9 +136,8 @@ class Proxy:
                     handed_over_at = 0.0
                     if dispatch.decode is None:
                         passes = pool.passes_credentials(instance)
-                        connection = await self._asking.begin(
-                            call, instance, dispatch.address, credentials=passes, carried=pool.pass_credentials
-                        )
+                        begin = self._sender.begin if call.asks_usage is None else self._asking.begin
+                        connection = await begin(call, instance, dispatch.address, credentials=passes, carried=pool.pass_credentials)
                     else:
                         divided = divided or DividedCall(call, pool, ticket, self._sender, self._asking, self._now)
                         begun = await divided.begin(dispatch)

@@ -44,10 +44,12 @@ class Figures:
         """Take the plausible counts of a usage object. Whether it has one of the answer's tokens."""
         if not isinstance(usage, dict):
             return False
-        counts = {name: value for name, value in usage.items() if name in _COUNTS and _is_count(value)}
+        counts = {
+            name: value for name, value in usage.items() if name in _COUNTS and type(value) is int and 0 <= value <= _MOST_TOKENS
+        }  # `type`, as a bool is no count
         details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-        if isinstance(details, dict) and _is_count(details.get(_CACHED)):
-            counts[_CACHED] = details[_CACHED]
+        if isinstance(details, dict) and type(cached := details.get(_CACHED)) is int and 0 <= cached <= _MOST_TOKENS:
+            counts[_CACHED] = cached
         self._counts.update(counts)
         return not counts.keys().isdisjoint(_OUTPUT)
 
@@ -60,7 +62,3 @@ class Figures:
         if "input_tokens" in counts and _CACHED not in counts and prompt is not None:
             prompt += (read or 0) + (written or 0)  # Anthropic's input_tokens leave out what is read from or written to a cache
         return Usage(output or 0, counts.get(_CACHED, read), prompt)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS

@@ -28,7 +28,7 @@ FORGET_SECONDS = 60.0
 
 FIRST_PROMPTS = 20
 """Prompts before an estimate is used."""
-ESTIMATED_EVERY = 8
+ESTIMATED_EVERY = 20
 """Prompts between two computations of an estimate."""
 
 STEP = 0.05
@@ -115,8 +115,9 @@ class _Estimate:
 
     def _estimate(self) -> None:
         self.observed = None
-        half = sum(weight for _, _, weight in self._last) / 2
-        for ratio, weight in sorted((ratio, weight) for _, ratio, weight in self._last):
+        last = sorted([(ratio, weight) for _, ratio, weight in self._last])
+        half = sum([weight for _, weight in last]) / 2
+        for ratio, weight in last:
             half -= weight
             if half <= 0:
                 self.observed = ratio
