@@ -300,11 +300,17 @@ async def test_a_pool_without_an_instance_is_a_503(world: World, proxies: list[P
 
 async def test_overload_is_a_429_with_retry_after_and_reason(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(1, prefills_in_flight=1, early_rejection=EarlyRejectionFacts(mode="Load", headroom=0.001))
-    answer = await (await _proxy(running, proxies)).request(_chat("x" * 200_000))
+    proxy = await _proxy(running, proxies)
+    assert (await proxy.request(_chat("x" * 200_000))).status == 200, "an idle instance tries what an estimate would refuse"
+    occupied = asyncio.create_task(running.ask(text="hello", script="stepwise", stream=True, max_tokens=2))
+    await until(lambda: len(world.engines[0].seen) == 2)
+    answer = await proxy.request(_chat("y" * 200_000))
     assert answer.status == 429
     assert answer.headers["x-fairlead-rejection"] == "rejected-predicted-ttft"
     assert int(answer.headers["retry-after"]) >= 1
     assert _code(answer.body) == "rejected-predicted-ttft"
+    world.engines[0].step.set()
+    assert (await occupied).status_code == 200
 
 
 @pytest.mark.parametrize(
