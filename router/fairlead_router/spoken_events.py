@@ -103,21 +103,8 @@ class Spoken:
         if self.figures.take(usage):
             self.told_at = self.deltas
 
-
-class SpokenChoices(Spoken):
-    """Chunks of OpenAI's chats and completions."""
-
-    __slots__ = ()
-
-    def hear(self, name: bytes, document: Any) -> None:
-        """See `Spoken`."""
-        if not isinstance(document, dict):
-            self._hear_none(name)
-            return
-        error = document.get("error")
-        if error or name == b"error" or document.get("object") == "error":
-            self.failure = self.failure or failure_of(error or document)
-            return
+    def _hear_chunk(self, document: dict[str, Any]) -> None:
+        """A chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
         choices = document.get("choices")
         if choices and isinstance(choices, list):
             has_content = False
@@ -128,10 +115,6 @@ class SpokenChoices(Spoken):
         elif isinstance(document.get("usage"), dict):
             self.only_counts = True
         self._count(document.get("usage"))
-
-    def _hear_none(self, name: bytes) -> None:
-        if name == b"error":
-            self.failure = self.failure or Failure("an error event")
 
     def _hear_choice(self, choice: Any) -> bool:
         if not isinstance(choice, dict):
@@ -149,6 +132,27 @@ class SpokenChoices(Spoken):
         return isinstance(delta, dict) and bool(delta.get("content") or any(delta.get(text) for text in _TEXTS))
 
 
+class SpokenChoices(Spoken):
+    """Chunks of OpenAI's chats and completions."""
+
+    __slots__ = ()
+
+    def hear(self, name: bytes, document: Any) -> None:
+        """See `Spoken`."""
+        if not isinstance(document, dict):
+            self._hear_none(name)
+            return
+        error = document.get("error")
+        if error or name == b"error" or document.get("object") == "error":
+            self.failure = self.failure or failure_of(error or document)
+            return
+        self._hear_chunk(document)
+
+    def _hear_none(self, name: bytes) -> None:
+        if name == b"error":
+            self.failure = self.failure or Failure("an error event")
+
+
 class SpokenMessage(Spoken):
     """Events of Anthropic's protocol."""
 
@@ -158,7 +162,9 @@ class SpokenMessage(Spoken):
         """See `Spoken`."""
         document = document if isinstance(document, dict) else {}
         kind = document.get("type") or name.decode("latin-1")
-        if kind == "error" or document.get("error"):
+        if "choices" in document:
+            self._hear_chunk(document)
+        elif kind == "error" or document.get("error"):
             self.failure = self.failure or failure_of(document.get("error") or document)
         elif kind == "content_block_delta":
             self.opened.add(0)
@@ -199,7 +205,9 @@ class SpokenResponse(Spoken):
         response = response if isinstance(response, dict) else {}
         if self.response_id is None and isinstance(response.get("id"), str):
             self.response_id = response["id"]
-        if kind.endswith(".delta"):
+        if "choices" in document:
+            self._hear_chunk(document)
+        elif kind.endswith(".delta"):
             if document.get("delta"):
                 self._content()
         elif kind.endswith(".done"):

@@ -364,6 +364,12 @@ def test_an_answer_that_came_to_its_end_is_one_also_without_content_or_its_last_
     assert (reader.shortfall, reader.finished) == (None, True)
 
 
+@pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, RESPONSES])
+def test_an_engine_that_answers_in_chunks_of_a_chat_has_answered_whatever_the_protocol(dialect: Dialect) -> None:
+    reader, _ = read(chunk("") + chunk("a") + chunk("b") + event({"choices": [], "usage": USAGE}) + DONE, dialect)
+    assert (reader.began, reader.finished, reader.shortfall, reader.usage()) == (True, True, None, Usage(7, 4, 9))
+
+
 @pytest.mark.parametrize(
     "text", [chunk("x"), chunk("x", index=0) + chunk("y", "stop", index=1), chunk("x") + 'data: {"cho', chunk("x") + ": ping\n\n"]
 )
