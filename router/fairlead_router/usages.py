@@ -38,7 +38,7 @@ class Figures:
     @property
     def output_tokens(self) -> int | None:
         """The newest count of the answer's tokens."""
-        return next((self._counts[name] for name in _OUTPUT if name in self._counts), None)
+        return self._counts.get("completion_tokens", self._counts.get("output_tokens"))
 
     def take(self, usage: Any) -> bool:
         """Take the plausible counts of a usage object. Whether it has one of the answer's tokens."""
@@ -57,7 +57,7 @@ class Figures:
         """What is known; `output_tokens` takes the place of the engine's own count."""
         counts = self._counts
         output = self.output_tokens if output_tokens is None else output_tokens
-        prompt = next((counts[name] for name in _PROMPT if name in counts), None)
+        prompt = counts.get("prompt_tokens", counts.get("input_tokens"))
         read, written = counts.get(_CACHE_READ), counts.get(_CACHE_WRITTEN)
         if "input_tokens" in counts and _CACHED not in counts and prompt is not None:
             prompt += (read or 0) + (written or 0)  # Anthropic's input_tokens leave out what is read from or written to a cache
