@@ -88,7 +88,7 @@ class Charge:
     already; `most_tokens` is the most that an engine can truly have counted of either.
     """
 
-    __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "most_tokens")
+    __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
 
     def __init__(
         self,
@@ -114,6 +114,8 @@ class Charge:
         """
         self._prompt = self._output = 0
         """Charged so far."""
+        self.has_ended = False
+        """Whether the request has ended; until then, what is reserved for it stays so."""
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
@@ -128,6 +130,7 @@ class Charge:
         """The request has ended and costs this; what else was taken is given back. Called again, for an answer that is
         given later, it charges only what is more.
         """
+        self.has_ended = True
         more_prompt, more_output = max(0, prompt_tokens - self._prompt), max(0, output_tokens - self._output)
         self._prompt += more_prompt
         self._output += more_output

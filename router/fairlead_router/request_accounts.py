@@ -100,7 +100,11 @@ class LaterAnswer:
         self._document.feed(piece)
 
     def settle(self, now: float) -> None:
-        """Nothing more comes: charge what was not charged yet."""
+        """Nothing more comes: charge what was not charged yet. A response that is still being made where it was asked
+        for is charged at the end of that request.
+        """
+        if not self._charge.has_ended:
+            return
         self._reader.end()
-        usage = self._reader.usage() if self._reader.events else usage_of(self._document) or Usage()
+        usage = usage_of(self._document) or self._reader.usage()  # a long document looks like an event to the reader
         self._accounts.settle(self._charge, usage.prompt_tokens or 0, usage.output_tokens, now)

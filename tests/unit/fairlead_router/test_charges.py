@@ -18,7 +18,9 @@ from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest
+from fairlead_router.request_accounts import LaterAnswer, RequestAccounts
 from fairlead_router.tickets import Ticket
+from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_testing.builders.routing_tables import routing_table
 
 SECRET = "flk_a-key-of-a-team"
@@ -152,6 +154,39 @@ def test_an_answer_that_is_made_in_the_background_and_never_read_is_not_for_noth
     assert counted(keys) == (2, 100, 150)
     assert not limits.reserve(251, 0, 0.0)
     assert limits.reserve(1, 0, 0.0)
+
+
+def accounts() -> RequestAccounts:
+    return RequestAccounts(RouterMetrics().pool("ns/p"), TrafficRecording(0.0))
+
+
+def test_a_response_that_is_read_while_it_is_made_gives_back_nothing_that_is_reserved() -> None:
+    keys = keys_of(1000)
+    charge = reserved(keys, 600, 0.0, 400)
+    assert charge is not None
+    later = LaterAnswer(accounts(), charge)
+    later.feed(b'{"error": {"message": "no such response"}}')
+    later.settle(0.0)
+    assert reserved(keys, 1, 0.0) is None
+    charge.settle(600, 300, 0.0)
+    assert reserved(keys, 100, 0.0) is not None
+    assert counted(keys) == (2, 600, 300)
+
+
+@pytest.mark.parametrize("size", [10, 300_000, 2_000_000])
+@pytest.mark.parametrize("piece", [1000, 100_000, 10**9])
+def test_a_response_that_is_read_later_is_charged_however_long_it_is(size: int, piece: int) -> None:
+    keys = keys_of(None)
+    charge = reserved(keys, 100, 0.0)
+    assert charge is not None
+    charge.settle(100, 0, 0.0)
+    text = b"a" * size
+    document = b'{"id": "resp_1", "output": [{"content": [{"text": "%b"}]}], "usage": {"input_tokens": 100, "output_tokens": 70}}' % text
+    later = LaterAnswer(accounts(), charge)
+    for start in range(0, len(document), piece):
+        later.feed(document[start : start + piece])
+    later.settle(0.0)
+    assert counted(keys) == (1, 100, 70)
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=6))
