@@ -6,7 +6,8 @@ failure is a *suspicion* until it is known how the request fares elsewhere:
 - another instance serves it, or has had it for longer than it took to fail: the failure counts against the instance;
 - another instance fails it alike: it speaks of the request, and no failure counts. Unless it lost the connection, the
   request is not tried again;
-- nobody else had it: the failure counts, unless it was a refusal (4xx).
+- nobody else had it: the failure counts, unless it was a refusal (4xx);
+- its client leaves before any of that is known: nothing is, and the failure does not count.
 
 Failures in a row open a circuit. An answer that begins, goes on or ends in between ends the row; and while the engine
 is heard, the row must be longer for each request that goes on there, so that failures never weigh more than what they
@@ -136,6 +137,14 @@ class Circuits:
                 self._blame([one for one in tracked.suspicions if not one.excused and one.fault is not Fault.REFUSED], now)
             elif self._has_run_longer(tracked, now):
                 self._blame(tracked.suspicions, now)
+
+    def left(self, tracked: TrackedRequest, now: float) -> None:
+        """Its client went away. Who hangs up once one instance has failed, and before the next one can, must not make
+        each failure the instance's.
+        """
+        if self._has_run_longer(tracked, now):
+            self._blame(tracked.suspicions, now)
+        tracked.suspicions = ()
 
     def _has_run_longer(self, tracked: TrackedRequest, now: float) -> bool:
         if not tracked.suspicions or tracked.dispatched_at is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):

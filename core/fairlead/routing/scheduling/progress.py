@@ -151,6 +151,8 @@ class Progress:
         state.view.now = now
         instance = tracked.instance
         counted_on = tracked.decodes_on if tracked.stage is Stage.DECODING else instance
+        if outcome is MoveOutcome.CANCELLED:
+            self._circuits.left(tracked, now)
         self._outcomes.end(tracked, outcome, now)
         load = state.loads.get(counted_on)
         if outcome is MoveOutcome.FAILED:

@@ -198,7 +198,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize(("clients", "pause"), [(0, 1.0), (1, 1.0), (2, 0.5), (4, 0.1)])
-@pytest.mark.parametrize("kind", ["status", "answer", "timeout", "slow-status", "refused"])
+@pytest.mark.parametrize("kind", ["status", "answer", "timeout", "slow-status", "refused", "hang-up"])
 def test_requests_that_every_engine_fails_take_nothing_from_others(kind: str, clients: int, pause: float) -> None:
     fleet = Fleet(2, "fairlead")
     for index in range(77):
