@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole
+from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
 from fairlead_router.held_responses import HeldResponses
@@ -21,11 +21,12 @@ from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.served_names import names_model
 from fairlead_router.side_circuits import Tries
 from fairlead_router.side_circuits import fault_of as fault_of_kind
+from fairlead_router.squeezing import Squeezed
 from fairlead_router.tickets import Ticket
 from fairlead_router.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Most bytes of an unstreamed answer that are kept to read its usage."""
+"""Most bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it passes."""
 
 PASSED_OVER = "passed-over"
 """The kind of an engine's failure that only its proxy saw."""
@@ -88,6 +89,7 @@ class RoutedAccount:
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
         self._size = 0
+        self._long: Squeezed | None = None
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """See `Account`. A response before anything was dispatched is the proxy's own: the request is given up."""
@@ -150,7 +152,12 @@ class RoutedAccount:
             self._size += len(piece)
             self._pieces.append(piece)
             if self._size > WHOLE_ANSWER_BYTES:
+                self._long = Squeezed(0)
+                for kept in self._pieces:
+                    self._long.feed(kept)
                 self._pieces = None
+        elif self._long is not None:
+            self._long.feed(piece)
         return piece
 
     def ended(self, now: float) -> None:
@@ -197,7 +204,8 @@ class RoutedAccount:
     def _usage(self) -> Usage:
         if self._reader is not None:
             return self._reader.usage()
-        return self._whole.usage or Usage()
+        usage = self._whole.usage if self._long is None else usage_of(self._long)
+        return usage or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
         """No proxy can send the request once more, but the next one is not to be refused for this."""

@@ -18,6 +18,7 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_router.main import Router
+from fairlead_router.picking.accounts import WHOLE_ANSWER_BYTES
 from fairlead_router.picking.grpc_stream import OK
 from fairlead_router.picking.serving import tls_context
 from fairlead_router.picking.streams import PickerStream
@@ -358,3 +359,25 @@ async def test_no_header_of_a_proxy_becomes_a_line_of_its_own_at_an_engine(proxi
                 await asyncio.sleep(0)
     assert b"x-kept: 1" in lines
     assert not any(line.startswith((b"x-evil", b"x-bad", b"x-b", b"x-nul")) for line in lines)
+
+
+async def test_a_picked_answer_that_is_too_long_to_keep_is_charged_by_its_usage(proxied: Proxied) -> None:
+    digest = sha256(b"secret").hexdigest()
+    proxied.router.keys.replace([GatewayKeyFacts(id="k", digest=digest)], 0.0)
+    body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "hello " * 600}], "logprobs": True}).encode()
+    answer = json.dumps(
+        {
+            "choices": [{"index": 0, "message": {"content": "a"}, "logprobs": {"content": [{"token": "a" * 100}] * 50_000}}],
+            "usage": {"prompt_tokens": 700, "completion_tokens": 90},
+        }
+    ).encode()
+    assert len(answer) > WHOLE_ANSWER_BYTES
+    stream, _ = proxied.open()
+    stream.message(request_headers(headers={"authorization": "Bearer secret"}).SerializeToString())
+    stream.message(request_body(body, ended=True).SerializeToString())
+    stream.message(response_headers(200, {"content-type": "application/json"}).SerializeToString())
+    for start in range(0, len(answer), 60_000):
+        piece = answer[start : start + 60_000]
+        stream.message(response_body(piece, ended=start + 60_000 >= len(answer)).SerializeToString())
+    _play(stream, "half-close", proxied.tick)
+    assert _costs(proxied) == (1, 700, 90)
