@@ -32,8 +32,8 @@ def opened_by(key: GatewayKey | None) -> Opens:
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Whether the answer is made in the background, to be asked for later."""
-    return endpoint.dialect is Dialect.RESPONSES and parsed.document.get("background") is True
+    """Whether the answer may be made in the background, to be asked for later; engines take 1 and "true" for true."""
+    return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
 
 
 class RoutedRequests:
