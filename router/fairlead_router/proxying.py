@@ -307,6 +307,11 @@ class Proxy:
             if not passage.begun:
                 exchange.ticket.stream = None
                 raise
+            if reader.finished:  # the client has all of the answer, however its connection ended
+                left = reader.end()
+                self._answered(exchange, reader.usage())
+                client.end(left)
+                return
             self._lost(exchange, failure)
             client.end(_broken(exchange, reader, f"{exchange.instance} was lost: {failure}"))
             return

@@ -55,11 +55,11 @@ async def test_what_is_created_can_be_read_found_and_deleted(cluster: Cluster, n
 
 async def test_of_pods_only_the_parts_that_the_operator_reads_are_found(cluster: Cluster, name: str) -> None:
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {"kind": name}, "annotations": {"a": "1"}, "finalizers": ["example.com/x"]}
-    container = {"name": "engine", "image": "nobody/pulls:this"}
+    container = {"name": "engine", "image": "nobody/pulls:this", "ports": [{"containerPort": 8000, "protocol": "TCP"}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-of-nobody", "containers": [container]}}
     assert await cluster.create(Resource.PODS, NAMESPACE, body)
     (found,) = await cluster.find(Resource.PODS, NAMESPACE, f"kind={name}")
-    assert found["spec"] == {"nodeName": "node-of-nobody"}
+    assert found["spec"] == {"nodeName": "node-of-nobody", "containers": [{"name": "engine", "ports": container["ports"]}]}
     assert found["metadata"]["annotations"] == {"a": "1"}
     assert found["metadata"]["uid"]
     assert "finalizers" not in found["metadata"]

@@ -215,6 +215,18 @@ async def test_a_stream_cut_after_content_ends_with_an_error_event_and_is_counte
 
 
 @PROTOCOLS
+async def test_an_answer_whose_connection_breaks_after_its_last_event_is_served(world: World, spoken: Spoken) -> None:
+    running = await world.ready(1)
+    world.engines[0].events = [spoken.begins, spoken.content, spoken.ends]
+    world.engines[0].hang_up_after_events = True
+    answer = await _ask(running, spoken)
+    assert answer.text == spoken.good.replace(_event({"choices": [], "usage": CHAT_USAGE}), "")
+    await _settled(running)
+    assert _counted(running) == (1, 0, 0, 1)
+    assert not running.pool.counters.upstream_errors
+
+
+@PROTOCOLS
 async def test_an_answer_that_ends_by_its_length_is_served(world: World, spoken: Spoken) -> None:
     running = await world.ready(1)
     world.engines[0].events = [spoken.begins, spoken.content, spoken.ends]

@@ -44,7 +44,7 @@ class Guests:
             self._outcomes.withdraw(request_id)
             tracked = state.requests.get(request_id)
             if tracked is not None:
-                self._outcomes.let_go(tracked, now)
+                self._forget(tracked, now)
 
     def admit(self, request_id: str, front: Front) -> bool:
         """Take a request of a front in; False when that has left, or the id is in flight."""
@@ -91,8 +91,13 @@ class Guests:
                 word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode, by_proxy=word.by_proxy
             )
         else:
-            self._outcomes.let_go(self._state.requests[word.request], now)
+            self._forget(self._state.requests[word.request], now)
             self.end(word.request)
+
+    def _forget(self, tracked: TrackedRequest, now: float) -> None:
+        """What comes of it, its own router tells: here no failure of it speaks against an instance any more."""
+        tracked.suspicions = ()
+        self._outcomes.let_go(tracked, now)
 
 
 def _known(state: SchedulerState, instances: Iterable[str | None]) -> bool:
