@@ -335,12 +335,16 @@ class _Document(msgspec.Struct):
     status: Any = None
     error: Any = None
     usage: Any = None
+    detail: Any = None
     choices: msgspec.Raw = msgspec.Raw()
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
 _FAILED = re.compile(rb'"finish_reason"\s*:\s*"error"')
 _NO_CHOICES = (b"", b"null", b"[]")
+_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
+_EXPLAINS = frozenset(_Document.__struct_fields__) - {"usage"} | {"created", "details", "errors", "model", "msg", "param", "title"}
+"""Fields of documents that say why there is no answer."""
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
@@ -348,6 +352,8 @@ def read_whole(body: bytes) -> WholeAnswer:
     """What a body says that came with a status of success."""
     if not body:
         return WholeAnswer(failure=Failure("the answer is empty"))
+    if _PAGE.match(body):
+        return WholeAnswer(failure=Failure("the answer is a page of markup"))
     if body[:1] not in b"{ \r\n\t":
         return WholeAnswer()  # not a JSON object: vectors in bytes, say
     try:
@@ -363,7 +369,17 @@ def read_whole(body: bytes) -> WholeAnswer:
         failure = failure_of(document.error or {"message": "its status is failed"})
     elif b'"error"' in body and _FAILED.search(document.choices):
         failure = Failure("it ended with finish_reason error")
+    elif _only_explains(document, body):
+        failure = failure_of({"message": document.message or document.detail, "code": document.code})
     return WholeAnswer(_usage(document.usage), failure, document.id if is_response_id(document.id) else None)
+
+
+def _only_explains(document: _Document, body: bytes) -> bool:
+    """Whether it says why there is no answer, and has no field that could hold one."""
+    if not (document.code or document.detail or document.message) or bytes(document.choices).strip() not in _NO_CHOICES:
+        return False
+    fields = _decoded(body)
+    return isinstance(fields, dict) and _EXPLAINS.issuperset(fields)
 
 
 def usage_of(squeezed: Squeezed) -> Usage | None:

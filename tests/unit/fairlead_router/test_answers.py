@@ -546,10 +546,24 @@ def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
         ({"id": "resp_1", "status": "incomplete", "error": None}, None),
         ({"type": "message", "content": [{"type": "text", "text": "error"}]}, None),
         ([{"error": "no answer is a list"}], None),
+        ({"detail": "Not Found"}, Failure("Not Found")),
+        ({"detail": ["field required"]}, Failure("['field required']")),
+        ({"message": "no healthy upstream", "code": 503}, Failure("no healthy upstream", 503)),
+        ({"status": "error", "message": "boom", "choices": []}, Failure("boom")),
+        ({"message": "a pooling model's own field", "score": 0.5}, None),
+        ({"id": "resp_1", "object": "response", "status": "queued", "output": [], "usage": None}, None),
+        ({"type": "message", "content": [], "stop_reason": "max_tokens"}, None),
     ],
 )
 def test_a_body_that_is_an_error_is_a_failure_whatever_its_status(body: Any, failure: Failure | None) -> None:
     assert read_whole(orjson.dumps(body)).failure == failure
+
+
+@pytest.mark.parametrize(
+    "page", [b"<html><body>sign in</body></html>", b"\n<!DOCTYPE html>\n<title>x</title>", b"<?xml version='1.0'?><e/>"]
+)
+def test_a_page_is_no_answer(page: bytes) -> None:
+    assert read_whole(page).failure == Failure("the answer is a page of markup")
 
 
 def test_an_empty_body_is_no_answer_and_bytes_that_are_no_json_are_one() -> None:
