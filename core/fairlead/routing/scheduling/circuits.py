@@ -14,6 +14,7 @@ is heard, the row must be longer for each request that goes on there, so that fa
 would take away.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from fairlead.instances import Role
@@ -38,27 +39,31 @@ class Circuits:
         self._waiting = waiting
         self._open_cases: dict[str, TrackedRequest] = {}
         """Requests in flight that some instance is suspected for, by id."""
+        self._counted: Counter[str] = Counter()
+        """By instance, the failures that count against it and whose request is not over."""
 
     # ── what speaks against an instance ──
 
     def failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """It failed, at a request if that is named.
+        """It failed, at a request if that is named. A refusal of a request that is in flight no more says nothing: no
+        other instance can contradict it.
 
         When the circuit opens, queued requests leave; the next outcomes taken tell where to.
         """
         state = self._state
         load = state.loads.get(instance)
-        if load is None:
+        tracked = None if request_id is None else state.requests.get(request_id)
+        in_flight = tracked is not None and tracked.first_token_at is None and tracked.stage in (Stage.PREFILLING, Stage.DECODING)
+        if load is None or (fault is Fault.REFUSED and not in_flight):
             return
         state.view.now = now
         state.suspected.add(instance)
-        tracked = None if request_id is None else state.requests.get(request_id)
         if fault is Fault.UNREACHED:
             self._count(load, now)
-        elif tracked is None or tracked.first_token_at is not None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
-            self._count(load, now, beside=self._beside(load, now))
-        else:
+        elif tracked is not None and in_flight:
             self._suspect(tracked, load, fault, now)
+        else:
+            self._count(load, now, beside=self._beside(load, now))
 
     def _suspect(self, tracked: TrackedRequest, load: InstanceLoad, fault: Fault, now: float) -> None:
         circuit = self._state.circuits.get(load.entry.id)
@@ -84,18 +89,32 @@ class Circuits:
         request.
         """
         circuit = self._state.circuits.get(instance)
-        if circuit is None:
-            return True
+        return circuit is None or circuit.failures <= self._counted[instance]
+
+    def discrepancies(self) -> tuple[str, ...]:
+        """In words, what of `_is_witness`'s counts differs from a fresh count; always empty unless there is a bug."""
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
-        return circuit.failures <= sum(one.counted and one.instance == instance for one in cases)
+        fresh = Counter(one.instance for one in cases if one.counted)
+        return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted afresh {dict(fresh)}",)
 
     def _excuse(self, one: Suspicion) -> None:
         one.excused = True
+        if not one.counted:
+            return
+        self._close((one,))
         circuit, load = self._state.circuits.get(one.instance), self._state.loads.get(one.instance)
-        if one.counted and circuit is not None and load is not None:
+        if circuit is not None and load is not None:
             circuit.excused()
             self._state.sync_circuit(load, circuit)
-        one.counted = False
+
+    def _close(self, suspicions: Iterable[Suspicion]) -> None:
+        """Nothing can excuse them any more."""
+        for one in suspicions:
+            if one.counted:
+                one.counted = False
+                self._counted[one.instance] -= 1
+                if not self._counted[one.instance]:
+                    del self._counted[one.instance]
 
     def _count(self, load: InstanceLoad, now: float, beside: int = 0) -> None:
         """A failure was the instance's."""
@@ -119,6 +138,7 @@ class Circuits:
             # a computed prompt proves nothing yet of those that failed to decode it
             proven = [one for one in tracked.suspicions if tracked.decode in (None, instance) or self._only_prefills(one.instance)]
             self._blame([one for one in proven if one.instance != instance], now)
+            self._close(proven)
             tracked.suspicions = tuple(one for one in tracked.suspicions if one not in proven)
 
     def _only_prefills(self, instance: str) -> bool:
@@ -135,6 +155,7 @@ class Circuits:
                 del self._open_cases[request_id]
             if is_over:  # what nobody contradicted of a refusal is true
                 self._blame([one for one in tracked.suspicions if not one.excused and one.fault is not Fault.REFUSED], now)
+                self._close(tracked.suspicions)
             elif self._has_run_longer(tracked, now):
                 self._blame(tracked.suspicions, now)
 
@@ -144,6 +165,11 @@ class Circuits:
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)
+        self.forget(tracked)
+
+    def forget(self, tracked: TrackedRequest) -> None:
+        """How it fared speaks neither for nor against an instance any more; what counts already stays so."""
+        self._close(tracked.suspicions)
         tracked.suspicions = ()
 
     def _has_run_longer(self, tracked: TrackedRequest, now: float) -> bool:
@@ -159,6 +185,7 @@ class Circuits:
             if load is None or one.counted:
                 continue
             one.counted = True
+            self._counted[one.instance] += 1
             if one.is_probe and circuit is not None and circuit.is_open:
                 circuit.probe_failed(now)
                 self._state.sync_circuit(load, circuit)

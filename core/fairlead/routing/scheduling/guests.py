@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from fairlead.instances import Role
 from fairlead.routing.contracts.sharing import Front, SentElsewhere, UnderWay
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.outcomes import Outcomes
 from fairlead.routing.scheduling.retrying import Retrying
 from fairlead.routing.scheduling.state import SchedulerState
@@ -18,8 +19,9 @@ from fairlead.routing.scheduling.table_changes import count_unlisted
 class Guests:
     """The part of a decider that knows whose each request is."""
 
-    def __init__(self, state: SchedulerState, retrying: Retrying, outcomes: Outcomes) -> None:
+    def __init__(self, state: SchedulerState, circuits: Circuits, retrying: Retrying, outcomes: Outcomes) -> None:
         self._state = state
+        self._circuits = circuits
         self._retrying = retrying
         self._outcomes = outcomes
         self._fronts: list[Front] = []
@@ -96,7 +98,7 @@ class Guests:
 
     def _forget(self, tracked: TrackedRequest, now: float) -> None:
         """What comes of it, its own router tells: here no failure of it speaks against an instance any more."""
-        tracked.suspicions = ()
+        self._circuits.forget(tracked)
         self._outcomes.let_go(tracked, now)
 
 

@@ -321,4 +321,4 @@ class PoolScheduler:
         """Instances whose counters differ from a fresh count of the requests in flight, in words; always empty
         unless accounting has a bug.
         """
-        return discrepancies(self._state.accounting)
+        return (*discrepancies(self._state.accounting), *self._circuits.discrepancies())

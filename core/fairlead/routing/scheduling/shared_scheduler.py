@@ -56,7 +56,7 @@ class SharedScheduler(PoolScheduler):
     ) -> None:
         super().__init__(table, router_id, seed, sample_rate=sample_rate, settings=settings, policies=policies)
         self._asking = Asking(self._state, self._waiting, self._dispatching, self._outcomes)
-        self._guests = Guests(self._state, self._retrying, self._outcomes)
+        self._guests = Guests(self._state, self._circuits, self._retrying, self._outcomes)
         self._live_routers = 1
 
     # ── as a front ──

@@ -4,6 +4,7 @@ A client's requests that engines cannot serve must not take the pool from others
 what others would serve.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -292,3 +293,46 @@ def test_no_requests_of_one_client_make_others_refused_or_take_more_than_their_s
     fleet.run(25.0)
     assert {one.outcome for one in fleet.of("good")} <= {"served"}
     assert fleet.scheduler.discrepancies() == ()
+
+
+@pytest.mark.parametrize("request_id", [None, "never", "over"])
+def test_a_refusal_of_what_is_no_more_in_flight_opens_no_circuit(request_id: str | None) -> None:
+    scheduler = PoolScheduler(table(2, policy="least-loaded"), "router-0", 1)
+    scheduler.submit(request("over", 200, at=1000.0), 1000.0)
+    scheduler.cancel("over", 1000.1)
+    for _ in range(9):
+        scheduler.instance_failed("i00", 1000.2, Fault.REFUSED, request_id)
+    assert (scheduler.broken(1000.3), scheduler.loads()[0].broken_until) == ((), 0.0)
+    for _ in range(9):
+        scheduler.instance_failed("i00", 1000.4, Fault.LOST, request_id)
+    assert scheduler.broken(1000.5) == ("i00",)
+
+
+def _work_of_a_failure(open_cases: int) -> int:
+    """Calls and resumptions in the scheduler when one more request fails on its second instance."""
+    scheduler = PoolScheduler(table(2, policy="round-robin", window=0), "router-0", 1)
+    for number in range(open_cases + 1):
+        (dispatch,) = scheduler.submit(request(f"r{number}", 200, at=1000.0), 1000.0)
+        assert isinstance(dispatch, Dispatch)
+        scheduler.instance_failed(dispatch.instance, 1000.0, Fault.STATUS, dispatch.request.id)
+        again = scheduler.retry(dispatch.request.id, 1000.0, dispatch.instance)
+        assert isinstance(again, Dispatch)
+    for load in scheduler.loads():
+        for _ in range(3):
+            scheduler.instance_failed(load.entry.id, 1000.0, Fault.UNREACHED)
+    calls = 0
+
+    def count_call(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count_call)
+    try:
+        scheduler.instance_failed(again.instance, 1000.0, Fault.STATUS, again.request.id)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_failure_among_many_costs_no_more_than_among_few() -> None:
+    assert _work_of_a_failure(300) == _work_of_a_failure(3)
