@@ -13,6 +13,7 @@ import orjson
 
 from fairlead_process.json_documents import nests_deeper
 from fairlead_router.dialects import Dialect
+from fairlead_router.emptiness import is_cut, shortfall
 from fairlead_router.spoken_events import Failure as Failure
 from fairlead_router.spoken_events import failure_of, listener
 from fairlead_router.squeezing import Squeezed
@@ -335,33 +336,32 @@ class _Document(msgspec.Struct):
     status: Any = None
     error: Any = None
     usage: Any = None
-    detail: Any = None
     choices: msgspec.Raw = msgspec.Raw()
+    content: msgspec.Raw = msgspec.Raw()
+    output: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
 _FAILED = re.compile(rb'"finish_reason"\s*:\s*"error"')
+_ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
 _NO_CHOICES = (b"", b"null", b"[]")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
-_EXPLAINS = frozenset(_Document.__struct_fields__) - {"usage"} | {"created", "details", "errors", "model", "msg", "param", "title"}
-"""Fields of documents that say why there is no answer."""
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
-def read_whole(body: bytes) -> WholeAnswer:
-    """What a body says that came with a status of success."""
-    if not body:
+def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
+    """What a body says that came with a status of success. Without `has_input` an empty list is an answer too."""
+    if not body or body.isspace():
         return WholeAnswer(failure=Failure("the answer is empty"))
     if _PAGE.match(body):
         return WholeAnswer(failure=Failure("the answer is a page of markup"))
-    if body[:1] not in b"{ \r\n\t":
-        return WholeAnswer()  # not a JSON object: vectors in bytes, say
+    if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
+        return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
     try:
         document = _DOCUMENT.decode(body)
     except msgspec.DecodeError:  # ValidationError included; NaN is no JSON
-        squeezed = Squeezed(0)
-        squeezed.feed(body)
-        return WholeAnswer(usage_of(squeezed))
+        return _read_otherwise(body, has_input=has_input)
     failure: Failure | None = None
     if document.object == "error":
         failure = failure_of(document.error or {"message": document.message, "type": document.type, "code": document.code})
@@ -369,17 +369,26 @@ def read_whole(body: bytes) -> WholeAnswer:
         failure = failure_of(document.error or {"message": "its status is failed"})
     elif b'"error"' in body and _FAILED.search(document.choices):
         failure = Failure("it ended with finish_reason error")
-    elif _only_explains(document, body):
-        failure = failure_of({"message": document.message or document.detail, "code": document.code})
+    elif not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
+        failure = shortfall(_decoded(body), has_input=has_input)
     return WholeAnswer(_usage(document.usage), failure, document.id if is_response_id(document.id) else None)
 
 
-def _only_explains(document: _Document, body: bytes) -> bool:
-    """Whether it says why there is no answer, and has no field that could hold one."""
-    if not (document.code or document.detail or document.message) or bytes(document.choices).strip() not in _NO_CHOICES:
-        return False
-    fields = _decoded(body)
-    return isinstance(fields, dict) and _EXPLAINS.issuperset(fields)
+def _is_filled(document: _Document) -> bool:
+    """Whether the field for an answer that is no chat or completion has more in it than an empty list or null."""
+    return not document.choices and any(len(place) > 8 for place in (document.data, document.content, document.output))
+
+
+def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
+    """What an answer says that is no JSON by the letter: it may have NaN in it, be cut, or be no document at all."""
+    squeezed = Squeezed(0)
+    squeezed.feed(body)
+    document = squeezed.document()
+    if document is None and not nests_deeper(body):
+        document = _decoded(body)
+        if document is None and is_cut(body):
+            return WholeAnswer(failure=Failure("the answer ends within its document"))
+    return WholeAnswer(usage_of(squeezed), shortfall(document, has_input=has_input))
 
 
 def usage_of(squeezed: Squeezed) -> Usage | None:

@@ -264,6 +264,15 @@ class ClientRequest:
         if not self._id:
             self._id, self._id_is_clients = request_id, is_clients
 
+    def headers_without_id(self, headers: Headers) -> Headers:
+        """The headers of an answer that the router makes, without the id by which an engine named the request: that
+        goes with each answer, if it is the one to tell.
+        """
+        for name, value in headers:
+            if name == b"x-request-id" and not self._id_is_clients:
+                self._id = value
+        return [header for header in headers if header[0] != b"x-request-id"]
+
     @property
     def known_as(self) -> str:
         """The id that answers tell, "" before there is one."""

@@ -22,8 +22,8 @@ from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_ser
 from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers
 from fairlead_router.second_opinions import KeptRefusal, read_refusal
-from fairlead_router.sending import Sender, passed_headers, refuse_engine_faults, without_credentials
-from fairlead_router.served_names import names_model
+from fairlead_router.sending import Sender, bodiless_headers, passed_headers, refuse_engine_faults, without_credentials
+from fairlead_router.served_names import refuses_name
 from fairlead_router.side_circuits import Tries, fault_of
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
@@ -78,7 +78,10 @@ class DirectRelay:
         tries_left = self._tries
         tries = Tries(pool.choice.circuits)
         refusal: KeptRefusal | None = None
+        lacking: list[str] = []
+        """Instances that say that they lack the name."""
         failure: UpstreamFailure | None = None
+        headers: Sequence[tuple[bytes, bytes]] = ()
         try:
             while tries_left and not tries.failed_alike and not (upload and upload.begun):
                 instance = only or pool.choice.least_loaded(tried, self._now(), call.model) or await self._first_instance(call, pool, tried)
@@ -94,10 +97,11 @@ class DirectRelay:
                         if kept is not None:
                             refusal, tries_left = kept, tries_left - 1
                             tries.failed(instance, None if kept.of_name else Fault.REFUSED, self._now())
+                            lacking += [instance] if kept.of_name else []
                             continue
                     await self._pass_on(call, pool, instance, connection, client, later)
                 except UpstreamFailure as problem:
-                    failure = problem
+                    failure, headers = problem, problem.headers or bodiless_headers(call.connection)
                     self._note(call, pool, instance, problem)
                     tries.failed(instance, fault_of(problem.kind), self._now())
                     if only or call.deadline <= self._now():
@@ -110,6 +114,8 @@ class DirectRelay:
                         del pool.direct[instance]
                 if connection.status < 400:
                     tries.served(instance, self._now())
+                    for other in lacking:
+                        pool.choice.names.contradicted(other, call.model, self._now())
                 outcome = "served" if connection.status < 400 else "rejected-by-engine"
                 return None
             tries.over(self._now())
@@ -124,7 +130,7 @@ class DirectRelay:
                     return closed(pool.table, self._now(), pool.header, call.dialect)
                 return nobody_serves(f"no instance of pool {pool.key} accepts requests", pool.header, call.dialect)
             message = f"no instance of pool {pool.key} answered; the last: {failure}"
-            return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds)
+            return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, headers)
         except asyncio.CancelledError:
             if not call.gone:
                 raise
@@ -147,9 +153,9 @@ class DirectRelay:
         """
         now = self._now()
         body = await read_refusal(connection)
-        of_name = body is not None and connection.status == 404 and names_model(body, call.model)
+        of_name = body is not None and refuses_name(connection.status, body, call.model)
         if of_name:
-            pool.choice.names.doubted.add(instance)
+            pool.choice.names.doubt(instance)
         if (
             body is None
             or not (of_name or first)

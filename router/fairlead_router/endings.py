@@ -87,11 +87,12 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "502, or the code of the error that the last one reported in its answer",
     ),
     Ending.LOST: Consequences(
-        "its engine, or this router, failed when the client had nothing of its answer",
+        "the client had nothing of its answer, and its engine failed after a stream's status or with no time left to try another, "
+        "or this router failed",
         Charged.NOTHING,
         Outcome.FAILED,
         "failed",
-        "502 or an error event, 500 for the router's fault",
+        "an error event or 502, 500 for the router's fault",
     ),
     Ending.BROKEN_OFF: Consequences(
         "its engine failed, or its total time ended, when the client had a part of its answer",

@@ -22,6 +22,7 @@ from fairlead_router.upstream_connections import UpstreamFailure
 
 SCRAPE_SECONDS = 1.0
 MODELS_SECONDS = 30.0
+DOUBTED_SECONDS = 0.05
 TIMEOUT_SECONDS = 0.9
 AT_ONCE = 16
 MOST_NAMED = 5
@@ -51,6 +52,14 @@ class EngineScraper:
         self._models_due = {key: due for key, due in self._models_due.items() if key in keys}
         self._silences.keep({entry.address for _, entry in present})
         await asyncio.gather(*(self._read(pool, entry.id, entry.address) for pool, entry in present))
+
+    async def read_doubted(self) -> None:
+        """Read the lists of the engines that refused a name; done every DOUBTED_SECONDS. Of each at most once in
+        SCRAPE_SECONDS.
+        """
+        doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
+        if doubted:
+            await asyncio.gather(*(self._check_models(*one) for one in doubted))
 
     async def _read(self, pool: Pool, instance: str, address: str) -> None:
         async with self._slots:
@@ -104,13 +113,15 @@ class EngineScraper:
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
         """An engine that does not list its models, or not for us, is believed."""
         key, now = (str(pool.key), instance), self._now()
-        if self._models_due.get(key, 0.0) > now and instance not in pool.choice.names.doubted:
+        due = self._models_due.get(key, 0.0)
+        if due - (MODELS_SECONDS - SCRAPE_SECONDS if instance in pool.choice.names.doubted else 0.0) > now:
             return
         self._models_due[key] = now + MODELS_SECONDS
         try:
             answer = await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS)
             models = read_models(answer).names
         except (UpstreamFailure, PageUnreadable):
+            pool.choice.names.unlisted(instance)
             return
         pool.choice.listed(instance, models, now, pool.engines.aliases)
         found, model = pool.engines.troubles[instance], pool.table.model

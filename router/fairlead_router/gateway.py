@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from fairlead_router import paths
@@ -282,6 +283,7 @@ class Gateway:
         If the rest of the body will not be read (`close`, or a half-read upload), the connection ends after it.
         """
         client.name(self._calls.next_id().encode())
+        answer = replace(answer, headers=client.headers_without_id(answer.headers))
         if not close and not client.unread:
             client.answer_by_asgi()
             await send_answer(send, answer)

@@ -21,24 +21,25 @@ OPINIONS_AT_ONCE = 50.0
 class OpinionBudget:
     """A bucket of second opinions. One that contradicts the first is given back."""
 
-    __slots__ = ("_at", "_left")
+    __slots__ = ("_at", "left")
 
     def __init__(self) -> None:
-        self._left = OPINIONS_AT_ONCE
+        self.left = OPINIONS_AT_ONCE
+        """Second opinions that may be asked now."""
         self._at = 0.0
 
     def take(self, now: float) -> bool:
         """Whether one may be asked now (seconds of any clock)."""
-        self._left = min(OPINIONS_AT_ONCE, self._left + OPINIONS_PER_SECOND * max(0.0, now - self._at))
+        self.left = min(OPINIONS_AT_ONCE, self.left + OPINIONS_PER_SECOND * max(0.0, now - self._at))
         self._at = now
-        if self._left < 1.0:
+        if self.left < 1.0:
             return False
-        self._left -= 1.0
+        self.left -= 1.0
         return True
 
     def give_back(self) -> None:
         """It was worth asking."""
-        self._left += 1.0
+        self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
 
 
 class InstanceChoice:
@@ -91,6 +92,12 @@ class InstanceChoice:
         lacking = self.names.lacking(name, now)
         found = next((one for one in (dispatch.instance, dispatch.decode) if one in lacking), None)
         return None if self._accepting.issubset(lacking) else found
+
+    def only_doubted(self, name: str, now: float) -> Collection[str]:
+        """The accepting instances that are taken to lack the name though their lists do not say so: they are to be
+        asked before anybody is told that there is no such model.
+        """
+        return self._accepting.intersection(self.names.only_doubted(name, now))
 
     # ── loads ──
 

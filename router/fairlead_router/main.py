@@ -33,7 +33,7 @@ from fairlead_router.deciding.folder import Folder
 from fairlead_router.deciding.listed import Directory
 from fairlead_router.deciding.told_routers import ToldRouters
 from fairlead_router.direct import DirectRelay
-from fairlead_router.engine_metrics import SCRAPE_SECONDS, EngineScraper
+from fairlead_router.engine_metrics import DOUBTED_SECONDS, SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
@@ -211,6 +211,7 @@ class Router:
         self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
         self._tasks.start("send", self.delivery.send_forever)
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
+        self._tasks.every(DOUBTED_SECONDS, "doubted lists", self.scraper.read_doubted)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
         if self.company is not None:
@@ -252,7 +253,7 @@ class Router:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         self.picker.close()
         await self.calls.wait_until_idle(1.0)
-        await self._tasks.stop("stream", "collect", "send", "scrape", "kv events", "train")
+        await self._tasks.stop("stream", "collect", "send", "scrape", "doubted lists", "kv events", "train")
         self.kv_events.close()
         await self.trainer.close()
         await self.collector.collect(final=True)

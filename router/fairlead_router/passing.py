@@ -11,6 +11,7 @@ from typing import Protocol
 
 from fairlead_router.answers import Failure, StreamReader
 from fairlead_router.calls import Client
+from fairlead_router.sending import failure_of_answer
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 ANSWER = "answer"
@@ -100,4 +101,4 @@ class StreamPassage:
 def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:
     """The failure of an engine whose status was one of success."""
     words = f"{instance or connection.address} answered {connection.status}, but no answer: {failure.message}"
-    return UpstreamFailure(ANSWER, words, failure.status)
+    return failure_of_answer(connection, ANSWER, words, failure.status)

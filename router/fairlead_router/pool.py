@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from fairlead.instances import Role
@@ -237,13 +237,22 @@ class Pool:
             ticket.stream = None
         return verdict
 
-    def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool) -> Dispatch | None:
-        """The instance refused the request, which another one may not: where to try it, None where nobody else is left.
-        If that one serves it and the refusal `counts`, it was the instance's failure.
+    def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
+        """The instance refused the request, which another one may not: where to try it, also `beyond` those that it was
+        for; None where nobody else is left. If that one serves it and the refusal `counts`, it was the instance's
+        failure.
         """
-        verdict = self.scheduler.second_opinion(ticket.request.id, now, instance, counts=counts)
+        verdict = self.scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
             self.counters.retries += 1
+            ticket.verdict = verdict
+            ticket.dispatched_at = now
+        return verdict
+
+    def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
+        """The instance is not to be sent the request after all: where to send it, None where nobody else is left."""
+        verdict = self.scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
+        if verdict is not None:
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
@@ -25,7 +26,7 @@ from fairlead_router.passing import ANSWER, StreamPassage, answer_failed
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.second_opinions import Doubt, KeptRefusal
-from fairlead_router.sending import Sender, passed_headers
+from fairlead_router.sending import Sender, bodiless_headers, passed_headers
 from fairlead_router.squeezing import Squeezed
 from fairlead_router.tickets import Ticket
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
@@ -45,7 +46,7 @@ class Exchange:
     `pool`'s account by `ticket`. Of a divided request it is what the decode instance answers.
     """
 
-    __slots__ = ("call", "client", "connection", "dispatch", "handed_over_at", "instance", "pool", "ticket")
+    __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Exchange:
         instance: str,
         connection: UpstreamConnection,
         handed_over_at: float,
+        doubt: Doubt | None,
     ) -> None:
         self.call = call
         self.client = client
@@ -67,6 +69,8 @@ class Exchange:
         self.connection = connection
         self.handed_over_at = handed_over_at
         """When the decode instance of a divided request was sent it; 0 = it is not divided."""
+        self.doubt = doubt
+        """What other engines refused of it."""
 
     @property
     def is_stream(self) -> bool:
@@ -119,6 +123,7 @@ class Proxy:
         ticket: Ticket | None = None
         divided: DividedCall | None = None
         doubt: Doubt | None = None
+        last_headers: Sequence[tuple[bytes, bytes]] = ()
         try:
             call.ticket = ticket = pool.submit(request, self._now(), charge)
             verdict = ticket.verdict
@@ -128,10 +133,11 @@ class Proxy:
                 call.give_up = None
             while isinstance(verdict, Dispatch):
                 dispatch, instance = verdict, verdict.instance
-                lacks = pool.choice.lacks(dispatch, call.model, self._now()) if pool.choice.names else None
-                if lacks is not None and (other := pool.second_opinion(ticket, lacks, self._now(), counts=False)) is not None:
-                    verdict = other
-                    continue
+                if pool.choice.names and not (doubt is not None and doubt.is_of_name):
+                    lacks = pool.choice.lacks(dispatch, call.model, self._now())
+                    if lacks is not None and (other := pool.pass_over(ticket, lacks, self._now())) is not None:
+                        verdict = other
+                        continue
                 try:
                     handed_over_at = 0.0
                     if dispatch.decode is None:
@@ -145,21 +151,18 @@ class Proxy:
                             verdict = begun
                             continue
                         connection, instance, handed_over_at = begun, divided.instance, divided.handed_over_at
-                    exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection, handed_over_at)
+                    exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection, handed_over_at, doubt)
                     if connection.status >= 400:
-                        doubt = doubt or Doubt(call, pool, ticket)
+                        exchange.doubt = doubt = doubt or Doubt(call, pool, ticket)
                         again = await doubt.ask_elsewhere(instance, connection, exchange.answer_headers(), self._now())
                         if again is not None:
                             self._sender.release(call, connection)
                             verdict = again
                             continue
-                    elif doubt is not None:
-                        doubt.contradicted(self._now())
-                    if not exchange.is_stream:
-                        return await self._whole(exchange)
-                    await self._stream(exchange)
+                    await (self._stream(exchange) if exchange.is_stream else self._whole(exchange))
                     return None
                 except UpstreamFailure as failure:
+                    last_headers = failure.headers or bodiless_headers(call.connection)
                     if dispatch.decode is not None and divided is not None:
                         instance = divided.instance
                         divided.failed(failure)
@@ -168,9 +171,11 @@ class Proxy:
                         return None
                     retried = self._retry(call, pool, ticket, instance, failure)
                     if retried is None:
-                        return upstream_failed(f"no time was left to try another instance: {failure}", pool.header, call.dialect)
+                        message = f"no time was left to try another instance: {failure}"
+                        return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, last_headers)
                     verdict = retried
-            return refusal_answer(verdict, pool.header, call.dialect)
+            failed_there = verdict.reason is RejectionReason.UPSTREAM_FAILED
+            return refusal_answer(verdict, pool.header, call.dialect, last_headers if failed_there else ())
         except BadRequest:
             if ticket is not None:
                 pool.decline(ticket, self._now())
@@ -230,34 +235,29 @@ class Proxy:
         client.begin(refusal.status, refusal.headers, len(refusal.body))
         client.end(refusal.body)
 
-    async def _whole(self, exchange: Exchange) -> ErrorAnswer | None:
-        """Pass on an unstreamed answer once it is complete.
+    async def _whole(self, exchange: Exchange) -> None:
+        """Pass on an unstreamed answer once it is complete, or too long to be held.
 
-        Until then, the loss of its engine can still be reported by the status. Raises UpstreamFailure when it says that
-        its engine failed.
+        Raises UpstreamFailure when its engine is lost before that or says that it failed: the client has had nothing.
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
-        try:
-            body = await connection.read()
-            if not connection.complete:
-                parts, size = [body], len(body)
-                while size <= WHOLE_ANSWER_BYTES and (piece := await connection.read()):
-                    parts.append(piece)
-                    size += len(piece)
-                body = b"".join(parts)
-        except UpstreamFailure as failure:
-            self._lost(exchange, failure)
-            return upstream_failed(f"{exchange.instance} was lost while it answered: {failure}", exchange.pool.header, call.dialect)
+        body = await connection.read()
+        if not connection.complete:
+            parts, size = [body], len(body)
+            while size <= WHOLE_ANSWER_BYTES and (piece := await connection.read()):
+                parts.append(piece)
+                size += len(piece)
+            body = b"".join(parts)
         status = connection.status
         if not connection.complete:
             client.begin(status, exchange.answer_headers(), None)
             exchange.ticket.passed_on = True
             client.write(body)
             await self._pass_on_long(exchange, body)
-            return None
+            return
         usage: Usage | None = None
         if status < 400:
-            said = read_whole(body)
+            said = read_whole(body, has_input=exchange.ticket.request.prompt_bytes > 0)
             if said.failure is not None:
                 self._sender.release(call, connection)
                 raise answer_failed(connection, said.failure)
@@ -268,7 +268,6 @@ class Proxy:
         self._answered(exchange, usage or Usage())
         client.begin(status, headers, len(body))
         client.end(body)
-        return None
 
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
         """Send the pieces of an unstreamed answer as they come; the client has had `before`."""
@@ -341,6 +340,8 @@ class Proxy:
     def has_content(self, exchange: Exchange) -> None:
         """The first piece of generated content came: the first token."""
         now = self._now()
+        if exchange.doubt is not None:
+            exchange.doubt.contradicted(now)
         if exchange.handed_over_at:
             exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
         exchange.pool.first_token(exchange.ticket, now)
@@ -353,6 +354,8 @@ class Proxy:
         """The engine's answer is complete: settle the account and give the connection back."""
         now = self._now()
         if exchange.connection.status < 400:
+            if exchange.doubt is not None:
+                exchange.doubt.contradicted(now)
             exchange.pool.engine_worked(exchange.instance, now)
             exchange.pool.complete(exchange.ticket, now, usage)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.reports.rejections import RejectionReason
@@ -88,15 +89,28 @@ def _dropped(
     return error_answer(dialect, status, reason.value, message, None, headers)
 
 
-def refusal_answer(refusal: Refusal, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """A scheduler's refusal with its status, Retry-After and the reason."""
-    return _dropped(dialect, refusal.status, refusal.reason, refusal.message, refusal.retry_after_seconds, [(b"x-fairlead-pool", pool)])
+def refusal_answer(
+    refusal: Refusal, pool: bytes, dialect: Dialect = Dialect.OPENAI, engine: Sequence[tuple[bytes, bytes]] = ()
+) -> ErrorAnswer:
+    """A scheduler's refusal with its status, Retry-After and the reason; `engine` are headers of the last engine that
+    was tried.
+    """
+    extra = [(b"x-fairlead-pool", pool), *engine]
+    return _dropped(dialect, refusal.status, refusal.reason, refusal.message, refusal.retry_after_seconds, extra)
 
 
-def upstream_failed(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI, retry_after: float | None = None) -> ErrorAnswer:
-    """502: engines were tried and none answered in full; the last wants to be asked again after so many seconds."""
-    seconds = retry_after or 1.0
-    return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, seconds, [(b"x-fairlead-pool", pool)])
+def upstream_failed(
+    message: str,
+    pool: bytes,
+    dialect: Dialect = Dialect.OPENAI,
+    retry_after: float | None = None,
+    engine: Sequence[tuple[bytes, bytes]] = (),
+) -> ErrorAnswer:
+    """502: engines were tried and none answered in full; the last, of which `engine` are headers, wants to be asked
+    again after so many seconds.
+    """
+    extra = [(b"x-fairlead-pool", pool), *engine]
+    return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)
 
 
 def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:

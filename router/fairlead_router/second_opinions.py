@@ -1,9 +1,9 @@
 """Second opinions: what one engine refuses as the client's fault (4xx) is tried on another one.
 
-A 404 that names the model, which the pool declares, is always tried elsewhere: the engine lacks it, or no engine serves
-the request. Of other refusals most are what they say. An engine tells them without computing, so that asking a second
-one costs little; how often a pool does it is limited all the same. The second answer counts: if it is another one, the
-refusal was the first engine's failure.
+A refusal that says that there is no such model, which the pool declares, is always tried elsewhere: the engine lacks
+it, or no engine serves the request. Of other refusals most are what they say. An engine tells them without computing,
+so that asking a second one costs little; how often a pool does it is limited all the same. The second answer counts: if
+it is another one, the refusal was the first engine's failure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead_router.calls import Call
 from fairlead_router.pool import Pool
-from fairlead_router.served_names import names_model
+from fairlead_router.served_names import refuses_name
 from fairlead_router.tickets import Ticket
 from fairlead_router.upstream_connections import UpstreamConnection
 
@@ -46,13 +46,15 @@ async def read_refusal(connection: UpstreamConnection) -> bytes | None:
 class Doubt:
     """What engines refused of one routed call so far."""
 
-    __slots__ = ("_call", "_pool", "_ticket", "kept")
+    __slots__ = ("_call", "_kept", "_pool", "_taken", "_ticket")
 
     def __init__(self, call: Call, pool: Pool, ticket: Ticket) -> None:
         self._call = call
         self._pool = pool
         self._ticket = ticket
-        self.kept: list[KeptRefusal] = []
+        self._kept: list[KeptRefusal] = []
+        self._taken = False
+        """Whether it was taken from the pool's budget of second opinions."""
 
     async def ask_elsewhere(self, instance: str, connection: UpstreamConnection, headers: bytes, now: float) -> Dispatch | None:
         """Where to send the call for a second opinion; None when this refusal is to be passed on. Raises
@@ -62,32 +64,44 @@ class Doubt:
         body = await read_refusal(connection)
         if body is None:
             return None
-        of_name = connection.status == 404 and names_model(body, name)
+        of_name = refuses_name(connection.status, body, name)
         if of_name:
-            pool.choice.names.refused(instance, name, now)
-        may_ask = of_name or bool(self.kept) or pool.choice.opinions.take(now)
-        again = pool.second_opinion(self._ticket, instance, now, counts=not of_name) if may_ask else None
+            pool.choice.names.doubt(instance)
+        elif not self._taken:
+            self._taken = pool.choice.opinions.take(now)
+        if not (of_name or self._taken):
+            return None
+        beyond = pool.choice.only_doubted(name, now) if of_name else ()
+        again = pool.second_opinion(self._ticket, instance, now, counts=not of_name, beyond=beyond)
         if again is None:
-            self._agreed(instance)
+            if self.last is None:
+                self._give_back()
         else:
-            self.kept.append(KeptRefusal(instance, connection.status, headers, body, of_name=of_name))
+            self._kept.append(KeptRefusal(instance, connection.status, headers, body, of_name=of_name))
         return again
 
-    def _agreed(self, instance: str) -> None:
-        """Nobody contradicts: whether an engine lacks the name, its list tells."""
-        for one in (instance, *(kept.instance for kept in self.kept if kept.of_name)):
-            self._pool.choice.names.unsure(one, self._call.model)
+    @property
+    def is_of_name(self) -> bool:
+        """Whether an engine said that it lacks the name."""
+        return any(one.of_name for one in self._kept)
 
     @property
     def last(self) -> KeptRefusal | None:
         """What to tell the client if the next instance fails; None where it may still be served."""
-        return self.kept[-1] if self.kept and not self.kept[-1].of_name else None
+        return next((one for one in reversed(self._kept) if not one.of_name), None)
 
     def contradicted(self, now: float) -> None:
-        """Another engine takes the call."""
-        for one in self.kept:
+        """Another engine has answered the call."""
+        pool, name = self._pool, self._call.model
+        for one in self._kept:
             if one.of_name:
-                continue
+                pool.choice.names.contradicted(one.instance, name, now)
+            elif name.encode() in one.body:
+                pool.choice.names.doubt(one.instance)
+        self._kept.clear()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._taken:
+            self._taken = False
             self._pool.choice.opinions.give_back()
-            if names_model(one.body, self._call.model):
-                self._pool.choice.names.refused(one.instance, self._call.model, now)

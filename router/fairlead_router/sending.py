@@ -28,6 +28,12 @@ _OUR_OWN = (b"x-fairlead-", b"access-control-")
 """Beginnings of headers that the gateway alone sets: who may read an answer is not for an engine to say."""
 
 
+_OF_BODY = (
+    b"content-", b"etag", b"last-modified", b"accept-ranges", b"location", b"refresh", b"www-authenticate", b"retry-after",
+)  # fmt: skip
+"""Beginnings of headers that are about a body, or that say what the router says in its own way."""
+
+
 _CREDENTIAL = re.compile(
     rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
     rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
@@ -109,13 +115,23 @@ def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, crede
     """
     status = connection.status
     if status >= 500 or status == 429:
-        kind = "busy" if status in (429, 503) else "status"
-        raise UpstreamFailure(kind, f"{instance} answered {status}", retry_after_seconds=retry_after(connection.headers))
+        raise failure_of_answer(connection, "busy" if status in (429, 503) else "status", f"{instance} answered {status}")
     if 300 <= status < 400:
-        raise UpstreamFailure("status", f"{instance} answered {status}, a redirect, which is not passed on")
+        raise failure_of_answer(connection, "status", f"{instance} answered {status}, a redirect, which is not passed on")
     if status in (401, 403) and not credentials:
         remedy = "set spec.engine.passClientCredentials, or let the engines serve without one"
-        raise UpstreamFailure("credential", f"{instance} answered {status}: it wants a credential, and this pool passes none on; {remedy}")
+        message = f"{instance} answered {status}: it wants a credential, and this pool passes none on; {remedy}"
+        raise failure_of_answer(connection, "credential", message)
+
+
+def failure_of_answer(connection: UpstreamConnection, kind: str, message: str, status: int = 0) -> UpstreamFailure:
+    """An engine's failure that its answer tells."""
+    return UpstreamFailure(kind, message, status, retry_after_seconds=retry_after(connection.headers), headers=bodiless_headers(connection))
+
+
+def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
+    """What holds of the headers of an engine's answer, if it began one, though nobody gets its body."""
+    return [] if connection is None else [header for header in _passed(connection) if not header[0].startswith(_OF_BODY)]
 
 
 def retry_after(headers: Headers) -> float | None:
@@ -136,14 +152,19 @@ def retry_after(headers: Headers) -> float | None:
 
 def passed_headers(connection: UpstreamConnection) -> list[bytes]:
     """Header lines of an engine's answer that reach the client."""
-    lines: list[bytes] = []
+    return [b"%s: %s\r\n" % header for header in _passed(connection)]
+
+
+def _passed(connection: UpstreamConnection) -> Headers:
+    headers: Headers = []
     named: set[bytes] = set()
-    for name, value in connection.headers:
+    for header in connection.headers:
+        name, value = header
         if name in _WITHHELD:
             if name == b"connection":
                 named.update(token.strip().lower() for token in value.split(b","))
         elif not name.startswith(_OUR_OWN):
-            lines.append(b"%s: %s\r\n" % (name, value))
+            headers.append(header)
     if named and any(token not in (b"keep-alive", b"close") for token in named):
-        lines = [line for line in lines if line.partition(b":")[0] not in named]
-    return lines
+        headers = [header for header in headers if header[0] not in named]
+    return headers

@@ -1,13 +1,16 @@
 """Which engines of a pool do not serve one of its names, though the pool declares it: its model or an adapter.
 
-An engine tells by its list of models, which is read now and then, or by a 404 for the name. It gets no request for a
-name that it lacks until its list has the name (again). Where the list cannot be read, or says that it serves what it
-then refuses, it is asked again after a while, each time a longer one.
+An engine tells by its list of models, which is read now and then, and at once when it refuses a request as if it lacked
+the name. A refusal alone takes nothing from it, as a client may have a part in its words; what does is its list, or
+another engine that serves the very same request. It gets no request for a name that it lacks until its list has the
+name (again). Where the list cannot be read, or says that it serves what it then refuses, it is asked again after a
+while, each time a longer one.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -56,12 +59,21 @@ class ServedNames:
             self.serves(instance, name)
         return found.keys()
 
-    def refused(self, instance: str, name: str, now: float) -> None:
-        """It answered that there is no such model."""
+    def doubt(self, instance: str) -> None:
+        """It may lack a name: its list is to be read."""
+        self.doubted.add(instance)
+
+    def contradicted(self, instance: str, name: str, now: float) -> None:
+        """It refused a request for the name that another engine serves."""
         self.doubted.add(instance)
         if instance not in self._missing.setdefault(name, {}):
             pause = self._pauses.get((name, instance), 0.0)
             self._missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
+
+    def only_doubted(self, name: str, now: float) -> Collection[str]:
+        """The instances that are taken to lack the name, but not by their own word."""
+        self.lacking(name, now)
+        return [one for one, missing in self._missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
 
     def listed(self, instance: str, listed: Collection[str], declared: Collection[str], asked_at: float) -> None:
         """It told its models, when it was asked at `asked_at`. An engine that lists nothing is believed to serve
@@ -86,11 +98,9 @@ class ServedNames:
             if not found:
                 del self._missing[name]
 
-    def unsure(self, instance: str, name: str) -> None:
-        """Its refusal may have been the request's fault: only its list counts."""
-        missing = self._missing.get(name, _NOWHERE).get(instance)
-        if missing is not None and missing.expires < math.inf:
-            self.serves(instance, name)
+    def unlisted(self, instance: str) -> None:
+        """Its list could not be read: it is not asked again because of what it has refused so far."""
+        self.doubted.discard(instance)
 
     def keep_only(self, instances: Collection[str], declared: Collection[str]) -> None:
         """Forget all other instances and names."""
@@ -102,15 +112,39 @@ class ServedNames:
         self.doubted.intersection_update(instances)
 
 
-def names_model(body: bytes, name: str) -> bool:
-    """Whether an error is about the model of this name: its parameter is `model`, or its message has the name."""
-    if name.encode() not in body and b'"model"' not in body:
+def refuses_name(status: int, body: bytes, name: str) -> bool:
+    """Whether a refusal says that there is no such model or adapter, as engines say it of the name they were asked by.
+
+    vLLM answers 404 with the type `NotFoundError` and the parameter `model` (older ones with no parameter, and so does
+    its form of Anthropic's protocol), llama.cpp 404 or 400, SGLang 400. Where the parameter and the code do not tell,
+    the message must say it of this name in its first words: what it quotes later may be the client's.
+    """
+    if status not in (400, 404):
         return False
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return name.encode() in body
+        return False
     error = document.get("error", document) if isinstance(document, dict) else document
     if not isinstance(error, dict):
-        return isinstance(error, str) and name in error
-    return error.get("param") == "model" or any(isinstance(word, str) and name in word for word in error.values())
+        return isinstance(error, str) and _says_so(error, name)
+    if error.get("code") == "model_not_found":
+        return True
+    param, message = error.get("param"), error.get("message", error.get("detail"))
+    if param:
+        return bool(param == "model") and status == 404
+    return isinstance(message, str) and _says_so(message, name)
+
+
+_SUBJECT = re.compile(r"(?:the )?(?:requested )?(?:model|(?:lora )?adapter) [`'\"]?", re.IGNORECASE)
+_IS_MISSING = re.compile(r"[`'\"]? (?:does not exist|(?:is |was )?not found)", re.IGNORECASE)
+_NOT_LOADED = re.compile(r"(?:the following )?requested lora adapters are not loaded: ([^\n]*)", re.IGNORECASE)
+_LISTED = " {}[]()'\"`"
+
+
+def _says_so(message: str, name: str) -> bool:
+    subject = _SUBJECT.match(message)
+    if subject is not None:
+        return message.startswith(name, subject.end()) and _IS_MISSING.match(message, subject.end() + len(name)) is not None
+    named = _NOT_LOADED.match(message)
+    return named is not None and name in (one.strip(_LISTED) for one in named[1].split(","))

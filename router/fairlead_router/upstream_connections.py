@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import httptools
@@ -38,14 +38,23 @@ class UpstreamFailure(Exception):
     is one with a status of success that reports a failure, or that has no content or no end.
 
     `status` is the engine's own code for that failure, 0 = none; `retry_after_seconds` is when the engine wants to be
-    asked again, if it said so.
+    asked again, if it said so; `headers` are those of its answer that hold without its body.
     """
 
-    def __init__(self, kind: str, message: str, status: int = 0, *, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        status: int = 0,
+        *,
+        retry_after_seconds: float | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+        self.headers = headers
 
     @property
     def reached(self) -> bool:

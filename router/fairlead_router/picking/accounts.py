@@ -18,7 +18,7 @@ from fairlead_router.passing import ANSWER
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.request_accounts import LaterAnswer
-from fairlead_router.served_names import names_model
+from fairlead_router.served_names import refuses_name
 from fairlead_router.side_circuits import Tries
 from fairlead_router.side_circuits import fault_of as fault_of_kind
 from fairlead_router.squeezing import Squeezed
@@ -168,8 +168,8 @@ class RoutedAccount:
         elif isinstance(dispatch, Dispatch) and self.told:
             if self._status >= 400:
                 self._note_refusal(dispatch)
-                if self._status == 404 and names_model(b"".join(self._pieces or ()), self.name):
-                    pool.choice.names.doubted.add(dispatch.instance)  # its list tells whether it lacks the name
+                if refuses_name(self._status, b"".join(self._pieces or ()), self.name):
+                    pool.choice.names.doubt(dispatch.instance)
                 pool.decline(ticket, now)
             elif self._is_answer():
                 pool.engine_worked(dispatch.instance, now)
@@ -196,7 +196,7 @@ class RoutedAccount:
         if self._reader is not None:
             return self._reader.shortfall is None
         if self._pieces is not None:
-            self._whole = read_whole(b"".join(self._pieces))
+            self._whole = read_whole(b"".join(self._pieces), has_input=self.ticket.request.prompt_bytes > 0)
             if self._dialect is Dialect.RESPONSES:
                 self._remember(self._whole.response_id)
         return self._whole.failure is None

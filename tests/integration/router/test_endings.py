@@ -12,6 +12,7 @@ import pytest
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.instances import Role
 from fairlead.tables import EarlyRejectionFacts, ModelledFacts, Outlook
+from fairlead_router import passing
 from fairlead_router.endings import CONSEQUENCES, Charged, Ending, Outcome
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -148,10 +149,20 @@ async def failed_by_every_engine(world: World) -> Ended:
     return Ended((await ask(world, script="error-500")).status_code, 0, {0})
 
 
-@ends(Ending.LOST)
+@ends(Ending.EXHAUSTED)
 async def lost_in_an_unstreamed_answer(world: World) -> Ended:
     await started(world)
     return Ended((await ask(world, script="die-halfway")).status_code, 0, {0})
+
+
+@ends(Ending.LOST)
+async def lost_in_a_stream_that_had_begun_without_content(world: World) -> Ended:
+    await started(world)
+    engine = world.engines[0]
+    engine.events, engine.hang_up_after_events = [f": {'x' * (passing.HELD_BYTES + 1)}\n\n"], True
+    answer = await ask(world, stream=True)
+    assert answer.text.count("ended early") == 1
+    return Ended(answer.status_code, 0, {0})
 
 
 @ends(Ending.BROKEN_OFF)

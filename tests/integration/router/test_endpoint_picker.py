@@ -474,7 +474,7 @@ async def test_what_waits_for_an_instance_when_the_router_is_told_to_stop_still_
     assert not running.router.informing.refusing
     world.api.state.set_table(world.table(version=3))
     assert [(await stream.hear()).WhichOneof("response") for _ in range(2)] == ["request_headers", "request_body"]
-    await stream.say(response_headers(200, {}), response_body(b"{}", ended=True))
+    await stream.say(response_headers(200, {}), response_body(b'{"choices": [{"text": "x"}]}', ended=True))
     assert [(await stream.hear()).WhichOneof("response") for _ in range(2)] == ["response_headers", "response_body"]
     await stream.call.done_writing()
     assert await stream.hear() is None

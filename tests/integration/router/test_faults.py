@@ -5,6 +5,7 @@ refuses what others serve is found by that.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -147,13 +148,82 @@ async def test_a_refusal_that_others_repeat_is_its_clients_fault_and_is_asked_fo
     assert running.pool.counters.rejected_by_engine == 5
 
 
-async def test_a_refusal_holds_where_the_second_engine_fails(world: World) -> None:
+WHOLE = b'{"choices": [{"text": "tok", "finish_reason": "stop"}]}'
+FAILS = {
+    "with a status": b"HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n",
+    "before its answer": b"",
+    "in its answer": b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n" + WHOLE,
+    "by what it answers": b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
+    "before content": b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 900\r\n\r\n: ping\n\n",
+}
+
+
+@pytest.mark.parametrize("how", list(FAILS))
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_holds_where_the_second_engine_fails(world: World, how: str, stream: bool) -> None:
     running = await world.ready(count=2, policy="least-loaded")
-    world.engines[1].broken = True
-    answer = await running.ask(script="bad-request@i0")
-    assert (answer.status_code, answer.json()) == (400, {"error": "context too long"})
+    refusing, failing = world.engines
+    refusing.refuses, failing.raw, failing.hangs_up_after_raw = 400, FAILS[how], True
+    answer = await running.ask(script="raw", stream=stream)
+    assert (answer.status_code, answer.json()) == (400, {"error": {"message": "not here"}})
+    assert len(failing.seen) == 1
     await until(lambda: running.busy() == 0)
     assert (running.pool.counters.rejected_by_engine, running.pool.counters.failed) == (1, 0)
+    assert running.pool.choice.opinions.left < instance_choice.OPINIONS_AT_ONCE - 0.5, "nobody has contradicted it"
+
+
+def _lacks(name: str) -> bytes:
+    error = {"message": f"The model `{name}` does not exist.", "type": "NotFoundError", "param": "model", "code": 404}
+    body = json.dumps({"error": error}).encode()
+    return b"HTTP/1.1 404 X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+async def test_nobody_hears_that_there_is_no_such_model_before_the_engines_that_are_only_doubted_were_asked(
+    world: World, path: str
+) -> None:
+    await world.start_engines(3)
+    world.api.state.set_table(replace(world.table(policy="least-loaded"), adapters=(ADAPTER,)))
+    running = await world.start_router()
+    await until(lambda: running.router.informing.synced)
+    world.engines[0].raw = _lacks(ADAPTER)
+    names = running.pool.choice.names
+    document = {"model": ADAPTER, "messages": [{"role": "user", "content": "x"}], "prompt": "x"}
+    for _ in range(2):
+        names.serves("i0", ADAPTER)
+        for doubted in ("i1", "i2"):
+            names.contradicted(doubted, ADAPTER, running.router.now())
+        assert running.pool.choice.serving(ADAPTER, None, running.router.now()) == ("i0",)
+        answer = await running.client.post(path, json=document, headers={"x-script": "raw@i0"})
+        assert (answer.status_code, answer.headers["x-fairlead-instance"] in ("i1", "i2")) == (200, True)
+    assert (got(world.engines[0], ADAPTER), got(world.engines[1], ADAPTER) + got(world.engines[2], ADAPTER)) == (2, 2)
+    for engine in world.engines[1:]:
+        engine.raw = _lacks(ADAPTER)
+    answer = await running.client.post(path, json=document, headers={"x-script": "raw"})
+    assert answer.status_code == 404
+    assert got(world.engines[1], ADAPTER) + got(world.engines[2], ADAPTER) == 4, "both were asked"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+async def test_what_a_client_lets_an_engine_quote_takes_nothing_from_it(world: World, path: str) -> None:
+    running = await adapted(world, 2, "least-loaded")
+    body = json.dumps({"error": {"message": "file 'The model `mock` does not exist' not found", "param": "file", "code": 404}}).encode()
+    world.engines[0].raw = b"HTTP/1.1 404 X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    document = {"model": "mock", "messages": [{"role": "user", "content": "x"}], "prompt": "x"}
+    for _ in range(2):
+        answer = await running.client.post(path, json=document, headers={"x-script": "raw@i0"})
+        assert answer.status_code == 200
+        assert not running.pool.choice.names
+    assert got(world.engines[0], "mock") > 0
+
+
+async def test_an_engine_that_only_seems_to_lack_a_name_keeps_its_requests_by_its_list(world: World) -> None:
+    running = await adapted(world, 1)
+    world.engines[0].raw = _lacks(ADAPTER)
+    assert (await running.ask(model=ADAPTER, script="raw")).status_code == 404
+    assert (await running.ask(model=ADAPTER)).status_code == 200
+    await until(lambda: not running.pool.choice.names.doubted)
+    assert not running.pool.choice.names
 
 
 async def test_bad_requests_ask_for_no_more_second_opinions_than_are_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from fairlead.tables import Outlook
@@ -215,13 +216,70 @@ async def test_a_stream_whose_engine_dies_ends_with_an_error_event(world: World,
     assert running.pool.counters.failed == 1
 
 
-async def test_an_unstreamed_answer_cut_halfway_is_a_502(world: World) -> None:
+async def test_an_unstreamed_answer_cut_halfway_is_tried_elsewhere(world: World) -> None:
     running = await world.ready(count=2)
+    for _ in range(4):
+        answer = await running.ask(script="die-halfway@i0")
+        assert (answer.status_code, answer.json()["engine"]) == (200, "i1")
+    assert world.engines[0].seen
+    await _settled(running)
+    assert (running.pool.counters.served, running.pool.counters.failed) == (4, 0)
+    for engine in world.engines:
+        engine.seen.clear()
     answer = await running.ask(script="die-halfway")
     assert answer.status_code == 502
     assert answer.headers["x-fairlead-rejection"] == "rejected-upstream-failed"
-    assert sum(len(engine.seen) for engine in world.engines) == 1
+    assert [len(engine.seen) for engine in world.engines] == [1, 1]
     await _settled(running)
+
+
+async def test_a_long_unstreamed_answer_is_tried_elsewhere_until_its_client_has_a_part(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxying, "WHOLE_ANSWER_BYTES", 300_000)
+    running = await world.ready(count=2, policy="least-loaded")
+    for engine, size in zip(world.engines, (200_000, 600_000), strict=True):
+        engine.raw = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 900000\r\n\r\n" + b" " * size
+        engine.hangs_up_after_raw = True
+    answer = await running.ask(script="raw@i0")
+    assert (answer.status_code, answer.headers["x-fairlead-instance"], len(world.engines[0].seen)) == (200, "i1", 1)
+    with pytest.raises(httpx.RemoteProtocolError):
+        await running.ask(script="raw")
+    await _settled(running)
+    assert len(world.engines[1].seen) == 2, "what broke off is not tried again"
+    assert (running.pool.counters.served, running.pool.counters.failed) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "cut"),
+    [
+        ("/v1/chat/completions", 500, False),
+        ("/v1/chat/completions", 503, False),
+        ("/v1/chat/completions", 200, True),
+        ("/tokenize", 500, False),
+        ("/tokenize", 503, False),
+    ],
+)
+async def test_exhausted_tries_answer_with_the_headers_of_the_last_engine(world: World, path: str, status: int, cut: bool) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    engine.raw = (
+        b"HTTP/1.1 %d X\r\nretry-after: 7\r\nx-request-id: engines-own\r\nx-ratelimit-remaining: 3\r\netag: x\r\ncontent-language: de\r\n"
+        b"content-type: text/plain\r\nset-cookie: a=b\r\nx-fairlead-pool: evil\r\ncontent-length: 4\r\n\r\n%s"
+        % (status, b"" if cut else b"oops")
+    )
+    engine.hangs_up_after_raw = cut
+    document = {"model": "mock", "messages": [{"role": "user", "content": "x"}], "prompt": "x"}
+    for given, told in (({}, "engines-own"), ({"x-request-id": "clients"}, "clients")):
+        answer = await running.client.post(path, json=document, headers={"x-script": "raw", **given})
+        assert answer.status_code == 502
+        assert answer.headers.get_list("x-request-id") == [told]
+        assert answer.headers["x-ratelimit-remaining"] == "3"
+        assert answer.headers.get_list("x-fairlead-pool") == ["default/chat"]
+        assert answer.headers.get_list("content-type") == ["application/json"]
+        assert int(answer.headers["content-length"]) == len(answer.content)
+        assert not {"etag", "content-language", "set-cookie"}.intersection(answer.headers)
+        assert answer.headers["retry-after"] == ("7" if status == 503 else answer.headers["retry-after"])
 
 
 async def test_the_usage_of_an_answer_too_long_to_be_held_is_read_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +402,7 @@ async def test_headers_of_an_engine_that_are_none_of_its_clients_business_do_not
     running = await world.ready(count=1)
     world.engines[0].raw = (
         b"HTTP/1.1 200 OK\r\nset-cookie: fairlead-session=x\r\nx-fairlead-pool: evil\r\nx-fairlead-other: 1\r\nconnection: close, x-inner\r\n"
-        b"x-inner: 1\r\nkeep-alive: timeout=5\r\nx-kept: 1\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+        b'x-inner: 1\r\nkeep-alive: timeout=5\r\nx-kept: 1\r\ncontent-type: application/json\r\ncontent-length: 12\r\n\r\n{"tokens":1}'
     )
     for answer in (
         await running.ask(script="raw"),

@@ -523,8 +523,8 @@ def test_most_events_are_not_decoded_however_many_come_together(together: int, m
     ],
 )
 def test_usage_of_whole_answers_is_read_leniently(document: dict[str, Any], expected: Usage | None) -> None:
-    assert read_whole(orjson.dumps(document)).usage == expected
-    assert read_whole(orjson.dumps(document)).failure is None
+    said = read_whole(orjson.dumps({**document, "choices": [{"text": "x"}]}))
+    assert (said.usage, said.failure) == (expected, None)
 
 
 def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
@@ -566,7 +566,88 @@ def test_a_page_is_no_answer(page: bytes) -> None:
     assert read_whole(page).failure == Failure("the answer is a page of markup")
 
 
-def test_an_empty_body_is_no_answer_and_bytes_that_are_no_json_are_one() -> None:
-    assert read_whole(b"").failure == Failure("the answer is empty")
-    assert read_whole(b"\x00\x01").failure is None
-    assert read_whole(b"{not json").failure is None
+NOTHING = Failure("the answer has no content, and no reason for its end")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": USAGE},
+        {"choices": []},
+        {"choices": None},
+        {"choices": [], "usage": USAGE, "system_fingerprint": "fp"},
+        {"choices": [{}]},
+        {"choices": [None]},
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "text": "", "finish_reason": None, "logprobs": None}]},
+        {"type": "message", "role": "assistant", "content": [], "stop_reason": None},
+        {"type": "message", "content": [], "usage": {"input_tokens": 3, "output_tokens": 0}},
+        {"type": "message"},
+        {"id": "resp_1", "object": "response", "output": []},
+        {"object": "list", "model": "m", "data": [], "usage": {"prompt_tokens": 4}},
+    ],
+)
+def test_a_document_that_holds_nothing_and_says_nothing_of_its_end_is_no_answer(document: dict[str, Any]) -> None:
+    assert read_whole(orjson.dumps(document)).failure == NOTHING
+    assert read_whole(json.dumps(document, indent=2).encode()).failure == NOTHING
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "length"}]},
+        {"choices": [{"index": 0, "text": "", "finish_reason": "length"}]},
+        {"choices": [{"index": 0, "text": "the prompt, echoed", "finish_reason": None}]},
+        {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [{"id": "c"}]}, "finish_reason": None}]},
+        {"choices": [{"finish_reason": None, "text": ""}, {"finish_reason": "stop", "text": ""}, {"finish_reason": None, "text": ""}]},
+        {"choices": [{"token_ids": [1, 2]}]},
+        {"type": "message", "content": [], "stop_reason": "end_turn"},
+        {"type": "message", "content": [], "usage": {"input_tokens": 3, "output_tokens": 200}},
+        {"id": "resp_1", "status": "completed", "output": []},
+        {"id": "resp_1", "status": "queued", "output": []},
+        {"id": "resp_1", "status": "cancelled"},
+        {"data": [{"embedding": "AAAA"}]},
+        {"data": [{"embedding": [0.0]}], "detail": None},
+        {"embeddings": {"float": [[0.1]]}},
+        {"results": []},
+        {"score": 0.0},
+        {"text": "", "output_ids": [1], "meta_info": {}},
+        {"data": {"image": "x"}},
+        {"count": 0},
+    ],
+)
+def test_a_document_that_holds_something_or_says_why_it_ended_is_an_answer(document: dict[str, Any]) -> None:
+    assert read_whole(orjson.dumps(document)).failure is None
+
+
+def test_an_empty_list_is_an_answer_to_nothing() -> None:
+    assert read_whole(b'{"object": "list", "data": []}', has_input=False).failure is None
+    assert read_whole(b"{}", has_input=False).failure == NOTHING
+
+
+def test_a_reason_that_a_model_writes_is_none() -> None:
+    document = {"choices": [{"message": {"content": None, "role": "assistant"}, "finish_reason": None}], "model": '"finish_reason": "stop"'}
+    assert read_whole(orjson.dumps(document)).failure == NOTHING
+
+
+WHOLE = orjson.dumps(
+    {"choices": [{"index": 0, "message": {"content": "tok → \u2713", "x": None}, "finish_reason": "stop"}], "usage": USAGE}
+)
+
+
+@given(cut=st.integers(0, len(WHOLE) - 1))
+def test_a_document_that_is_cut_anywhere_is_no_answer(cut: int) -> None:
+    assert read_whole(WHOLE).failure is None
+    assert read_whole(WHOLE[:cut]).failure is not None
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n", b"null", b"[]\n", b'""'])
+def test_an_empty_body_is_no_answer(body: bytes) -> None:
+    assert read_whole(body).failure is not None
+
+
+@pytest.mark.parametrize("body", [b"\x00\x01", b"{\xff\xfe\x80\x12", b"{\x00\x00\x00", b"true", b"0.5", b"[[0.1]]"])
+def test_bytes_that_are_no_document_are_an_answer(body: bytes) -> None:
+    assert read_whole(body).failure is None

@@ -140,7 +140,9 @@ class CheckingScheduler:
 
     def transferred(self, request_id: str, now: float) -> None: ...
 
-    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
+    def second_opinion(
+        self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
+    ) -> Dispatch | None:
         return None
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None: ...

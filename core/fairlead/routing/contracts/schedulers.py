@@ -147,10 +147,15 @@ class Scheduler(Protocol):
         it cost nothing, and when many are lost at once, the next ones may be dead too.
         """
 
-    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
+    def second_opinion(
+        self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
+    ) -> Dispatch | None:
         """The instance refused the request as its client made it (4xx), which others may not: another one to try it on.
         None when there is none; then the request is where it was. If that one serves it and the refusal `counts`, the
         instance has failed.
+
+        An instance that was not `reached` was sent nothing, so that it is no attempt. From now on the request may also
+        go to the instances `beyond` those that it was for at first (`RoutingRequest.within`).
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

@@ -93,7 +93,9 @@ class TrackedRequest:
     """Output tokens known to have come."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
-    """Of those that it was sent to, to prefill or to decode, the ones that refused the connection."""
+    """Of those that it was sent to, to prefill or to decode, the ones that refused the connection, or that were passed
+    over in the last moment.
+    """
     suspicions: tuple[Suspicion, ...] = ()
     """How instances failed it that had it. Whose fault that was shows elsewhere."""
     is_at_fault: bool = False

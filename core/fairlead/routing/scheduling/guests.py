@@ -87,7 +87,7 @@ class Guests:
         """A front tried another instance by itself."""
         known = _known(self._state, (word.instance, word.decode))
         if known and word.refused:
-            self._retrying.second_opinion(word.request, now, word.failed, to=word.instance, decode=word.decode)
+            self._retrying.second_opinion(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)
         elif known:
             self._retrying.retry(
                 word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode, by_proxy=word.by_proxy

@@ -4,6 +4,9 @@ When the decode instance failed, the prompt is computed again where it is cached
 blocks, which the prefill instance then frees, and a second fetch would read whatever is there.
 """
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.refusals import upstream_failed
@@ -78,7 +81,15 @@ class Retrying:
         return self._dispatching.dispatch(tracked, now)
 
     def second_opinion(
-        self, request_id: str, now: float, instance: str, *, to: str | None = None, decode: str | None = None
+        self,
+        request_id: str,
+        now: float,
+        instance: str,
+        *,
+        reached: bool = True,
+        beyond: Collection[str] = (),
+        to: str | None = None,
+        decode: str | None = None,
     ) -> Dispatch | None:
         """See `Scheduler.second_opinion`. With `to` somebody else chose that instance, and the one to decode on. The
         session stays where it is: what refuses one request may hold the prefix of the others.
@@ -90,11 +101,15 @@ class Retrying:
         if to is None and tracked.is_at_fault:
             return None
         state.view.now = now
+        if beyond and tracked.request.within is not None:
+            tracked.request = replace(tracked.request, within=tuple(dict.fromkeys((*tracked.request.within, *beyond))))
         decode_refused = instance == tracked.decode
         stays = tracked.instance if decode_refused and tracked.instance in state.loads else None
         target = self._target(tracked, instance, stays) if to is None else to
         if target is None or (decode_refused and to is None and not self._decodes_elsewhere(instance)):
             return None
+        if not reached and instance not in tracked.unreachable:
+            tracked.unreachable = (*tracked.unreachable, instance)
         self._outcomes.end_probe(tracked, now)
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)

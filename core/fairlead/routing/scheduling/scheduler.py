@@ -151,11 +151,13 @@ class PoolScheduler:
         """
         return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
-    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
+    def second_opinion(
+        self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
+    ) -> Dispatch | None:
         """It refused the request; see the protocol."""
         if counts:
             self._circuits.failed(instance, now, Fault.REFUSED, request_id)
-        return self._retrying.second_opinion(request_id, now, instance)
+        return self._retrying.second_opinion(request_id, now, instance, reached=reached, beyond=beyond)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Lost after the first byte, or given up."""

@@ -1,6 +1,7 @@
 """A scheduler of the requests of several routers, or one that leaves its own to another (see `contracts.sharing`)."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 from fairlead.reports.loads import InstanceInFlight
@@ -141,13 +142,15 @@ class SharedScheduler(PoolScheduler):
         self._asking.tell(Abandoned(request=request_id, outcome=outcome), now)
         return self._progress.abandon(request_id, outcome, now)
 
-    def second_opinion(self, request_id: str, now: float, instance: str, *, counts: bool) -> Dispatch | None:
+    def second_opinion(
+        self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
+    ) -> Dispatch | None:
         """See `Scheduler`."""
-        outcome = super().second_opinion(request_id, now, instance, counts=counts)
+        outcome = super().second_opinion(request_id, now, instance, counts=counts, reached=reached, beyond=beyond)
         if counts:
             self._asking.tell(InstanceFailed(instance=instance, fault=Fault.REFUSED, request=request_id), now)
         if outcome is not None:
-            self._asking.tell(replace(_sent_elsewhere(outcome, instance), refused=True), now)
+            self._asking.tell(replace(_sent_elsewhere(outcome, instance, reached=reached), refused=True), now)
         return outcome
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:

@@ -7,6 +7,7 @@ request's header says.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket
 from collections.abc import Callable
@@ -27,6 +28,9 @@ from fairlead_router.settings import RouterSettings, Timeouts
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN, FakeSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
+
+_NUMBERS = itertools.count()
+"""Of the requests that engines get, in the order of their arrival at any of them."""
 
 CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "tok "}}]}
 USAGE = {"prompt_tokens": 8, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
@@ -73,6 +77,8 @@ class ScriptedEngine:
     cut_short: list[str] = field(default_factory=list)
     raw: bytes = b""
     """What the script `raw` answers, byte for byte."""
+    hangs_up_after_raw: bool = False
+    """Whether the connection is lost then."""
     held: dict[str, Any] | None = None
     """The response that it holds, whatever its id."""
     events: list[str] = field(default_factory=list)
@@ -134,7 +140,9 @@ class ScriptedEngine:
                     continue
                 is_form = headers.get("content-type", "").startswith("multipart/")
                 document = json.loads(body) if body and not is_form else {}
-                self.seen.append({"line": head[0], "headers": headers, "body": document, "size": len(body), "raw": body})
+                self.seen.append(
+                    {"line": head[0], "headers": headers, "body": document, "size": len(body), "raw": body, "number": next(_NUMBERS)}
+                )
                 if "/v1/responses/" in head[0]:
                     self._answer_held(head[0], writer)
                     continue
@@ -194,13 +202,16 @@ class ScriptedEngine:
             await self._watch(reader)
         elif script == "raw":
             writer.write(self.raw)
+            if self.hangs_up_after_raw:
+                await writer.drain()
+                raise ConnectionResetError
         elif not document.get("stream"):
             whole = json.dumps(
                 {
                     "id": f"resp_{len(self.seen)}-{self.name}",
                     "model": document.get("model"),
                     "engine": self.name,
-                    "choices": [],
+                    "choices": [{"index": 0, "message": {"role": "assistant", "content": "tok"}, "text": "tok", "finish_reason": "length"}],
                     "usage": USAGE,
                     "kv_transfer_params": self._blocks(document),
                 }

@@ -7,7 +7,7 @@ what others would serve.
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -311,12 +311,13 @@ def test_a_refusal_of_what_is_no_more_in_flight_opens_no_circuit(request_id: str
 def _work_of_a_failure(open_cases: int) -> int:
     """Calls and resumptions in the scheduler when one more request fails on its second instance."""
     scheduler = PoolScheduler(table(2, policy="round-robin", window=0), "router-0", 1)
+    again: Dispatch | Refusal | None = None
     for number in range(open_cases + 1):
         (dispatch,) = scheduler.submit(request(f"r{number}", 200, at=1000.0), 1000.0)
         assert isinstance(dispatch, Dispatch)
         scheduler.instance_failed(dispatch.instance, 1000.0, Fault.STATUS, dispatch.request.id)
         again = scheduler.retry(dispatch.request.id, 1000.0, dispatch.instance)
-        assert isinstance(again, Dispatch)
+    assert isinstance(again, Dispatch)
     for load in scheduler.loads():
         for _ in range(3):
             scheduler.instance_failed(load.entry.id, 1000.0, Fault.UNREACHED)
@@ -336,3 +337,41 @@ def _work_of_a_failure(open_cases: int) -> int:
 
 def test_a_failure_among_many_costs_no_more_than_among_few() -> None:
     assert _work_of_a_failure(300) == _work_of_a_failure(3)
+
+
+def _asked(scheduler: PoolScheduler, within: tuple[str, ...] | None = None) -> Dispatch:
+    (dispatch,) = scheduler.submit(replace(request("r", 200, at=1000.0), within=within), 1000.0)
+    assert isinstance(dispatch, Dispatch)
+    return dispatch
+
+
+def test_a_refused_request_may_go_beyond_the_instances_that_it_was_for_and_stays_free_to() -> None:
+    scheduler = PoolScheduler(table(4, policy="least-loaded"), "router-0", 1)
+    assert _asked(scheduler, ("i01",)).instance == "i01"
+    assert scheduler.second_opinion("r", 1000.1, "i01", counts=False) is None
+    again = scheduler.second_opinion("r", 1000.1, "i01", counts=False, beyond=("i02", "i03"))
+    assert again is not None
+    assert again.instance == "i02"
+    scheduler.instance_failed("i02", 1000.2, Fault.LOST, "r")
+    last = scheduler.retry("r", 1000.2, "i02")
+    assert isinstance(last, Dispatch)
+    assert last.instance == "i03"
+
+
+def test_an_instance_that_was_passed_over_is_no_attempt() -> None:
+    scheduler = PoolScheduler(table(5, policy="least-loaded"), "router-0", 1)
+    instance = _asked(scheduler).instance
+    sent = []
+    for _ in range(2):
+        other = scheduler.second_opinion("r", 1000.1, instance, counts=False, reached=False)
+        assert other is not None
+        instance = other.instance
+    while True:
+        sent.append(instance)
+        scheduler.instance_failed(instance, 1000.2, Fault.LOST, "r")
+        again = scheduler.retry("r", 1000.2, instance)
+        if isinstance(again, Refusal):
+            break
+        instance = again.instance
+    assert sent == ["i02", "i03", "i04"]
+    assert scheduler.discrepancies() == ()
