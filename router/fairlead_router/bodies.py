@@ -13,8 +13,8 @@ from fairlead_router.settings import RouterSettings
 
 BODY_LIMIT, UPLOAD_LIMIT = "FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES"
 
-PIECES_AT_ONCE = 16
-"""Pieces of a body that are decoded before others have their turn."""
+STEPS_AT_ONCE = 16
+"""Steps of decoding a body before others have their turn."""
 
 
 class BodyReader:
@@ -38,23 +38,17 @@ class BodyReader:
                 raise body_too_large(self._body_limit, BODY_LIMIT)
         try:
             body = await client.body(self._body_limit, self._seconds)
-            return body if decoder is None or not body else await self._decoded(decoder, body, client)
+            if decoder is None or not body:
+                return body
+            plain = await decoded(decoder, body, self._body_limit, client.hold)
+            client.let_go(len(body))
+            return plain
         except BodyTooLarge:
             raise body_too_large(self._body_limit, BODY_LIMIT) from None
         except MemoryFull:
             raise memory_full() from None
         except TimeoutError:
             raise body_too_slow(self._seconds) from None
-
-    async def _decoded(self, decoder: ContentDecoder, body: bytes, client: ClientRequest) -> bytes:
-        pieces: list[bytes] = []
-        for piece in limited(decoder, body, self._body_limit):
-            client.hold(len(piece))
-            pieces.append(piece)
-            if not len(pieces) % PIECES_AT_ONCE:
-                await asyncio.sleep(0)
-        client.let_go(len(body))
-        return b"".join(pieces)
 
     def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
         """An upload's length (None when it is sent in chunks, or encoded) and its pieces as they arrive, decoded.
@@ -86,24 +80,39 @@ class BodyReader:
             yield piece
 
     async def _decoding(self, decoder: ContentDecoder, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        size = 0
+        steps = 0
         async for encoded in pieces:
             for piece in decoder.feed(encoded):
-                size += len(piece)
-                if size > self._upload_limit:
+                if decoder.size > self._upload_limit:
                     raise body_too_large(self._upload_limit, UPLOAD_LIMIT)
-                yield piece
+                if piece:
+                    yield piece
+                steps += 1
+                if not steps % STEPS_AT_ONCE:
+                    await asyncio.sleep(0)
         decoder.end()
 
 
-def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
-    """The pieces of an encoded body, decoded. Raises BodyTooLarge before there are more than `limit` bytes of them, and
-    BadRequest for what cannot be decoded.
+async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callable[[int], None]) -> bytes:
+    """An encoded body, decoded while others have their turns; `hold` is asked for memory before it is taken. Raises
+    BodyTooLarge before there are more than `limit` bytes, BadRequest for what cannot be decoded, and what `hold` does.
     """
-    size = 0
+    pieces: list[bytes] = []
+    for step, piece in enumerate(limited(decoder, body, limit), 1):
+        if piece:
+            hold(len(piece))
+            pieces.append(piece)
+        if not step % STEPS_AT_ONCE:
+            await asyncio.sleep(0)
+    return b"".join(pieces)
+
+
+def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
+    """The steps of decoding a body. Raises BodyTooLarge when more than `limit` bytes come of it, or of any one of its
+    codings, and BadRequest for what cannot be decoded.
+    """
     for piece in decoder.feed(body):
-        size += len(piece)
-        if size > limit:
+        if decoder.size > limit:
             raise BodyTooLarge
         yield piece
     decoder.end()

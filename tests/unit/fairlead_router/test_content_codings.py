@@ -1,6 +1,7 @@
 """Compressed bodies, however they are cut and whatever they hold."""
 
 import gzip
+import sys
 import time
 import tracemalloc
 import zlib
@@ -16,6 +17,11 @@ from fairlead_router.client_requests import BodyTooLarge
 from fairlead_router.content_codings import ContentDecoder, codings_of
 from fairlead_router.refusals import BadRequest
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 
 def _raw(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
@@ -27,7 +33,16 @@ ENCODERS: dict[str, Callable[[bytes], bytes]] = {
     "x-gzip": gzip.compress,
     "deflate": zlib.compress,
     "deflate (raw)": _raw,
+    "zstd": zstd.compress,
 }
+EMPTY_MEMBERS = {"gzip": gzip.compress(b""), "zstd": zstd.compress(b""), "zstd (skipped)": bytes.fromhex("502a4d18 00000000")}
+"""The smallest that may follow each other."""
+
+
+def _zstd_frame(window_log: int, block: bytes = b"hello", *, dictionary: bytes = b"") -> bytes:
+    """A frame of one block as it is (RFC 8878, section 3.1.1) that says which window it needs."""
+    head = bytes([len(dictionary) and 1, (window_log - 10) << 3]) + dictionary
+    return bytes.fromhex("28b52ffd") + head + (len(block) << 3 | 1).to_bytes(3, "little") + block
 
 
 def _decoded(name: str, body: bytes) -> bytes:
@@ -60,13 +75,15 @@ def test_a_body_that_is_cut_short_is_told_so(body: bytes, missing: int, name: st
     assert (caught.value.status, caught.value.code) == (400, "invalid_content_encoding")
 
 
-@given(st.binary(min_size=2, max_size=200), st.sampled_from(["gzip", "deflate"]))
+@given(st.binary(min_size=2, max_size=200), st.sampled_from(["gzip", "deflate", "zstd"]))
 def test_bytes_that_are_not_of_the_coding_raise_nothing_else(body: bytes, name: str) -> None:
     with suppress(BadRequest):
         _decoded(name, body)
 
 
-@pytest.mark.parametrize("codings", [["gzip"], ["deflate"], ["gzip", "gzip"], ["deflate", "gzip", "gzip"]])
+@pytest.mark.parametrize(
+    "codings", [["gzip"], ["deflate"], ["zstd"], ["gzip", "gzip"], ["zstd", "zstd"], ["gzip", "zstd"], ["deflate", "gzip", "gzip"]]
+)
 def test_a_bomb_takes_no_more_memory_than_the_limit(codings: list[str]) -> None:
     encoded = bytes(40_000_000)
     for name in codings:
@@ -82,12 +99,39 @@ def test_a_bomb_takes_no_more_memory_than_the_limit(codings: list[str]) -> None:
     assert most < 1.5 * limit
 
 
-def test_gzip_files_one_after_the_other_are_one_body_and_thousands_hold_up_nobody() -> None:
-    assert _decoded("gzip", gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+@pytest.mark.parametrize("codings", [["deflate", "gzip"], ["deflate", "zstd"], ["zstd", "zstd"], ["deflate", "zstd", "gzip"]])
+def test_what_one_coding_inflates_and_the_next_decodes_to_nothing_counts_for_the_limit_too(codings: list[str]) -> None:
+    nothing = zstd.compress(b"") if codings[0] == "zstd" else zlib.compress(b"")[:2] + b"\x00\x00\x00\xff\xff" * 1_000_000
+    if codings[0] == "zstd":
+        nothing = bytes.fromhex("502a4d18") + (5_000_000).to_bytes(4, "little") + bytes(5_000_000) + nothing
+    encoded = nothing
+    for name in codings[1:]:
+        encoded = ENCODERS[name](encoded)
+    assert len(encoded) < 50_000
+    steps = list[bytes]()
+    with pytest.raises(BodyTooLarge):
+        steps.extend(limited(ContentDecoder(codings), encoded, 1_000_000))
+    assert len(steps) >= 15, "others have their turns meanwhile"
+    assert not any(steps)
+
+
+@pytest.mark.parametrize("name", EMPTY_MEMBERS)
+def test_members_one_after_the_other_are_one_body_and_thousands_hold_up_nobody(name: str) -> None:
+    coding, nothing = name.partition(" ")[0], EMPTY_MEMBERS[name]
+    encode = ENCODERS[coding]
+    assert _decoded(coding, encode(b"a") + nothing + encode(b"b") + nothing) == b"ab"
     begun = time.process_time()
     with pytest.raises(BadRequest):
-        list(ContentDecoder(["gzip"]).feed(gzip.compress(b"") * 100_000))
+        list(ContentDecoder([coding]).feed(nothing * 100_000))
     assert time.process_time() - begun < 1.0
+
+
+def test_a_zstd_window_may_have_8_mib_and_no_more() -> None:
+    assert _decoded("zstd", _zstd_frame(23)) == b"hello"
+    for frame in (_zstd_frame(24), _zstd_frame(31), _zstd_frame(20, dictionary=b"\x07")):
+        with pytest.raises(BadRequest) as caught:
+            _decoded("zstd", frame)
+        assert "dictionary, or a window of more than 8 MiB" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -95,6 +139,7 @@ def test_gzip_files_one_after_the_other_are_one_body_and_thousands_hold_up_nobod
     [
         ([b"gzip"], ("gzip",)),
         ([b"GZIP, Deflate "], ("gzip", "deflate")),
+        ([b"ZStd"], ("zstd",)),
         ([b"identity"], ()),
         ([b"deflate", b"identity, x-gzip"], ("deflate", "x-gzip")),
         ([b""], ()),
@@ -105,10 +150,10 @@ def test_codings_are_read_in_any_case_and_from_several_lines(values: list[bytes]
     assert codings_of([(b"content-encoding", value) for value in values]) == codings
 
 
-@pytest.mark.parametrize("value", [b"zstd", b"br", b"compress", b"gzip, br", b"\xff", b"gzip, gzip, gzip, gzip"])
+@pytest.mark.parametrize("value", [b"br", b"compress", b"zst", b"gzip, br", b"\xff", b"gzip, gzip, gzip, gzip"])
 def test_other_codings_are_a_415_that_names_those_that_are_taken(value: bytes) -> None:
     with pytest.raises(BadRequest) as caught:
         ContentDecoder(codings_of([(b"content-encoding", value)]))
     assert caught.value.status == 415
-    assert caught.value.message.endswith("send the body as it is, or encoded with one of: gzip, deflate, identity")
-    assert caught.value.extra == [(b"accept-encoding", b"gzip, deflate, identity")]
+    assert caught.value.message.endswith("send the body as it is, or encoded with one of: gzip, deflate, zstd, identity")
+    assert caught.value.extra == [(b"accept-encoding", b"gzip, deflate, zstd, identity")]
