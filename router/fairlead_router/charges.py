@@ -12,7 +12,9 @@ ANSWER_WEIGHT = 1 / 8
 class KeyLimits:
     """What is left of a key's limits at this router; each live router has an equal share of them.
 
-    Each limit is asked and taken in one step, so any number of requests at once pass no more than as many one by one.
+    A request is taken when it comes (`take_request`), its tokens when its body is known (`reserve`). Each is asked and
+    taken in one step, so any number of requests at once pass no more than as many one by one; and a request that is
+    refused for one limit takes nothing of the other.
     """
 
     __slots__ = ("_answer_tokens", "_facts", "_promised", "_requests", "_tokens")
@@ -52,11 +54,12 @@ class KeyLimits:
 
     def reserve(self, prompt_tokens: int, answer_tokens: int, now: float) -> float:
         """Take the tokens of a prompt and of its expected answer if one token at least is left; else the seconds until
-        there is, and nothing is taken.
+        there is, and nothing is taken: the request that was taken before is given back.
         """
         if self._tokens is None:
             return 0.0
         if self._tokens.take_if_any(prompt_tokens + answer_tokens, now):
+            self.return_request(now)
             return self.seconds_to_token(now)
         self._promised += answer_tokens
         return 0.0

@@ -1,6 +1,7 @@
 """What keys are charged, in virtual time: in whatever order things happen, and however many requests come at once."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 
 import pytest
@@ -28,10 +29,11 @@ SHOWN = [(b"x-api-key", SECRET.encode())]
 MOST = 10**6
 
 
-def keys_of(tokens_per_minute: int | None, routers: int = 1) -> GatewayKeys:
+def keys_of(tokens_per_minute: int | None, routers: int = 1, requests_per_minute: int | None = None) -> GatewayKeys:
     keys = GatewayKeys((), RouterMetrics(), required=True)
     keys.know_routers(routers, 0.0)
-    facts = GatewayKeyFacts(id="k", digest=sha256(SECRET.encode()).hexdigest(), tokens_per_minute=tokens_per_minute)
+    digest = sha256(SECRET.encode()).hexdigest()
+    facts = GatewayKeyFacts(id="k", digest=digest, tokens_per_minute=tokens_per_minute, requests_per_minute=requests_per_minute)
     keys.replace([facts], 0.0)
     return keys
 
@@ -91,6 +93,47 @@ def test_any_span_of_time_passes_the_limit_and_one_request_at_each_router_whatev
             span = passed[last][0] - start
             taken = sum(tokens for _, tokens in passed[first : last + 1])
             assert taken <= burst + per_minute * span / 60 + routers * largest + 1e-6
+
+
+COMING = st.lists(
+    st.tuples(st.floats(0.0, 30.0), st.floats(0.0, 5.0), st.lists(st.tuples(st.integers(1, 900), st.integers(0, 300)), max_size=5)),
+    max_size=8,
+)
+"""(seconds since those before, seconds until their bodies are there, tokens of each prompt and those it asks for)"""
+
+
+def passed(gateway: GatewayKeys, sizes: Sequence[tuple[int, int]], now: float, reading: float) -> list[tuple[int, int]]:
+    """Of requests that come at once, those that no limit refuses. Their engines fail them: they cost no tokens."""
+    begun: list[tuple[GatewayKey, tuple[int, int]]] = []
+    for size in sizes:
+        with suppress(BadRequest):
+            key = gateway.admit(SHOWN, now, counted=True)
+            assert key is not None
+            begun.append((key, size))
+    through: list[tuple[int, int]] = []
+    charges: list[Charge] = []
+    for key, (prompt, answer) in begun:
+        with suppress(BadRequest):
+            charges.append(gateway.reserve(key, request_of("r", prompt, now, answer), MOST, now + reading))
+            through.append((prompt, answer))
+    for charge in charges:
+        charge.settle(0, 0, now + reading)
+    return through
+
+
+@given(COMING, st.integers(1, 8), st.integers(60, 2000))
+def test_a_request_that_one_limit_refuses_takes_nothing_of_any(
+    coming: Sequence[tuple[float, float, list[tuple[int, int]]]], requests: int, tokens: int
+) -> None:
+    gateway, twin = (keys_of(tokens, requests_per_minute=requests) for _ in range(2))
+    now = 0.0
+    for pause, reading, sizes in coming:
+        now += pause
+        through = passed(gateway, sizes, now, reading)
+        assert passed(twin, through, now, reading) == through, "the twin never hears of those that were refused"
+        now += reading
+    left = [len(passed(one, [(1, 1)] * 20, now, 0.0)) for one in (gateway, twin)]
+    assert left[0] == left[1]
 
 
 def test_a_prompt_above_the_limit_passes_when_nothing_is_owed_and_then_is_waited_for() -> None:
