@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from fairlead.routing.contracts.faults import Fault
@@ -17,6 +17,7 @@ from fairlead.tables import Outlook
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.client_requests import ClientGone
 from fairlead_router.dialects import error_event
+from fairlead_router.endings import Outcome
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.request_accounts import LaterAnswer
@@ -73,24 +74,47 @@ class DirectRelay:
         answer the caller must send. What the client gets is fed to `later`.
         """
         self._calls.enter(call)
-        outcome = "failed"
+        tries = Tries(pool.choice.circuits)
+        outcome = Outcome.FAILED
+        try:
+            outcome, answer = await self._serve(call, pool, client, tries, only, upload, later)
+            return answer
+        except asyncio.CancelledError:
+            if not call.gone:
+                raise
+            outcome = Outcome.CANCELLED
+            return None
+        except BadRequest:  # the rest of an upload did not come as it should
+            outcome = Outcome.REFUSED
+            raise
+        except ClientGone:
+            outcome = Outcome.CANCELLED
+            raise
+        finally:
+            if outcome is Outcome.CANCELLED:
+                tries.left()
+            tries.over(self._now())
+            pool.counters.direct[outcome.value] += 1
+            self._calls.leave(call)
+
+    async def _serve(
+        self, call: Call, pool: Pool, client: Client, tries: Tries, only: str | None, upload: Upload | None, later: LaterAnswer | None
+    ) -> tuple[Outcome, ErrorAnswer | None]:
+        """Try it at one instance after the other. How it ended, and the answer that the client has not got."""
         tried: list[str] = []
         tries_left = self._tries
-        tries = Tries(pool.choice.circuits)
         refusal: KeptRefusal | None = None
         lacking: list[str] = []
         """Instances that say that they lack the name."""
         failure: UpstreamFailure | None = None
         headers: Sequence[tuple[bytes, bytes]] = ()
-        try:
-            while tries_left and not tries.failed_alike and not (upload and upload.begun):
-                instance = only or pool.choice.least_loaded(tried, self._now(), call.model) or await self._first_instance(call, pool, tried)
-                if instance is None:
-                    break
-                tried.append(instance)
-                pool.direct[instance] += 1
-                pool.used_at = self._now()
-                try:
+        while tries_left and not tries.failed_alike and not (upload and upload.begun):
+            instance = only or pool.choice.least_loaded(tried, self._now(), call.model) or await self._first_instance(call, pool, tried)
+            if instance is None:
+                break
+            tried.append(instance)
+            try:
+                with self._in_flight(pool, instance):
                     connection = await self._begin(call, pool, instance, upload)
                     if connection.status >= 400 and only is None and not (upload and upload.begun):
                         kept = await self._keep(call, pool, instance, connection, tried, first=refusal is None)
@@ -99,51 +123,46 @@ class DirectRelay:
                             tries.failed(instance, None if kept.of_name else Fault.REFUSED, self._now())
                             lacking += [instance] if kept.of_name else []
                             continue
-                    await self._pass_on(call, pool, instance, connection, client, later)
-                except UpstreamFailure as problem:
-                    failure, headers = problem, problem.headers or bodiless_headers(call.connection)
-                    self._note(call, pool, instance, problem)
-                    tries.failed(instance, fault_of(problem.kind), self._now())
-                    if only or call.deadline <= self._now():
-                        break
-                    tries_left -= problem.reached
-                    continue
-                finally:
-                    pool.direct[instance] -= 1
-                    if not pool.direct[instance]:
-                        del pool.direct[instance]
-                if connection.status < 400:
-                    tries.served(instance, self._now())
-                    for other in lacking:
-                        pool.choice.names.contradicted(other, call.model, self._now())
-                outcome = "served" if connection.status < 400 else "rejected-by-engine"
-                return None
-            tries.over(self._now())
-            if refusal is not None:
-                outcome = "rejected-by-engine"
-                client.begin(refusal.status, refusal.headers, len(refusal.body))
-                client.end(refusal.body)
-                return None
-            if failure is None:
-                outcome = "refused"
-                if pool.table.outlook is Outlook.CLOSED:
-                    return closed(pool.table, self._now(), pool.header, call.dialect)
-                return nobody_serves(f"no instance of pool {pool.key} accepts requests", pool.header, call.dialect)
+                    broken = await self._pass_on(call, pool, instance, connection, client, later)
+            except UpstreamFailure as problem:
+                failure, headers = problem, problem.headers or bodiless_headers(call.connection)
+                self._note(call, pool, instance, problem)
+                tries.failed(instance, fault_of(problem.kind), self._now())
+                if only or call.deadline <= self._now():
+                    break
+                tries_left -= problem.reached
+                continue
+            if broken is not None:
+                tries.failed(instance, fault_of(broken.kind), self._now())
+                return Outcome.FAILED, None
+            if connection.status >= 400:
+                return Outcome.REJECTED_BY_ENGINE, None
+            tries.served(instance, self._now())
+            for other in lacking:
+                pool.choice.names.contradicted(other, call.model, self._now())
+            return Outcome.SERVED, None
+        if refusal is not None:
+            client.begin(refusal.status, refusal.headers, len(refusal.body))
+            client.end(refusal.body)
+            return Outcome.REJECTED_BY_ENGINE, None
+        if failure is not None:
             message = f"no instance of pool {pool.key} answered; the last: {failure}"
-            return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, headers)
-        except asyncio.CancelledError:
-            if not call.gone:
-                raise
-            outcome = "cancelled"
-            return None
-        except _Broken:
-            return None
-        except (BadRequest, ClientGone) as problem:  # the rest of an upload did not come as it should
-            outcome = "cancelled" if isinstance(problem, ClientGone) else "refused"
-            raise
+            return Outcome.FAILED, upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, headers)
+        if pool.table.outlook is Outlook.CLOSED:
+            return Outcome.REFUSED, closed(pool.table, self._now(), pool.header, call.dialect)
+        return Outcome.REFUSED, nobody_serves(f"no instance of pool {pool.key} accepts requests", pool.header, call.dialect)
+
+    @contextmanager
+    def _in_flight(self, pool: Pool, instance: str) -> Iterator[None]:
+        """Count the request at the instance meanwhile."""
+        pool.direct[instance] += 1
+        pool.used_at = self._now()
+        try:
+            yield
         finally:
-            pool.counters.direct[outcome] += 1
-            self._calls.leave(call)
+            pool.direct[instance] -= 1
+            if not pool.direct[instance]:
+                del pool.direct[instance]
 
     async def _keep(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, tried: list[str], *, first: bool
@@ -159,7 +178,7 @@ class DirectRelay:
         if (
             body is None
             or not (of_name or first)
-            or pool.choice.least_loaded(tried, now) is None
+            or pool.choice.least_loaded(tried, now, call.model) is None
             or not (of_name or pool.choice.opinions.take(now))
         ):
             return None
@@ -175,7 +194,7 @@ class DirectRelay:
         with suppress(TimeoutError):
             async with asyncio.timeout(call.deadline - pool.used_at):
                 await pool.wait_for_instance(len(call.body))
-        return pool.choice.least_loaded((), self._now())
+        return pool.choice.least_loaded((), self._now(), call.model)
 
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
         address, credentials = pool.addresses[instance], pool.passes_credentials(instance)
@@ -202,7 +221,10 @@ class DirectRelay:
 
     async def _pass_on(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
-    ) -> None:
+    ) -> UpstreamFailure | None:
+        """Give the client the answer. Returns the failure that broke it off, which the client hears of as well as its
+        protocol allows.
+        """
         headers = _answer_headers(pool, instance, connection)
         if connection.complete:
             body = await connection.read()
@@ -211,7 +233,7 @@ class DirectRelay:
             client.begin(connection.status, headers, len(body))
             self._sender.release(call, connection)
             client.end(body)
-            return
+            return None
         client.begin(connection.status, headers, None)
         client.on_writable(connection.resume)
 
@@ -229,11 +251,12 @@ class DirectRelay:
                 client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=True))
             else:
                 client.abort()
-            raise _Broken from None
+            return failure
         if later is not None:
             later.feed(last)
         self._sender.release(call, connection)
         client.end(last)
+        return None
 
     def _note(self, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
         call.drop_connection()
@@ -263,10 +286,6 @@ class DirectRelay:
         except UpstreamFailure:
             return False
         return True
-
-
-class _Broken(Exception):
-    """The answer broke after it had begun; the client was told so as well as its protocol allows."""
 
 
 def _answer_headers(pool: Pool, instance: str, connection: UpstreamConnection) -> bytes:

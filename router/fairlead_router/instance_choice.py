@@ -105,17 +105,20 @@ class InstanceChoice:
         """The first of `by_load`; None when none is left."""
         return next(iter(self.by_load(excluded, now, name)), None)
 
-    def by_load(self, excluded: Collection[str], now: float, name: str = "") -> list[str]:
-        """The accepting instances, the one with the fewest requests in flight first; then those whose circuit is open,
-        and last those that lack the model or adapter of this name.
+    def by_load(self, excluded: Collection[str], now: float, name: str = "", among: Collection[str] | None = None) -> list[str]:
+        """The accepting instances `among` these (None = all), the one with the fewest requests in flight first, then
+        those whose circuit is open. Those that lack the model or adapter of this name count only where all do: they
+        would answer 404, and so they stand in for none of the others, also not for `excluded` ones.
 
         For requests that need no particular instance, but one that writes its answer.
         """
+        able = self._writing if among is None else self._writing.intersection(among)
+        if self.names and not able.issubset(lacking := self.names.lacking(name, now)):
+            able = able.difference(lacking)
         broken = {*self._scheduler.broken(now), *self.circuits.broken(now)}
-        lacking = self.names.lacking(name, now) if self.names else ()
         rows = [
-            (row.instance in lacking, row.instance in broken, row.in_flight + row.waiting + self._direct[row.instance], row.instance)
+            (row.instance in broken, row.in_flight + row.waiting + self._direct[row.instance], row.instance)
             for row in self._scheduler.in_flight()
-            if row.instance in self._writing and row.instance not in excluded
+            if row.instance in able and row.instance not in excluded
         ]
         return [row[-1] for row in sorted(rows)]

@@ -58,7 +58,9 @@ class SideCircuits:
 
 
 class Tries:
-    """How one request past the scheduler fared at each instance it was sent to."""
+    """How one request past the scheduler fared at each instance it was sent to, judged as the scheduler judges its own.
+    It ends in `served`, `over` or `left`; what is said after that changes nothing.
+    """
 
     __slots__ = ("_circuits", "_faults")
 
@@ -86,6 +88,7 @@ class Tries:
         self._circuits.worked(instance)
         for other, _ in self._faults:
             self._circuits.failed(other, now)
+        self._faults.clear()
 
     def over(self, now: float) -> None:
         """It was served nowhere. What no other instance confirmed is held against the one that failed, but for
@@ -94,3 +97,8 @@ class Tries:
         for instance, fault in () if self.failed_alike else self._faults:
             if fault is not Fault.REFUSED:
                 self._circuits.failed(instance, now)
+        self._faults.clear()
+
+    def left(self) -> None:
+        """Its client went away before it was known whose fault a failure was: that is held against nobody."""
+        self._faults.clear()
