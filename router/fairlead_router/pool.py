@@ -165,7 +165,7 @@ class Pool:
     async def wait_for_instance(self, body_bytes: int) -> None:
         """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
         holding = self.table.holding
-        if self.table.outlook is Outlook.COMING and self.waiting_room.has_room(body_bytes, self.scheduler.held().requests, holding):
+        if self.table.outlook is Outlook.COMING and self.waiting_room.has_room(body_bytes, self.scheduler.held(), holding):
             await self.waiting_room.wait(body_bytes, holding.hold_for_seconds)
 
     def _is_used(self) -> bool:
@@ -190,7 +190,12 @@ class Pool:
             self._end(ticket, Ending.LOST, now)  # the scheduler refused to know it, so nothing may be kept of it here
             raise
         self.deliver(results, now)
+        self._bound_held()
         return ticket
+
+    def _bound_held(self) -> None:
+        if self.waiting_room:
+            self.waiting_room.make_room(self.scheduler.held(), self.table.holding)
 
     def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
         """The prompt is computed on the prefill instance; the answer is still to come from the decode instance, unless
@@ -378,6 +383,7 @@ class Pool:
         if self.tickets or self.guests or now - self.ticked_at >= 1.0:
             self.ticked_at = now
             self.deliver(self.scheduler.tick(now), now)
+            self._bound_held()
         if now >= self.forgets_at:
             self.forgets_at = now + FORGET_SECONDS
             if self.token_sizes.forget(now):

@@ -1,14 +1,17 @@
-"""Direct requests that wait for their pool's first instance; the scheduler holds the routed ones."""
+"""Direct requests that wait for their pool's first instance; the scheduler holds the routed ones. One bound is for
+both: direct requests find room beside those that the scheduler holds, and leave when it needs that room.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+from fairlead.reports.loads import HeldDemand
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Bytes of bodies that wait at most, as in a scheduler."""
+"""Bytes of bodies that wait at most, with those in a scheduler."""
 
 
 class WaitingRoom:
@@ -17,26 +20,36 @@ class WaitingRoom:
     __slots__ = ("_bytes", "_waiters")
 
     def __init__(self) -> None:
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._waiters: dict[asyncio.Future[None], int] = {}
+        """With the bytes of each one's body, in the order of arrival."""
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def has_room(self, body_bytes: int, others: int, holding: HoldingFacts) -> bool:
+    def has_room(self, body_bytes: int, others: HeldDemand, holding: HoldingFacts) -> bool:
         """Whether one more request may wait, beside `others` that the scheduler holds."""
-        return len(self) + others < holding.held_requests and self._bytes + body_bytes <= MOST_BYTES
+        return len(self) + others.requests < holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
+
+    def make_room(self, others: HeldDemand, holding: HoldingFacts) -> None:
+        """The scheduler holds so much by now: the newest leave for which there is no room any more."""
+        while self._waiters and (len(self) + others.requests > holding.held_requests or self._bytes + others.body_bytes > MOST_BYTES):
+            self._let_go(next(reversed(self._waiters)))
 
     def open(self) -> None:
         """Let all go on, in the order of their arrival."""
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        for waiter in tuple(self._waiters):
+            self._let_go(waiter)
+
+    def _let_go(self, waiter: asyncio.Future[None]) -> None:
+        self._bytes -= self._waiters.pop(waiter, 0)
+        if not waiter.done():
+            waiter.set_result(None)
 
     async def wait(self, body_bytes: int, seconds: float) -> None:
-        """Wait until the room is opened, at most `seconds`."""
+        """Wait until the room is opened, or needed for others, at most `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = None
+        self._waiters[waiter] = body_bytes
         self._bytes += body_bytes
         try:
             async with asyncio.timeout(seconds):
@@ -44,5 +57,4 @@ class WaitingRoom:
         except TimeoutError:
             return
         finally:
-            del self._waiters[waiter]
-            self._bytes -= body_bytes
+            self._let_go(waiter)

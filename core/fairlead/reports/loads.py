@@ -52,10 +52,11 @@ class LoadSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldDemand:
-    """Requests that wait for a pool to have an instance, and their prompt tokens."""
+    """Requests that wait for a pool to have an instance, with their prompt tokens and the bytes of their bodies."""
 
     requests: int = 0
     prompt_tokens: int = 0
+    body_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

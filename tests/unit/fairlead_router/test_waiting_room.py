@@ -3,6 +3,11 @@
 import asyncio
 from dataclasses import replace
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.reports.loads import HeldDemand
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 from fairlead_router.metrics import RouterMetrics
@@ -69,8 +74,43 @@ async def test_waiting_ends_after_its_time() -> None:
 
 
 def test_bodies_that_wait_are_bounded_in_bytes() -> None:
-    assert WaitingRoom().has_room(MOST_BYTES, 0, HoldingFacts())
-    assert not WaitingRoom().has_room(MOST_BYTES + 1, 0, HoldingFacts())
+    assert WaitingRoom().has_room(MOST_BYTES, HeldDemand(), HoldingFacts())
+    assert not WaitingRoom().has_room(MOST_BYTES + 1, HeldDemand(), HoldingFacts())
+    assert not WaitingRoom().has_room(MOST_BYTES - 9, HeldDemand(requests=1, body_bytes=10), HoldingFacts())
+
+
+COMING = st.lists(st.tuples(st.sampled_from(["direct", "routed", "left"]), st.sampled_from([1, MOST_BYTES // 3, MOST_BYTES])), max_size=20)
+
+
+@settings(deadline=None)
+@given(COMING, st.integers(1, 5))
+def test_one_bound_is_for_all_that_is_held_whichever_way_it_came(coming: list[tuple[str, int]], most: int) -> None:
+    async def play() -> None:
+        table = replace(EMPTY, holding=HoldingFacts(hold_for_seconds=LONGER_THAN_A_TEST, held_requests=most))
+        pool = pool_of(table)
+        direct: list[tuple[asyncio.Task[None], int]] = []
+        for number, (way, size) in enumerate(coming):
+            if way == "direct":
+                direct.append((asyncio.create_task(pool.wait_for_instance(size)), size))
+            elif way == "routed":
+                request = RoutingRequest(id=str(number), arrived_at=1.0, prompt_tokens=1, blocks=(), first_bytes_hash=0, body_bytes=size)
+                before = pool.scheduler.held().requests
+                ticket = pool.submit(request, 1.0)
+                assert (ticket.verdict is None) == (pool.scheduler.held().requests == before + 1)
+            elif direct:
+                direct[0][0].cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            waiting = [size for task, size in direct if not task.done()]
+            held = pool.scheduler.held()
+            assert len(waiting) + held.requests == pool.held().requests <= most
+            assert sum(waiting) + held.body_bytes <= MOST_BYTES
+            direct = [(task, size) for task, size in direct if not task.done()]
+        pool.shut_down(2.0)
+        await asyncio.gather(*(task for task, _ in direct), return_exceptions=True)
+        assert pool.held().requests == 0
+
+    asyncio.run(play())
 
 
 def test_a_pool_is_idle_since_its_last_request_and_not_before_the_router_began() -> None:

@@ -102,7 +102,7 @@ class HeldRequests:
 
     def demand(self) -> HeldDemand:
         """What is held, as demand on the pool."""
-        return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens)
+        return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens, body_bytes=self._body_bytes)
 
 
 def _is_unfair(held: Counter[tuple[str, str]], request: RoutingRequest, size: int) -> bool:
