@@ -40,6 +40,9 @@ class _CannedStream:
             self.stream.send(answer)
         self.heard += 1
 
+    def keeps(self, size: int) -> bool:
+        return True
+
     def half_closed(self) -> None:
         self.stream.finish(0)
 

@@ -71,8 +71,12 @@ class NoAccount:
 class RoutedAccount:
     """A request that a scheduler placed. `told` are the endpoints that the proxy was given, in order."""
 
-    def __init__(self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, asking: UsageAsking) -> None:
+    def __init__(
+        self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, asking: UsageAsking, *, is_known: bool = True
+    ) -> None:
+        """`is_known`: the path is the gateway's, so it is known what an answer to it must have."""
         self.pool = pool
+        self._is_known = is_known
         self.asks_usage = False
         """Whether the engine is asked for usage that the client did not ask for."""
         self._asking = asking
@@ -192,13 +196,18 @@ class RoutedAccount:
         self.pool.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
-        """Whether what came after a status of success is an answer."""
+        """Whether what came after a status of success is an answer; of a path that is not the gateway's, whether it is
+        no error.
+        """
         if self._reader is not None:
-            return self._reader.shortfall is None
+            return (self._reader.shortfall if self._is_known else self._reader.failure) is None
         if self._pieces is not None:
-            self._whole = read_whole(b"".join(self._pieces), has_input=self.ticket.request.prompt_bytes > 0)
+            body = b"".join(self._pieces)
+            self._whole = read_whole(body, has_input=self.ticket.request.prompt_bytes > 0)
             if self._dialect is Dialect.RESPONSES:
                 self._remember(self._whole.response_id)
+            if not self._is_known and b'"error"' not in body:
+                return True
         return self._whole.failure is None
 
     def _usage(self) -> Usage:
@@ -236,7 +245,7 @@ class DirectAccount:
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """See `Account`."""
         other = next((name for name, address in self.pool.addresses.items() if address == served), self.instance)
-        if other != self.instance:
+        if other != self.instance:  # the proxy saw those before it fail
             for passed in self._told[: self._told.index(other)] if other in self._told else self._told[:1]:
                 self._failed_at(passed, PASSED_OVER, now)
             self._count_out()
@@ -267,9 +276,14 @@ class DirectAccount:
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
-        """See `Account`."""
+        """See `Account`. A failure that its status told stays one."""
         self._leave(now)
-        self.pool.counters.direct["failed" if self._outcome == "failed" else "cancelled"] += 1
+        if self._outcome == "failed":
+            self._tries.over(now)
+        else:
+            self._outcome = "cancelled"
+            self._tries.left()
+        self.pool.counters.direct[self._outcome] += 1
 
     def _failed_at(self, instance: str, kind: str, now: float) -> None:
         self.pool.counters.upstream_errors[kind] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 
 from fairlead.tables import Outlook
 from fairlead_router import paths
@@ -21,6 +22,8 @@ from fairlead_router.pools import Opens, Pools
 from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves
 from fairlead_router.settings import RouterSettings
 
+Work = Callable[[], Coroutine[None, None, None]]
+
 _NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _ENDS_A_LINE = re.compile(rb"[\r\n\0]")
 
@@ -37,7 +40,7 @@ class DirectPicks:
         direct: DirectRelay,
         held: HeldResponses,
         now: Callable[[], float],
-        start: Callable[[PickedRequest, Coroutine[None, None, None]], None],
+        start: Callable[[PickedRequest, Work], None],
     ) -> None:
         self._settings = settings
         self._pools = pools
@@ -48,25 +51,25 @@ class DirectPicks:
         self._now = now
         self._start = start
 
-    def pick_any(
-        self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, changed: bytes | None = None, name: str = ""
-    ) -> None:
-        """The instance with the fewest requests in flight; waits for a pool without one to have one."""
-        excluded = () if subset is None else tuple(pool.addresses.keys() - set(members(pool, subset)))
-        instances = pool.choice.by_load(excluded, self._now(), name)
+    def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, name: str = "") -> None:
+        """The instance with the fewest requests in flight, of those that serve the model or adapter of this name; waits
+        for a pool without one to have one.
+        """
+        among = None if subset is None else members(pool, subset)
+        instances = pool.choice.by_load((), self._now(), name, among)
         if instances:
-            self._send(asked, pool, instances, changed)
+            self._send(asked, pool, instances)
         elif subset is not None or pool.table.outlook is not Outlook.COMING:
             self._refuse(asked, pool)
         else:
-            self._start(asked, self._await_instance(asked, pool, changed))
+            self._start(asked, partial(self._await_instance, asked, pool, name))
 
-    async def _await_instance(self, asked: PickedRequest, pool: Pool, changed: bytes | None) -> None:
+    async def _await_instance(self, asked: PickedRequest, pool: Pool, name: str) -> None:
         pool.used_at = self._now()
-        await pool.wait_for_instance(0 if changed is None else len(changed))
-        instances = pool.choice.by_load((), self._now())
+        await pool.wait_for_instance(len(asked.body))
+        instances = pool.choice.by_load((), self._now(), name)
         if instances:
-            self._send(asked, pool, instances, changed)
+            self._send(asked, pool, instances)
         else:
             self._refuse(asked, pool)
 
@@ -79,13 +82,11 @@ class DirectPicks:
             return closed(pool.table, self._now(), pool.header, asked.dialect)
         return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
 
-    def _send(
-        self, asked: PickedRequest, pool: Pool, instances: Sequence[str], changed: bytes | None = None, charge: Charge | None = None
-    ) -> None:
+    def _send(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], charge: Charge | None = None) -> None:
         """Name the first of the instances, then as many of the others as may be named."""
         told = instances[: 1 + self._settings.picker_fallbacks]
         asked.account = DirectAccount(pool, told, self._now(), charge)
-        asked.send(pool, [pool.addresses[instance] for instance in told], self._calls.next_id(), changed)
+        asked.send(pool, [pool.addresses[instance] for instance in told], self._calls.next_id())
 
     async def pick_holder(
         self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens

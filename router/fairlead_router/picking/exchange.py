@@ -54,7 +54,7 @@ class Say(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """The request is complete: decide where it goes."""
+    """The request is complete: decide where it goes. Its body is given away."""
 
     headers: HeaderList
     body: bytes
@@ -108,7 +108,7 @@ class Exchange:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._headers: HeaderList = []
-        self._body: bytes | bytearray = bytearray()  # not its pieces, which may be of a few bytes each
+        self._body = bytearray()  # not its pieces, which may be of a few bytes each
         self._trailers = False
         self.bodiless = False
         self.size = 0
@@ -140,24 +140,20 @@ class Exchange:
         """The stream is no more: nothing can be said."""
         return self._close(0, "")
 
-    def picked(
-        self, destination: str, changed: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes], body: bytes | None
-    ) -> Sequence[Action]:
-        """The request goes to `destination`, with these headers set and removed; `body` None = as it came."""
+    def picked(self, destination: str, changed: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes], body: bytes) -> Sequence[Action]:
+        """The request goes to `destination`, with these headers set and removed, and this body if it had one."""
         if self.stage is not Stage.DECIDING:
             return ()
         self.stage = Stage.PICKED
         actions: list[Action] = []
         if not self.bodiless:
-            whole = bytes(self._body) if body is None else body
-            changed = [*changed, (b"content-length", b"%d" % len(whole))]
+            changed = [*changed, (b"content-length", b"%d" % len(body))]
             actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
-            actions += _pieces(Side.REQUEST, whole, ended=not self._trailers)
+            actions += _pieces(Side.REQUEST, body, ended=not self._trailers)
             if self._trailers:
                 actions.append(Say(PassTrailers(Side.REQUEST)))
         else:
             actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
-        self._body = b""
         return actions
 
     def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:
@@ -165,7 +161,7 @@ class Exchange:
         if self.stage not in (Stage.NEW, Stage.READING, Stage.DECIDING, Stage.PICKED):
             return ()
         self.stage = Stage.OVER
-        self._body = b""
+        self._body = bytearray()
         return (Say(answer), Finish())
 
     # ── the request ──
@@ -197,7 +193,7 @@ class Exchange:
     def _complete(self) -> Sequence[Action]:
         self.stage = Stage.DECIDING
         headers, self._headers = self._headers, []
-        self._body = whole = bytes(self._body)
+        whole, self._body = bytes(self._body), bytearray()
         return (Whole(headers, whole, self.subset),)
 
     # ── the response ──
@@ -207,7 +203,7 @@ class Exchange:
             if self.stage in (Stage.RESPONDING, Stage.RESPONDED):
                 return self._violated("response_headers come once")
             self.stage = Stage.RESPONDING
-            self._body = b""
+            self._body = bytearray()
             began = ResponseBegan(message.headers, message.served)
             return (began, *self._ended()) if message.ended else (began,)
         if self.stage is not Stage.RESPONDING:
@@ -239,7 +235,7 @@ class Exchange:
             return ()
         done = self.stage is Stage.RESPONDED
         self.stage = Stage.OVER
-        self._body = b""
+        self._body = bytearray()
         return (Finish(status, message),) if done else (Abandoned(), Finish(status, message))
 
 

@@ -17,6 +17,10 @@ MOST_STREAMS = 2048
 """Of one connection; a proxy opens another for more."""
 MOST_WINDOW_CHANGES = 100
 """Settings of the streams' window that may come at once; each is worked out for every stream."""
+MOST_QUEUED = 256 * 1024
+"""Bytes that are given to the transport at once, which then tells whether its peer takes them. The rest waits in its
+streams, where it counts.
+"""
 FIRST_BYTES_SECONDS = 10.0
 """A connection must have shown by then that it is HTTP/2."""
 
@@ -33,6 +37,10 @@ class GrpcConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
+        self._queued = 0
+        """Bytes of streams' data in it."""
+        self._has_more = False
+        """Whether a stream had to wait because of it."""
         self._reading = False
         self._flush_due = False
         self._frames = FrameReader(self._take, self._begin)
@@ -142,16 +150,26 @@ class GrpcConnection(asyncio.Protocol):
         self._flush_due = False
         if self._out:
             out, self._out = self._out, []
+            self._queued = 0
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.write(b"".join(out))
+                if self._has_more:
+                    self._loop.call_soon(self._flush_streams)
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
         """Send all of it in one frame if that may be; the usual case."""
         size = len(data)
-        if size > self._peer_frame_size or size > self._send_window or size > stream.send_window or self._paused:
+        if (
+            size > self._peer_frame_size
+            or size > self._send_window
+            or size > stream.send_window
+            or self._paused
+            or self._queued > MOST_QUEUED
+        ):
             return False
         self._send_window -= size
         stream.send_window -= size
+        self._queued += size
         self.push(http2.data_head(size, stream.id) + data)
         return True
 
@@ -159,11 +177,15 @@ class GrpcConnection(asyncio.Protocol):
         """Send as much of it as may be now; how many bytes that are."""
         sent = 0
         while sent < len(data) and not self._paused:
+            if self._queued > MOST_QUEUED:
+                self._has_more = True
+                break
             size = min(len(data) - sent, self._peer_frame_size, self._send_window, stream.send_window)
             if size <= 0:
                 break
             self._send_window -= size
             stream.send_window -= size
+            self._queued += size
             self.push(http2.data_head(size, stream.id) + data[sent : sent + size])
             sent += size
         return sent
@@ -175,6 +197,7 @@ class GrpcConnection(asyncio.Protocol):
             self._loop.call_soon(self.close)
 
     def _flush_streams(self) -> None:
+        self._has_more = False
         for stream in tuple(self._streams.values()):
             stream.flush()
 

@@ -27,6 +27,11 @@ class Listener(Protocol):
     def message(self, payload: bytes) -> None:
         """A message of the peer."""
 
+    def keeps(self, size: int) -> bool:
+        """Whether so many bytes of a message may be kept until the rest of it comes; told each time that they change,
+        the last time 0.
+        """
+
     def half_closed(self) -> None:
         """The peer sends no more messages."""
 
@@ -58,8 +63,8 @@ class GrpcStream:
     """One call."""
 
     __slots__ = (
-        "_begun", "_buffer", "_closing", "_connection", "_ended", "_unacknowledged", "_waiting", "_waiting_bytes", "authority", "id", "listener",
-        "path", "send_window",
+        "_begun", "_buffer", "_closing", "_connection", "_ended", "_kept", "_sent", "_unacknowledged", "_waiting", "_waiting_bytes",
+        "authority", "id", "listener", "path", "send_window",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, number: int, path: bytes, authority: bytes, send_window: int) -> None:
@@ -71,6 +76,10 @@ class GrpcStream:
         self.listener: Listener | None = None
         self._buffer = bytearray()
         """The beginning of a message, which may come in a great many frames."""
+        self._kept = 0
+        """Its size, as the listener was told last."""
+        self._sent: Callable[[], None] | None = None
+        """Called when nothing waits any more."""
         self._unacknowledged = 0
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
@@ -94,11 +103,30 @@ class GrpcStream:
         self._waiting_bytes += len(data)
         self.flush()
 
+    def when_sent(self, then: Callable[[], None]) -> None:
+        """Call `then` as soon as nothing waits here, be it that all was sent or that none of it will be; at most the
+        last one given is called.
+        """
+        if self._waiting:
+            self._sent = then
+        else:
+            then()
+
+    def drop(self) -> None:
+        """Nobody has a use for what waits."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._tell_sent()
+
     def finish(self, status: int, message: str = "") -> None:
-        """End the call after what waits. Nobody listens to it any more."""
+        """End the call; if all is well after what waits, which else nobody has a use for. Nobody listens to it any
+        more.
+        """
         if self._ended or self._closing is not None:
             return
         self.listener = None
+        if status != OK:
+            self.drop()
         self._closing = http2.grpc_trailers(status, message, alone=not self._begun)
         self.flush()
 
@@ -113,6 +141,8 @@ class GrpcStream:
                 waiting[0] = piece[sent:]
                 break
             waiting.popleft()
+        if not waiting:
+            self._tell_sent()
         if self._unacknowledged >= STREAM_WINDOW // 2:
             self._allow()
         if not waiting and self._closing is not None and not self._ended:
@@ -150,10 +180,15 @@ class GrpcStream:
             start += 5 + length
         if self.listener is None:
             held.clear()
-        elif came is held:
+            return
+        if came is held:
             del held[:start]
         elif start < end:
             held += data[start:]
+        if self._kept != len(held):
+            self._kept = len(held)
+            if not self.listener.keeps(self._kept):
+                self._fail(RESOURCE_EXHAUSTED, "there is no memory for this message now")
 
     def close_half(self) -> None:
         """The peer sends no more."""
@@ -166,9 +201,15 @@ class GrpcStream:
         """The peer reset the stream, or the connection is gone."""
         listener, self.listener = self.listener, None
         self._ended = True
-        self._waiting.clear()
+        self._buffer.clear()
+        self.drop()
         if listener is not None:
             listener.gone()
+
+    def _tell_sent(self) -> None:
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent()
 
     def _fail(self, status: int, message: str) -> None:
         listener = self.listener

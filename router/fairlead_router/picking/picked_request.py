@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from fairlead_router.bodies import header_value
-from fairlead_router.body_memory import MemoryShare
+from fairlead_router.body_memory import MemoryFull, MemoryShare
 from fairlead_router.dialects import Dialect
 from fairlead_router.picking.accounts import Account
 from fairlead_router.picking.finding import withheld
@@ -17,9 +17,9 @@ from fairlead_router.requests import is_shown_id
 
 
 class PickedRequest:
-    """One request on its way to a destination; whoever owns its stream is told through the three callbacks.
+    """One request on its way to a destination; whoever owns its stream is told through the callbacks.
 
-    `go(endpoints, withheld headers, request id, changed body)` and `refuse` come once, one of them; `account` is there
+    `go(endpoints, withheld headers, changed headers, body)` and `refuse` come once, one of them; `account` is there
     before either.
     """
 
@@ -28,8 +28,9 @@ class PickedRequest:
         "account",
         "arrived_at",
         "authority",
-        "decoded",
+        "body",
         "dialect",
+        "encoded",
         "go",
         "gone",
         "headers",
@@ -44,16 +45,18 @@ class PickedRequest:
         authority: bytes,
         arrived_at: float,
         memory: MemoryShare,
-        go: Callable[[str, list[bytes], list[tuple[bytes, bytes]], bytes | None], None],
+        go: Callable[[str, list[bytes], list[tuple[bytes, bytes]], bytes], None],
         refuse: Callable[[ErrorAnswer], None],
     ) -> None:
         self.headers = headers
         self.authority = authority
         self.arrived_at = arrived_at
         self.memory = memory
-        """What its body holds of the memory for bodies."""
-        self.decoded: bytes | None = None
-        """The body without its codings, if it came with some."""
+        """What its body holds of the memory for bodies, for as long as the body is here."""
+        self.body = b""
+        """As it came or, later, as its engine gets it. No other copy is kept while the request waits."""
+        self.encoded = True
+        """Whether the body is in the codings that the headers tell, if they tell some."""
         self._made_id = ""
         self.go = go
         self.refuse = refuse
@@ -61,6 +64,11 @@ class PickedRequest:
         self.account: Account | None = None
         self.task: asyncio.Task[None] | None = None
         self.gone = False
+
+    def hold(self, size: int) -> None:
+        """Hold memory for so many bytes more of the body. Raises MemoryFull."""
+        if not self.memory.take(size):
+            raise MemoryFull
 
     def shown_id(self, make: Callable[[], str]) -> str:
         """The id that answers tell: the client's own, or one that is made once."""
@@ -73,15 +81,16 @@ class PickedRequest:
     def abandon(self, now: float) -> None:
         """The stream ended: give the request up, wherever it waits."""
         self.gone = True
+        self.body = b""
         if self.task is not None:
             self.task.cancel()
         account, self.account = self.account, None
         if account is not None:
             account.abandoned(now)
 
-    def send(self, pool: Pool, endpoints: list[str], request_id: str, changed: bytes | None) -> None:
-        """Let it go to the first of the endpoints, or the next where that fails, with a changed body if it has one, and
-        with the client's credentials if the first gets them.
+    def send(self, pool: Pool, endpoints: list[str], request_id: str) -> None:
+        """Let it go to the first of the endpoints, or the next where that fails, with the client's credentials if the
+        first gets them.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]
@@ -90,6 +99,7 @@ class PickedRequest:
             headers.append((b"x-request-id", self._made_id.encode()))
         first = next((name for name, address in pool.addresses.items() if address == endpoints[0]), "")
         removed = withheld(self.headers, credentials=pool.passes_credentials(first))
-        if self.decoded is not None:
+        if not self.encoded:
             removed.append(b"content-encoding")
-        self.go(destination, removed, headers, self.decoded if changed is None else changed)
+        body, self.body = self.body, b""
+        self.go(destination, removed, headers, body)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from functools import partial
 
-from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router import paths
-from fairlead_router.bodies import BODY_LIMIT, UPLOAD_LIMIT, header_value, limited
-from fairlead_router.body_memory import BodyMemory
-from fairlead_router.calls import Calls
+from fairlead_router.bodies import BODY_LIMIT, UPLOAD_LIMIT, decoded, header_value
+from fairlead_router.body_memory import BodyMemory, MemoryFull
+from fairlead_router.calls import Calls, Change
 from fairlead_router.charges import Charge
 from fairlead_router.client_requests import BodyTooLarge
 from fairlead_router.content_codings import ContentDecoder, codings_of
@@ -23,14 +24,14 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.peer_fields import refuse_peer_addresses
 from fairlead_router.picking.accounts import RoutedAccount
-from fairlead_router.picking.direct_picks import DirectPicks
+from fairlead_router.picking.direct_picks import DirectPicks, Work
 from fairlead_router.picking.finding import any_pool, find_endpoint, members, opening, pool_of_service, session_of
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
 from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, memory_full, own_fault, refusal_answer, shutting_down
-from fairlead_router.requests import ParsedRequest, parse_request
+from fairlead_router.requests import parse_request
 from fairlead_router.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.settings import RouterSettings
 from fairlead_router.tickets import Ticket
@@ -85,12 +86,12 @@ class Picker:
         settings = self._settings
         return max((settings.max_body_bytes, BODY_LIMIT), (settings.max_upload_bytes, UPLOAD_LIMIT))
 
-    def pick(self, asked: PickedRequest, body: bytes, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
+    def pick(self, asked: PickedRequest, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
         """Decide where the request goes, now or when its turn comes."""
         target = header_value(asked.headers, b":path") or ""
         asked.dialect = paths.dialect_of(target.encode("latin-1"))
         try:
-            self._pick(asked, target.encode("latin-1"), body, subset, bodiless=bodiless)
+            self._pick(asked, target.encode("latin-1"), subset, bodiless=bodiless)
         except BadRequest as problem:
             self._metrics.client_errors[problem.code] += 1
             asked.refuse(problem.answer(asked.dialect))
@@ -125,7 +126,7 @@ class Picker:
 
     # ── what is done with a path ──
 
-    def _pick(self, asked: PickedRequest, target: bytes, body: bytes, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
+    def _pick(self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
         endpoint = find_endpoint(target)
         if endpoint is None and self._settings.picker_any_path:
             endpoint = OTHER_PATH
@@ -140,66 +141,79 @@ class Picker:
             allowed = ", ".join(endpoint.methods)
             headers = [(b"allow", allowed.encode())]
             raise BadRequest(405, "method_not_allowed", f"{endpoint.path} takes {allowed}, not {method[:20]}", None, headers)
-        body = self._decoded(asked, body, endpoint)
         refuse_peer_addresses("x-request-id", header_value(asked.headers, b"x-request-id") or "")
         if self._informing.refusing:
             asked.refuse(shutting_down(endpoint.dialect))
             return
-        local = endpoint.handling is Handling.LOCAL or (endpoint is OTHER_PATH and (bodiless or not body))
+        local = endpoint.handling is Handling.LOCAL or (endpoint is OTHER_PATH and (bodiless or not asked.body))
         key = None if endpoint.keyless else self._keys.admit(asked.headers, asked.arrived_at, counted=not local)
         only = self._settings.picker_pool or self._served(pool_of_service(asked.authority))
         opens = opening(key, only)
         if local:
             self._past.pick_any(asked, any_pool(self._pools, asked.headers, opens), subset)
-        elif endpoint.handling is Handling.ROUTED:
-            self._route(asked, endpoint, body, subset, key, opens)
         elif endpoint.handling is Handling.HELD:
-            self._start(asked, self._past.pick_holder(asked, target, subset, key, opens))
+            self._start(asked, partial(self._past.pick_holder, asked, target, subset, key, opens))
+        elif asked.body and (codings := codings_of(asked.headers)):
+            self._start(asked, partial(self._decode, asked, ContentDecoder(codings), endpoint, subset, key, opens))
         else:
-            pool, name, changed = self._named_pool(asked, endpoint, body, key, opens)
-            self._past.pick_any(asked, pool, subset, changed, name)
+            self._place(asked, endpoint, subset, key, opens)
 
-    def _decoded(self, asked: PickedRequest, body: bytes, endpoint: Endpoint) -> bytes:
-        """The body without its codings, of which its engine is told nothing. Raises BadRequest."""
-        codings = codings_of(asked.headers)
-        if not codings or not body:
-            return body
+    async def _decode(
+        self,
+        asked: PickedRequest,
+        decoder: ContentDecoder,
+        endpoint: Endpoint,
+        subset: tuple[str, ...] | None,
+        key: GatewayKey | None,
+        opens: Opens,
+    ) -> None:
+        """Place a request whose engine is told nothing of its body's codings. Raises BadRequest."""
         largest = self._most_bytes if endpoint.handling is Handling.UPLOAD else (self._settings.max_body_bytes, BODY_LIMIT)
-        pieces: list[bytes] = []
+        size = len(asked.body)
         try:
-            for piece in limited(ContentDecoder(codings), body, largest[0]):
-                if not asked.memory.take(len(piece)):
-                    raise memory_full()
-                pieces.append(piece)
+            asked.body = await decoded(decoder, asked.body, largest[0], asked.hold)
         except BodyTooLarge:
             raise body_too_large(*largest) from None
-        asked.memory.release(len(body))
-        asked.decoded = b"".join(pieces)
-        return asked.decoded
+        except MemoryFull:
+            raise memory_full() from None
+        asked.encoded = False
+        asked.memory.release(size)
+        self._place(asked, endpoint, subset, key, opens)
+
+    def _place(
+        self, asked: PickedRequest, endpoint: Endpoint, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
+    ) -> None:
+        """Decide by the body, which is there as its client meant it."""
+        if endpoint.handling is Handling.ROUTED:
+            self._route(asked, endpoint, subset, key, opens)
+        else:
+            pool, name = self._named_pool(asked, endpoint, key, opens)
+            self._past.pick_any(asked, pool, subset, name)
 
     def _served(self, pool: str | None) -> str | None:
         """The pool of the Service that was called, if there is one."""
         return pool if pool is not None and self._pools.serves(pool) else None
 
-    def _named_pool(
-        self, asked: PickedRequest, endpoint: Endpoint, body: bytes, key: GatewayKey | None, opens: Opens
-    ) -> tuple[Pool, str, bytes | None]:
-        """The pool of a request that needs no scheduler, the name by which its engines know the model, and the body if
-        that has to be changed.
+    def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
+        """The pool of a request that needs no scheduler, and the name by which its engines know the model, which the
+        body has from now on.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
-            form.feed(body)
+            form.feed(asked.body)
             pool = self._routed.pool_for(form.model or None, asked.headers, key, opens)
             self._count(key)
             name = pool.engine_name(form.model or None)
-            return pool, name, None if form.model == name else form.taken(name)
-        self._limit(body)
-        parsed = parse_request(body, endpoint)
+            if form.model != name:
+                asked.body = form.taken(name)
+            return pool, name
+        self._limit(asked.body)
+        parsed = parse_request(asked.body, endpoint)
         pool = self._routed.pool_for(parsed.model, asked.headers, key, opens)
         self._count(key)
         name = pool.engine_name(parsed.model)
-        return pool, name, _changed(body, parsed, name)
+        asked.body = parsed.body if parsed.model == name else parsed.renamed(name)
+        return pool, name
 
     def _count(self, key: GatewayKey | None) -> None:
         """A request that costs no tokens goes to a pool."""
@@ -216,13 +230,13 @@ class Picker:
         self,
         asked: PickedRequest,
         endpoint: Endpoint,
-        body: bytes,
         subset: tuple[str, ...] | None,
         key: GatewayKey | None,
         opens: Opens,
     ) -> None:
-        self._limit(body)
-        parsed = parse_request(body, endpoint)
+        size = len(asked.body)
+        self._limit(asked.body)
+        parsed = parse_request(asked.body, endpoint)
         headers = asked.headers
         pool = self._routed.pool_for(parsed.model, headers, key, opens)
         if pool.divides:
@@ -230,64 +244,79 @@ class Picker:
             raise BadRequest(501, "pool_divides", message)
         session = session_of(headers, pool.session_header)
         within = None if subset is None else members(pool, subset)
-        request = self._routed.request(pool, endpoint, parsed, headers, session, key, asked.arrived_at, body_bytes=len(body), within=within)
+        request = self._routed.request(pool, endpoint, parsed, headers, session, key, asked.arrived_at, body_bytes=size, within=within)
         name = pool.engine_name(parsed.model)
-        changed = _changed(body, parsed, name)
-        asks: bytes | None = None
+        body = parsed.body if parsed.model == name else parsed.renamed(name)
+        asks: Change | None = None
         if may_ask_for_usage(parsed, endpoint):
-            asks, change = ask_for_usage(body if changed is None else changed, parsed.document)
-            asks = None if change is None else asks
-
+            body, asks = ask_for_usage(body, parsed.document)
+        asked.body = body
         charge: Charge | None = None
         if key is not None:
             follows = answer_follows(parsed, endpoint)
-            charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self.now(), follows=follows)
+            charge = self._keys.reserve(key, request, pool.most_tokens(size), self.now(), follows=follows)
+        del parsed, body  # what it holds is as large as the body, and the request may wait
         ticket = pool.submit(request, self.now(), charge)
-        account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking)
+        account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking, is_known=endpoint is not OTHER_PATH)
         account.name = name
         if ticket.verdict is None:
             asked.account = account
-            ticket.when_decided = lambda: self._decided_later(asked, account, ticket, changed, asks)
+            ticket.when_decided = partial(self._decided_later, asked, account, ticket, asks)
         else:
-            self._decided(asked, account, ticket, changed, asks)
+            self._decided(asked, account, ticket, asks)
 
-    def _decided_later(
-        self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, changed: bytes | None, asks: bytes | None
-    ) -> None:
+    def _decided_later(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
         """As `_decided`, in the middle of a scheduler's delivery, which no fault here may break off."""
         try:
-            self._decided(asked, account, ticket, changed, asks)
+            self._decided(asked, account, ticket, asks)
         except Exception:  # noqa: BLE001  # logged, and hidden from clients
             self._own_fault(asked)
 
-    def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, changed: bytes | None, asks: bytes | None) -> None:
-        """`changed` is the body under the engine's name for the model, `asks` one that also asks for usage."""
+    def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
+        """`asks` is what in the body asks the engine for usage, where its client did not."""
         if asked.gone:
             return
-        verdict, pool = ticket.verdict, account.pool
+        pool = account.pool
+        verdict = self._where_served(account, ticket)
         if not isinstance(verdict, Dispatch):
             asked.account = None
             if verdict is not None:
                 asked.refuse(refusal_answer(verdict, pool.header, asked.dialect))
             return
-        account.told = self._endpoints(pool, verdict)
+        account.told = self._endpoints(pool, verdict, account.name)
         ticket.given = True  # as far as can be known: the proxy sends it now
         asked.account = account
         account.asks_usage = asks is not None and not self._asking.refuses(verdict.address)
-        asked.send(pool, account.told, ticket.request.id, asks if account.asks_usage else changed)
+        if asks is not None and not account.asks_usage:
+            asked.body = asks.undone(asked.body)
+        asked.send(pool, account.told, ticket.request.id)
 
-    def _endpoints(self, pool: Pool, dispatch: Dispatch) -> list[str]:
-        """The choice, then as many fallbacks as may be named, of those that still accept."""
+    def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
+        """The verdict, or one for another instance if by now it is known that the chosen one lacks the name."""
+        pool, verdict = account.pool, ticket.verdict
+        while isinstance(verdict, Dispatch) and pool.choice.names:
+            lacks = pool.choice.lacks(verdict, account.name, self.now())
+            other = None if lacks is None else pool.second_opinion(ticket, lacks, self.now(), counts=False)
+            if other is None:
+                break
+            verdict = other
+        return verdict
+
+    def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
+        """The choice, then as many fallbacks as may be named, of those that still accept and serve the name."""
         endpoints = [dispatch.address]
-        for instance in dispatch.fallbacks[: self._settings.picker_fallbacks]:
-            if instance in pool.accepting and pool.addresses[instance] not in endpoints:
+        lacking = pool.choice.names.lacking(name, self.now()) if pool.choice.names else ()
+        for instance in dispatch.fallbacks:
+            if len(endpoints) > self._settings.picker_fallbacks:
+                break
+            if instance in pool.accepting and instance not in lacking and pool.addresses[instance] not in endpoints:
                 endpoints.append(pool.addresses[instance])
         return endpoints
 
-    def _start(self, asked: PickedRequest, work: Coroutine[None, None, None]) -> None:
+    def _start(self, asked: PickedRequest, work: Work) -> None:
         async def guarded() -> None:
             try:
-                await work
+                await work()
             except BadRequest as problem:
                 self._metrics.client_errors[problem.code] += 1
                 asked.refuse(problem.answer(asked.dialect))
@@ -295,9 +324,3 @@ class Picker:
                 self._own_fault(asked)
 
         asked.task = asyncio.get_running_loop().create_task(guarded())
-
-
-def _changed(body: bytes, parsed: ParsedRequest, name: str) -> bytes | None:
-    """The body for an engine that knows the model by `name`; None where that is the body as it came."""
-    changed = parsed.body if parsed.model == name else parsed.renamed(name)
-    return None if changed is body else changed

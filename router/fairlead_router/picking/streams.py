@@ -32,6 +32,10 @@ PROCESS = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 HEALTH_CHECK = b"/grpc.health.v1.Health/Check"
 HEALTH_WATCH = b"/grpc.health.v1.Health/Watch"
 
+LARGEST_UNCOUNTED = 1024 * 1024
+"""Bytes of a piece of an answer that are kept though there is no memory for bodies: more than proxies send at once."""
+LARGEST_HEALTH_CHECK = 64 * 1024
+
 LIVENESS = "liveness"
 READINESS = ("", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
 
@@ -45,7 +49,7 @@ logger = logging.getLogger(__name__)
 class PickerStream:
     """One HTTP request at the proxy. `ended` hears when the stream is over."""
 
-    __slots__ = ("_asked", "_ended", "_exchange", "_picker", "_stream", "arrived_at")
+    __slots__ = ("_arriving", "_asked", "_ended", "_exchange", "_picker", "_stream", "arrived_at")
 
     def __init__(self, stream: GrpcStream, picker: Picker, ended: Callable[[PickerStream], None]) -> None:
         self._stream = stream
@@ -54,6 +58,8 @@ class PickerStream:
         self._exchange = Exchange(picker.most_bytes)
         self.arrived_at = picker.now()
         memory = MemoryShare(picker.body_memory)
+        self._arriving = MemoryShare(picker.body_memory)
+        """What the beginning of a message holds."""
         self._asked = PickedRequest([], stream.authority, self.arrived_at, memory, self._go, self._refuse)
 
     # ── what the connection says ──
@@ -75,6 +81,21 @@ class PickerStream:
             return True
         self._picker.memory_full(self._asked)
         return False
+
+    def keeps(self, size: int) -> bool:
+        """Whether so many bytes of a message can be kept until the rest of it comes. Answers under way are not broken
+        off because requests take the memory, as long as their pieces are of a usual size.
+        """
+        share = self._arriving
+        if size <= share.held:
+            share.release(share.held - size)
+            return True
+        if share.take(size - share.held):
+            return True
+        if self._exchange.stage in (Stage.NEW, Stage.READING):
+            self._picker.memory_full(self._asked)
+            return True
+        return size <= LARGEST_UNCOUNTED
 
     def half_closed(self) -> None:
         """The proxy says no more."""
@@ -102,8 +123,8 @@ class PickerStream:
                 shown = self._account.piece(action.piece, self._picker.now(), last=action.last)
                 self._do(self._exchange.passed(shown, ended=action.ended))
             elif isinstance(action, Whole):
-                asked.headers = action.headers
-                self._picker.pick(asked, action.body, action.subset, bodiless=self._exchange.bodiless)
+                asked.headers, asked.body = action.headers, action.body
+                self._picker.pick(asked, action.subset, bodiless=self._exchange.bodiless)
             elif isinstance(action, ResponseBegan):
                 self._began(action)
             elif isinstance(action, ResponseEnded):
@@ -112,6 +133,7 @@ class PickerStream:
             elif isinstance(action, TooLarge):
                 self._picker.too_large(asked)
             elif isinstance(action, Abandoned):
+                self._stream.drop()
                 asked.abandon(self._picker.now())
             elif isinstance(action, Finish):
                 self._finish(action.status, action.message)
@@ -121,6 +143,9 @@ class PickerStream:
         return self._asked.account or _NO_ACCOUNT
 
     def _began(self, action: ResponseBegan) -> None:
+        if self._asked.account is None and not self._asked.gone:
+            self._asked.abandon(self._picker.now())  # the proxy answers itself what was not picked for yet
+        self._let_go()
         changed = self._account.began(action.headers, action.served, self._picker.now())
         removed = [name for name, _ in action.headers if name in _WITHHELD or name.startswith(b"x-fairlead-")] if changed else []
         if changed and header_value(action.headers, b"x-request-id") is None:
@@ -128,16 +153,22 @@ class PickerStream:
         self._stream.send(wire.encode(PassHeaders(Side.RESPONSE, changed, removed)))
 
     def _finish(self, status: int, message: str) -> None:
-        self._asked.memory.release()
         self._asked.abandon(self._picker.now())  # does nothing to what was settled
         self._stream.finish(status, message)
+        self._arriving.release()
+        self._let_go()
         self._ended(self)
+
+    def _let_go(self) -> None:
+        """The request's body is not needed any more, once all of it that is on its way to the proxy was sent."""
+        self._asked.body = b""
+        self._stream.when_sent(self._asked.memory.release)
 
     # ── what the picker says ──
 
-    def _go(self, destination: str, removed: list[bytes], changed: HeaderList, body: bytes | None) -> None:
+    def _go(self, destination: str, removed: list[bytes], changed: HeaderList, body: bytes) -> None:
         self._do(self._exchange.picked(destination, changed, removed, body))
-        self._asked.memory.release()
+        self._let_go()
 
     def _refuse(self, answer: ErrorAnswer) -> None:
         reason = next((value for name, value in answer.headers if name == b"x-fairlead-rejection"), b"")
@@ -152,6 +183,8 @@ class PickerStream:
         """End what takes too long."""
         if self._exchange.stage is Stage.READING and now - self.arrived_at >= body_seconds:
             self._picker.too_slow(self._asked)
+        elif self._exchange.stage is Stage.NEW and now - self.arrived_at >= body_seconds:
+            self.break_off(DEADLINE_EXCEEDED, f"no request_headers came within {body_seconds:g} s")
         elif now - self.arrived_at >= total_seconds:
             self.break_off(DEADLINE_EXCEEDED, f"the request took longer than {total_seconds:g} s")
 
@@ -193,6 +226,10 @@ class HealthStream:
             self._stream.send(wire.encode_health(status))
             self._stream.finish(0)
         self._ended(self)
+
+    def keeps(self, size: int) -> bool:
+        """A name of a service is short."""
+        return size <= LARGEST_HEALTH_CHECK
 
     def half_closed(self) -> None:
         """A call without a request has no answer; a watch goes on."""

@@ -44,7 +44,7 @@ def picked(body: bytes = b"hello") -> Exchange:
     exchange = Exchange(1000)
     exchange.hear(HeadersCame(REQUEST, HEADERS, False))
     exchange.hear(BodyCame(REQUEST, body, True))
-    exchange.picked("10.0.0.1:8000", [], [], None)
+    exchange.picked("10.0.0.1:8000", [], [], body)
     return exchange
 
 
@@ -57,7 +57,7 @@ def test_headers_wait_for_the_body_and_both_go_on_when_a_destination_is_picked()
     assert exchange.hear(HeadersCame(REQUEST, HEADERS, False, ("10.0.0.1:8000",))) == ()
     assert exchange.hear(BodyCame(REQUEST, b"hel", False)) == ()
     assert exchange.hear(BodyCame(REQUEST, b"lo", True)) == (Whole(HEADERS, b"hello", ("10.0.0.1:8000",)),)
-    assert said(exchange.picked("10.0.0.1:8000", [(b"a", b"b")], [b"cookie"], None)) == [
+    assert said(exchange.picked("10.0.0.1:8000", [(b"a", b"b")], [b"cookie"], b"hello")) == [
         PassHeaders(REQUEST, [(b"a", b"b"), (b"content-length", b"5")], [b"cookie"], "10.0.0.1:8000"),
         PassBody(REQUEST, b"hello", True),
     ]
@@ -66,7 +66,7 @@ def test_headers_wait_for_the_body_and_both_go_on_when_a_destination_is_picked()
 def test_a_request_without_a_body_is_picked_for_at_once_and_gets_none() -> None:
     exchange = Exchange(1000)
     assert exchange.hear(HeadersCame(REQUEST, HEADERS, True)) == (Whole(HEADERS, b"", None),)
-    assert said(exchange.picked("10.0.0.1:8000", [], [], None)) == [PassHeaders(REQUEST, [], [], "10.0.0.1:8000")]
+    assert said(exchange.picked("10.0.0.1:8000", [], [], b"")) == [PassHeaders(REQUEST, [], [], "10.0.0.1:8000")]
 
 
 def test_a_changed_body_goes_on_with_its_own_length() -> None:
@@ -84,7 +84,7 @@ def test_trailers_end_a_body_and_go_on_after_it() -> None:
     exchange.hear(HeadersCame(REQUEST, HEADERS, False))
     exchange.hear(BodyCame(REQUEST, b"hello", False))
     assert exchange.hear(TrailersCame(REQUEST)) == (Whole(HEADERS, b"hello", None),)
-    assert said(exchange.picked("10.0.0.1:8000", [], [], None))[1:] == [PassBody(REQUEST, b"hello", False), PassTrailers(REQUEST)]
+    assert said(exchange.picked("10.0.0.1:8000", [], [], b"hello"))[1:] == [PassBody(REQUEST, b"hello", False), PassTrailers(REQUEST)]
 
 
 def test_a_large_body_goes_on_in_pieces_that_every_proxy_takes() -> None:
@@ -92,7 +92,7 @@ def test_a_large_body_goes_on_in_pieces_that_every_proxy_takes() -> None:
     exchange = Exchange(len(body))
     exchange.hear(HeadersCame(REQUEST, HEADERS, False))
     exchange.hear(BodyCame(REQUEST, body, True))
-    pieces = [message for message in said(exchange.picked("e", [], [], None)) if isinstance(message, PassBody)]
+    pieces = [message for message in said(exchange.picked("e", [], [], body)) if isinstance(message, PassBody)]
     assert b"".join(piece.piece for piece in pieces) == body
     assert [piece.ended for piece in pieces] == [False, False, True]
     assert all(len(piece.piece) <= LARGEST_PIECE for piece in pieces)
@@ -123,7 +123,7 @@ def test_a_refusal_answers_the_client_and_ends_the_stream() -> None:
     exchange = Exchange(1000)
     exchange.hear(HeadersCame(REQUEST, HEADERS, True))
     assert exchange.refused(REFUSED) == (Say(REFUSED), Finish())
-    assert exchange.picked("10.0.0.1:8000", [], [], None) == ()
+    assert exchange.picked("10.0.0.1:8000", [], [], b"") == ()
     assert exchange.half_closed() == ()
 
 
@@ -155,7 +155,7 @@ def test_a_stream_that_ends_early_is_abandoned_once(stage: str) -> None:
     if stage != "before":
         exchange.hear(HeadersCame(REQUEST, HEADERS, True))
     if stage == "answering":
-        exchange.picked("e", [], [], None)
+        exchange.picked("e", [], [], b"")
         exchange.hear(HeadersCame(RESPONSE, HEADERS, False))
     assert exchange.gone() == (Abandoned(), Finish())
     assert exchange.gone() == ()
@@ -165,7 +165,7 @@ def test_a_proxy_that_gives_up_while_the_request_waits_may_answer_itself() -> No
     exchange = Exchange(1000)
     exchange.hear(HeadersCame(REQUEST, HEADERS, True))
     assert exchange.hear(HeadersCame(RESPONSE, HEADERS, True)) == (ResponseBegan(HEADERS, None), ResponseEnded())
-    assert exchange.picked("e", [], [], None) == ()
+    assert exchange.picked("e", [], [], b"") == ()
     assert exchange.refused(REFUSED) == ()
 
 
@@ -219,7 +219,7 @@ def test_whatever_comes_each_request_is_decided_answered_and_ended_at_most_once(
     for event in events:
         stage = exchange.stage
         if event == "pick":
-            done = exchange.picked("e", [], [], None)
+            done = exchange.picked("e", [], [], next((action.body for action in actions if isinstance(action, Whole)), b""))
         elif event == "refuse":
             done = exchange.refused(REFUSED)
         elif event == "half-close":

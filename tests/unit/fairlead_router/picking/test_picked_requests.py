@@ -1,13 +1,16 @@
 """Streams of a picker over a real scheduler: whatever a proxy says, no request's account stays open."""
 
 import asyncio
+import gzip
 import json
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import hpack
 import pytest
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingResponse
 from hypothesis import given, settings
@@ -18,7 +21,9 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_router.main import Router
+from fairlead_router.picking import http2
 from fairlead_router.picking.accounts import WHOLE_ANSWER_BYTES
+from fairlead_router.picking.grpc_connection import GrpcConnection
 from fairlead_router.picking.grpc_stream import OK
 from fairlead_router.picking.serving import tls_context
 from fairlead_router.picking.streams import PickerStream
@@ -53,13 +58,24 @@ class HeardStream:
     def finish(self, status: int, message: str = "") -> None:
         self.ends.append(status)
 
+    def drop(self) -> None: ...
+
+    def when_sent(self, then: Callable[[], None]) -> None:
+        then()
+
 
 class Proxied:
     """A router with one pool, and streams to its picker."""
 
-    def __init__(self, directory: Path, **table: Any) -> None:
+    def __init__(self, directory: Path, *, picker_any_path: bool = False, **table: Any) -> None:
         self.time = 1000.0
-        settings = RouterSettings(api_urls=("http://127.0.0.1:1",), api_token="t" * 20, router_id="router-0", spool_dir=directory)
+        settings = RouterSettings(
+            api_urls=("http://127.0.0.1:1",),
+            api_token="t" * 20,
+            router_id="router-0",
+            spool_dir=directory,
+            picker_any_path=picker_any_path,
+        )
         self.router = Router(settings, lambda facts: SharedScheduler(facts, "router-0", 1, sample_rate=1.0), "start")
         given_table: dict[str, Any] = {"prefills_in_flight": 1, **table}
         self.router.pools.apply(routing_table(["10.0.0.1:8000", "10.0.0.2:8000"], **given_table))
@@ -85,7 +101,8 @@ class Proxied:
         assert isinstance(scheduler, SharedScheduler)
         assert not scheduler.discrepancies()
         counted = sum(row.in_flight + row.waiting for row in scheduler.in_flight())
-        return counted + len(self.pool.tickets) + sum(self.pool.direct.values()) + self.router.picker.active
+        bodies = self.router.body_memory.held
+        return counted + len(self.pool.tickets) + sum(self.pool.direct.values()) + self.router.picker.active + bodies
 
 
 BODY = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "hello " * 600}], "stream": True}).encode()
@@ -97,6 +114,8 @@ _SAID = (
     request_headers(subset=[]),
     request_headers(path="/nothing"),
     request_headers(path="/v1/responses/resp_1/cancel", ended=True),
+    request_headers(headers={"content-encoding": "GZip"}),
+    request_headers(path="/tokenize", headers={"Content-Encoding": "deflate, gzip"}),
     request_body(BODY, ended=True),
     request_body(b"{", ended=False),
     request_body(b"", ended=True),
@@ -107,8 +126,11 @@ _SAID = (
     response_headers(404, {}, ended=True),
     response_body(b'data: {"choices": [{"index": 0, "delta": {"content": "tok"}, "finish_reason": "stop"}]}\n\n', ended=False),
     response_body(b"", ended=True),
+    request_body(gzip.compress(BODY, mtime=0), ended=True),
+    request_body(gzip.compress(zlib.compress(BODY + b" " * 3_000_000), mtime=0), ended=True),
 )
 _WORDS: list[bytes] = [message.SerializeToString() for message in _SAID]
+_BODY, _BEGUN, _BUSY, _NOT_FOUND, _TOKEN, _END = (_WORDS[place] for place in (8, 11, 14, 15, 16, 17))
 _EVENTS = st.one_of(
     st.sampled_from(_WORDS),
     st.sampled_from(_WORDS),
@@ -116,7 +138,7 @@ _EVENTS = st.one_of(
     st.binary(max_size=30),
     st.sampled_from(["half-close", "gone", "tick"]),
 )
-_USUAL: list[bytes | str] = [_WORDS[0], _WORDS[6], _WORDS[9], _WORDS[14], _WORDS[15], "half-close"]
+_USUAL: list[bytes | str] = [_WORDS[0], _BODY, _BEGUN, _TOKEN, _END, "half-close"]
 
 
 def _play(stream: PickerStream, event: bytes | str, tick: Callable[[], None]) -> None:
@@ -189,7 +211,7 @@ async def test_a_usual_stream_ends_well_and_is_served(proxied: Proxied) -> None:
 async def test_a_refused_request_is_in_no_account(proxied: Proxied) -> None:
     stream, heard = proxied.open()
     stream.message(_WORDS[3])
-    stream.message(_WORDS[6])
+    stream.message(_BODY)
     assert [one.immediate_response.status.code for one in heard.said] == [503]
     assert heard.ends == [OK]
     assert proxied.open_accounts() == 0
@@ -205,7 +227,7 @@ async def test_a_request_that_the_scheduler_fails_on_costs_its_key_no_tokens(pro
     def status_of_one() -> int:
         stream, heard = proxied.open()
         stream.message(request_headers(headers={"authorization": "Bearer secret"}).SerializeToString())
-        stream.message(_WORDS[6])
+        stream.message(_BODY)
         return int(heard.said[0].immediate_response.status.code)
 
     with monkeypatch.context() as patched:
@@ -229,12 +251,12 @@ _TOLD = response_body(
     ("events", "prompt", "output"),
     [
         (["gone"], 900, {0}),
-        ([_WORDS[9], "gone"], 900, {0}),
-        ([_WORDS[9], _CHAT, "gone"], 900, {4, 5}),
-        ([_WORDS[9], _CHAT, _TOLD, "gone"], 700, {9}),
-        ([_WORDS[9], _CHAT, _TOLD, _WORDS[15], "half-close"], 700, {9}),
-        ([_WORDS[12], "half-close"], 0, {0}),
-        ([_WORDS[13], "half-close"], 0, {0}),
+        ([_BEGUN, "gone"], 900, {0}),
+        ([_BEGUN, _CHAT, "gone"], 900, {4, 5}),
+        ([_BEGUN, _CHAT, _TOLD, "gone"], 700, {9}),
+        ([_BEGUN, _CHAT, _TOLD, _END, "half-close"], 700, {9}),
+        ([_BUSY, "half-close"], 0, {0}),
+        ([_NOT_FOUND, "half-close"], 0, {0}),
     ],
     ids=["unanswered", "begun", "broken off", "last event came", "ended", "failed", "declined"],
 )
@@ -245,7 +267,7 @@ async def test_what_a_picked_request_costs_its_key_follows_from_how_it_ended(
     proxied.router.keys.replace([GatewayKeyFacts(id="k", digest=digest, tokens_per_minute=10**6)], 0.0)
     stream, _ = proxied.open()
     stream.message(request_headers(headers={"authorization": "Bearer secret"}).SerializeToString())
-    stream.message(_WORDS[6])
+    stream.message(_BODY)
     for event in events:
         _play(stream, event, proxied.tick)
     assert proxied.open_accounts() == 0
@@ -280,7 +302,7 @@ async def test_a_picked_answer_that_is_given_later_is_charged_when_it_is_seen(pr
 async def test_a_request_whose_proxy_fell_back_waited_in_the_queue_no_longer_for_that(proxied: Proxied) -> None:
     stream, heard = proxied.open()
     stream.message(_WORDS[0])
-    stream.message(_WORDS[6])
+    stream.message(_BODY)
     (ticket,) = proxied.pool.tickets.values()
     waited, first = ticket.queued_seconds, headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION]
     served, instance = ("10.0.0.2:8000", "i1") if first.startswith("10.0.0.1") else ("10.0.0.1:8000", "i0")
@@ -309,7 +331,7 @@ async def test_those_before_the_one_that_served_a_request_past_the_scheduler_hav
     stream.message(response_headers(200, {}, served="10.0.0.2:8000").SerializeToString())
     assert proxied.pool.direct == {"i1": 1}
     assert proxied.pool.counters.upstream_errors["passed-over"] == 1
-    stream.message(_WORDS[15])
+    stream.message(_END)
     stream.half_closed()
     assert proxied.open_accounts() == 0
 
@@ -318,17 +340,17 @@ async def test_a_queued_request_goes_when_the_one_before_it_has_its_first_token(
     (first, _), (second, _), (third, heard) = (proxied.open() for _ in range(3))
     for stream in (first, second, third):
         stream.message(_WORDS[0])
-        stream.message(_WORDS[6])
+        stream.message(_BODY)
     assert not heard.said
-    first.message(_WORDS[9])
-    first.message(_WORDS[14])
+    first.message(_BEGUN)
+    first.message(_TOKEN)
     assert heard.said[0].WhichOneof("response") == "request_headers"
 
 
 async def test_a_router_that_closes_breaks_off_what_is_under_way(proxied: Proxied) -> None:
     stream, heard = proxied.open()
     stream.message(_WORDS[0])
-    stream.message(_WORDS[6])
+    stream.message(_BODY)
     proxied.router.picker.close()
     assert heard.ends == [14]  # UNAVAILABLE
     assert proxied.open_accounts() == 0
@@ -381,3 +403,318 @@ async def test_a_picked_answer_that_is_too_long_to_keep_is_charged_by_its_usage(
         stream.message(response_body(piece, ended=start + 60_000 >= len(answer)).SerializeToString())
     _play(stream, "half-close", proxied.tick)
     assert _costs(proxied) == (1, 700, 90)
+
+
+# ── bodies ──
+
+ENCODED = {
+    "gzip": gzip.compress(BODY),
+    "GZIP": gzip.compress(BODY),
+    "deflate, gzip": gzip.compress(zlib.compress(BODY)),
+    "identity, x-gzip": gzip.compress(BODY),
+}
+
+
+async def _said_all(heard: HeardStream, count: int = 1) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(heard.said) < count:
+            await asyncio.sleep(0)
+
+
+def _passed_body(heard: HeardStream) -> bytes:
+    said = (one.request_body.response.body_mutation.streamed_response.body for one in heard.said if one.HasField("request_body"))
+    return b"".join(said)
+
+
+@pytest.mark.parametrize("coding", ENCODED)
+@pytest.mark.parametrize("name", ["content-encoding", "Content-Encoding"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+async def test_a_body_in_any_codings_reaches_its_engine_plain(proxied: Proxied, coding: str, name: str, path: str) -> None:
+    stream, heard = proxied.open()
+    stream.message(request_headers(path=path, headers={name: coding}).SerializeToString())
+    stream.message(request_body(ENCODED[coding], ended=True).SerializeToString())
+    await _said_all(heard, 2)
+    assert json.loads(_passed_body(heard))["messages"] == json.loads(BODY)["messages"]
+    assert "content-encoding" in heard.said[0].request_headers.response.header_mutation.remove_headers
+    stream.gone()
+    assert proxied.open_accounts() == 0
+
+
+async def test_a_body_is_decoded_while_others_have_their_turns_and_its_memory_is_held_meanwhile(proxied: Proxied) -> None:
+    plain = BODY + b" " * 8_000_000
+    stream, heard = proxied.open()
+    stream.message(request_headers(headers={"content-encoding": "gzip"}).SerializeToString())
+    encoded = gzip.compress(plain)
+    stream.message(request_body(encoded, ended=True).SerializeToString())
+    turns, most = 0, 0
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not heard.said:
+            await asyncio.sleep(0)
+            turns += 1
+            most = max(most, proxied.router.body_memory.held)
+    assert turns >= 7, "of about a MiB each"
+    assert most > 6_000_000
+    assert proxied.router.body_memory.held == 0, "the proxy has it"
+
+
+@pytest.mark.parametrize("end", ["gone", "half-close", "answered"])
+async def test_a_request_that_ends_while_its_body_is_decoded_is_picked_for_no_more(proxied: Proxied, end: str) -> None:
+    stream, heard = proxied.open()
+    stream.message(request_headers(headers={"content-encoding": "gzip"}).SerializeToString())
+    stream.message(request_body(gzip.compress(BODY + b" " * 8_000_000), ended=True).SerializeToString())
+    await asyncio.sleep(0)
+    if end == "answered":
+        for word in (response_headers(504, {}).SerializeToString(), _END):
+            stream.message(word)
+    else:
+        _play(stream, end, proxied.tick)
+    for _ in range(30):
+        await asyncio.sleep(0)
+    if end == "answered":
+        stream.half_closed()
+    assert not any(one.HasField("request_headers") for one in heard.said)
+    assert proxied.pool.counters.submitted == 0
+    assert proxied.pool.counters.upstream_errors == {}
+    assert proxied.open_accounts() == 0
+
+
+async def test_a_response_that_is_looked_for_when_its_proxy_gives_up_is_in_no_account(proxied: Proxied) -> None:
+    proxied.router.picker._picker._held.remember("resp_1", proxied.pool.key, "i0")
+    stream, heard = proxied.open()
+    stream.message(request_headers("GET", "/v1/responses/resp_1", ended=True).SerializeToString())
+    stream.message(response_headers(504, {}).SerializeToString())
+    stream.message(_END)
+    for _ in range(30):
+        await asyncio.sleep(0)
+    stream.half_closed()
+    assert heard.ends == [OK]
+    assert not proxied.pool.counters.direct
+    assert proxied.open_accounts() == 0
+
+
+async def test_who_shows_no_key_has_nothing_decoded(proxied: Proxied) -> None:
+    proxied.router.keys.required = True
+    stream, heard = proxied.open()
+    stream.message(request_headers(headers={"content-encoding": "br"}).SerializeToString())
+    stream.message(_BODY)
+    assert heard.said[0].immediate_response.status.code == 401
+
+
+async def test_a_queued_request_holds_one_body_and_its_memory(proxied: Proxied) -> None:
+    big = BODY.replace(b'"mock"', b'"default/chat"') + b" " * 1_000_000
+    for _ in range(3):
+        stream, heard = proxied.open()
+        stream.message(_WORDS[0])
+        stream.message(request_body(big, ended=True).SerializeToString())
+    assert not heard.said
+    assert proxied.router.body_memory.held == len(big)
+    asked = stream._asked  # what a waiting request keeps is what is asked here
+    assert b'"include_usage":true' in asked.body
+    proxied.router.pools.shut_down()
+    assert heard.said[0].immediate_response.status.code == 503
+    assert (asked.body, proxied.router.body_memory.held) == (b"", 0)
+
+
+class Wire:
+    """A proxy's connection to the picker, frame by frame."""
+
+    def __init__(self, proxied: Proxied) -> None:
+        self.sent = bytearray()
+        self.room = 10**9
+        """Bytes that it takes."""
+        transport: Any = self
+        server = proxied.router.picker
+        self.connection = GrpcConnection(server.open, proxied.router.picker._picker.most_bytes, lambda _: None)
+        self.connection.connection_made(transport)
+        block = hpack.Encoder().encode(
+            [(":method", "POST"), (":path", HeardStream.path.decode()), (":scheme", "http"), ("content-type", "application/grpc")]
+        )
+        self.feed(http2.PREFACE, http2.settings({}), http2.frame(http2.HEADERS, http2.END_HEADERS, 1, block))
+
+    def feed(self, *data: bytes) -> None:
+        self.connection.data_received(b"".join(data))
+
+    def say(self, message: Any) -> None:
+        payload = message if isinstance(message, bytes) else message.SerializeToString()
+        whole = b"\x00" + len(payload).to_bytes(4, "big") + payload
+        for start in range(0, len(whole), 16_384):
+            self.feed(http2.frame(http2.DATA, 0, 1, whole[start : start + 16_384]))
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+        if len(self.sent) > self.room:
+            self.connection.pause_writing()
+
+    def close(self) -> None:
+        self.connection.connection_lost(None)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_extra_info(self, name: str) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    resume_reading = pause_reading
+
+
+STALLED = BODY + b" " * 300_000
+"""More than a peer has room for at first."""
+
+
+@pytest.mark.parametrize("end", ["read", "reset", "lost", "late", "half-close"])
+async def test_a_body_that_its_proxy_does_not_take_holds_its_memory_until_it_is_sent_or_dropped(proxied: Proxied, end: str) -> None:
+    wire, memory = Wire(proxied), proxied.router.body_memory
+    wire.say(request_headers())
+    wire.say(request_body(STALLED, ended=True))
+    assert memory.held >= len(STALLED)
+    assert len(wire.sent) < 100_000
+    if end == "read":
+        wire.feed(http2.window_update(0, 10**6), http2.window_update(1, 10**6))
+        assert len(wire.sent) > len(STALLED)
+    elif end == "reset":
+        wire.feed(http2.rst_stream(1, http2.CANCEL))
+    elif end == "lost":
+        wire.close()
+    elif end == "late":
+        for stream in tuple(proxied.router.picker._streams):
+            stream.sweep(proxied.router.now() + 10**6, 1.0, 1.0)
+    else:
+        wire.feed(http2.frame(http2.DATA, http2.END_STREAM, 1))
+    assert memory.held == 0
+    wire.close()
+    assert proxied.open_accounts() == 0
+
+
+async def test_a_message_counts_before_all_of_it_is_there(proxied: Proxied) -> None:
+    wire, memory = Wire(proxied), proxied.router.body_memory
+    wire.say(request_headers())
+    begun = (b"\x00" + (500_000).to_bytes(4, "big") + request_body(STALLED, ended=False).SerializeToString())[:200_000]
+    for start in range(0, len(begun), 16_384):
+        wire.feed(http2.frame(http2.DATA, 0, 1, begun[start : start + 16_384]))
+    assert memory.held == len(begun)
+    memory.most = memory.held + 10_000
+    wire.feed(http2.frame(http2.DATA, 0, 1, bytes(16_384)))
+    assert b"body_memory_full" in wire.sent
+    assert memory.held == 0
+    assert proxied.open_accounts() == 0
+
+
+async def test_an_answer_goes_on_while_requests_take_all_the_memory(proxied: Proxied) -> None:
+    wire, memory = Wire(proxied), proxied.router.body_memory
+    wire.say(request_headers())
+    wire.say(_BODY)
+    wire.say(_BEGUN)
+    memory.most = 0
+    for _ in range(3):
+        wire.say(response_body(b"data: " + b" " * 60_000 + b"\n\n", ended=False))
+    wire.feed(http2.window_update(0, 10**6), http2.window_update(1, 10**6))
+    assert len(wire.sent) > 180_000
+    wire.say(_TOKEN)
+    wire.say(_END)
+    assert proxied.pool.counters.served == 1
+    wire.close()
+    assert proxied.open_accounts() == 0
+
+
+async def test_a_peer_that_reads_nothing_takes_no_bodies_out_of_the_account(proxied: Proxied) -> None:
+    """Its windows are as large as can be, and only its transport tells, once bytes are given to it."""
+    wire, memory, large = Wire(proxied), proxied.router.body_memory, BODY + b" " * 3_000_000
+    wire.room = 65_536
+    wire.feed(http2.settings({http2.SETTING_WINDOW: 2**31 - 1, http2.SETTING_FRAME_SIZE: 256 * 1024}), http2.window_update(0, 2**30))
+    wire.say(request_headers())
+    wire.say(request_body(large, ended=True))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(wire.sent) < 600_000
+    assert memory.held >= len(large)
+    wire.room = 10**9
+    wire.connection.resume_writing()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while memory.held or len(wire.sent) <= len(large):
+            await asyncio.sleep(0)
+    wire.close()
+
+
+async def test_a_stream_on_which_nothing_is_said_ends(proxied: Proxied) -> None:
+    stream, heard = proxied.open()
+    stream.sweep(stream.arrived_at + 29.0, 30.0, 600.0)
+    assert not heard.ends
+    stream.sweep(stream.arrived_at + 30.0, 30.0, 600.0)
+    assert heard.ends == [4]  # DEADLINE_EXCEEDED
+    assert proxied.open_accounts() == 0
+
+
+# ── answers and names ──
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "body", "served"),
+    [
+        ("/v1/load_lora_adapter", "text/plain", b"", True),
+        ("/v1/load_lora_adapter", "application/json", b'{"message": "loaded"}', True),
+        ("/v1/load_lora_adapter", "text/event-stream", b"", True),
+        ("/v1/load_lora_adapter", "application/json", b'{"error": {"message": "no"}}', False),
+        ("/v1/load_lora_adapter", "text/event-stream", b'data: {"error": {"message": "no"}}\n\n', False),
+        ("/v1/chat/completions", "application/json", b"", False),
+        ("/v1/chat/completions", "text/event-stream", b"", False),
+    ],
+)
+async def test_an_answer_to_a_path_that_is_not_known_may_be_anything_but_an_error(
+    tmp_path: Path, path: str, content_type: str, body: bytes, served: bool
+) -> None:
+    proxied = Proxied(tmp_path, picker_any_path=True)
+    stream, _ = proxied.open()
+    stream.message(request_headers(path=path).SerializeToString())
+    stream.message(_BODY)
+    stream.message(response_headers(200, {"content-type": content_type}).SerializeToString())
+    stream.message(response_body(body, ended=True).SerializeToString())
+    stream.half_closed()
+    counters = proxied.pool.counters
+    assert (counters.served, counters.failed, counters.upstream_errors) == ((1, 0, {}) if served else (0, 1, {"answer": 1}))
+    assert proxied.open_accounts() == 0
+    await proxied.router.api.close()
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
+async def test_an_instance_that_lacks_the_name_is_neither_chosen_nor_a_fallback(proxied: Proxied, path: str) -> None:
+    proxied.pool.choice.names.refused("i0", "mock", proxied.router.now())
+    stream, heard = proxied.open()
+    stream.message(request_headers(path=path).SerializeToString())
+    stream.message(_BODY)
+    assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == "10.0.0.2:8000"
+    stream.gone()
+
+
+async def test_a_queued_request_goes_to_no_instance_that_is_found_to_lack_its_name_meanwhile(proxied: Proxied) -> None:
+    (first, _), (second, _), (_third, heard) = waiting = [proxied.open() for _ in range(3)]
+    for stream, _ in waiting:
+        stream.message(_WORDS[0])
+        stream.message(_BODY)
+    assert not heard.said
+    proxied.pool.choice.names.refused("i0", "mock", proxied.router.now())
+    for stream in (first, second):
+        stream.gone()
+    assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == "10.0.0.2:8000"
+    waiting[2][0].gone()
+    assert proxied.open_accounts() == 0
+
+
+async def test_what_a_proxy_saw_fail_holds_against_it_unless_the_client_left(proxied: Proxied) -> None:
+    circuits = proxied.pool.choice.circuits
+    for _ in range(3):
+        stream, _ = proxied.open()
+        stream.message(_WORDS[1])
+        stream.message(response_headers(200, {}, served="10.0.0.2:8000").SerializeToString())
+        stream.gone()
+    assert proxied.pool.counters.direct == {"cancelled": 3}
+    assert circuits.broken(proxied.router.now()) == []
+    for _ in range(3):
+        stream, _ = proxied.open()
+        stream.message(_WORDS[1])
+        stream.message(response_headers(500, {}).SerializeToString())
+        stream.gone()
+    assert proxied.pool.counters.direct == {"cancelled": 3, "failed": 3}
+    assert circuits.broken(proxied.router.now()) == ["i0"]
