@@ -76,6 +76,24 @@ async def test_a_compressed_form_is_decoded_as_it_passes(world: World) -> None:
     await _all_given_back(running)
 
 
+@pytest.mark.parametrize(("coding", "encode"), [("gzip", gzip.compress), ("ZSTD", zstd.compress)])
+@pytest.mark.parametrize("first", ["model", "file"])
+async def test_a_form_that_decodes_to_too_much_is_refused_wherever_its_model_is(world: World, coding: str, encode: Any, first: str) -> None:
+    running = await _ready(world, max_body_bytes=1_000_000, max_upload_bytes=3_000_000)
+    parts = {"model": b"mock", "file": bytes(50_000_000)}
+    names = sorted(parts, key=lambda name: name != first)
+    form = b"".join(b'--x\r\ncontent-disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (name.encode(), parts[name]) for name in names)
+    headers = {"content-type": "multipart/form-data; boundary=x", "content-encoding": coding}
+    answer = await running.client.post("/v1/audio/transcriptions", content=encode(form + b"--x--\r\n"), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (
+        (413, "request_too_large") if first == "model" else (400, "missing_field")
+    )
+    await _all_given_back(running)
+    direct = running.router.pools.all()[0].counters.direct
+    assert direct == ({"refused": 1} if first == "model" else {})
+    assert (await running.ask()).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("content", "coding", "status", "code"),
     [
