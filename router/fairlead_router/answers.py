@@ -17,8 +17,8 @@ from fairlead_router.emptiness import is_cut, shortfall
 from fairlead_router.spoken_events import Failure as Failure
 from fairlead_router.spoken_events import failure_of, listener
 from fairlead_router.squeezing import Squeezed
-from fairlead_router.usages import Figures
 from fairlead_router.usages import Usage as Usage
+from fairlead_router.usages import read_usage
 
 EVENT_BYTES = 256 * 1024
 """Most bytes of an event that are held until it is complete; of a larger one the small fields are read as it passes."""
@@ -324,7 +324,8 @@ class WholeAnswer(NamedTuple):
 
     usage: Usage | None = None
     failure: Failure | None = None
-    response_id: str | None = None
+    response_id: Any = None
+    """Its field `id`, whatever that is (`is_response_id`)."""
 
 
 class _Document(msgspec.Struct):
@@ -352,9 +353,9 @@ _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
     """What a body says that came with a status of success. Without `has_input` an empty list is an answer too."""
-    if not body or body.isspace():
+    if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
-    if _PAGE.match(body):
+    if not body.startswith(b"{") and _PAGE.match(body):
         return WholeAnswer(failure=Failure("the answer is a page of markup"))
     if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
         return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
@@ -371,7 +372,7 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
         failure = Failure("it ended with finish_reason error")
     elif not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
         failure = shortfall(_decoded(body), has_input=has_input)
-    return WholeAnswer(_usage(document.usage), failure, document.id if is_response_id(document.id) else None)
+    return WholeAnswer(None if document.usage is None else read_usage(document.usage), failure, document.id)
 
 
 def _is_filled(document: _Document) -> bool:
@@ -394,13 +395,7 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 def usage_of(squeezed: Squeezed) -> Usage | None:
     """The usage of an unstreamed answer that was too long to hold."""
     document = squeezed.document()
-    return _usage(document.get("usage")) if isinstance(document, dict) else None
-
-
-def _usage(usage: Any) -> Usage | None:
-    figures = Figures()
-    figures.take(usage)
-    return figures.usage() if figures else None
+    return read_usage(document.get("usage")) if isinstance(document, dict) else None
 
 
 def is_response_id(value: Any) -> bool:

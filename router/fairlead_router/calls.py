@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
     def undone(self, body: bytes) -> bytes:
         """The body as it was, also when something was added behind the change."""
-        return b"".join((body[: self.at], self.given, body[self.at + len(self.asked) :]))
+        return b"".join((body[: self.at], self.given, memoryview(body)[self.at + len(self.asked) :]))
 
 
 class Leg(NamedTuple):

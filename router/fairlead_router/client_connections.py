@@ -182,7 +182,7 @@ class ClientConnection(HttpToolsProtocol):
         if self.limits.is_ending():
             self.cycle.keep_alive = False
         self._arriving = request = ClientRequest(self, self.cycle, self.limits.memory)
-        if self.limits.cors:
+        if self.limits.cors.is_on:
             request.accompany(self.limits.cors.headers(self.headers))
         self._open.append(request)
         self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from fairlead_router.body_memory import BodyMemory, MemoryFull, MemoryShare
+from fairlead_router.body_memory import BodyMemory, MemoryFull
 from fairlead_router.refusals import Headers
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -60,15 +60,17 @@ class ClientRequest:
     """
 
     __slots__ = (
-        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_id", "_id_is_clients",
-        "_limit", "_overflowed", "_pieces", "_share", "_size", "_standing", "_streaming", "_waiter", "_writable", "gone",
+        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held", "_id", "_id_is_clients",
+        "_limit", "_memory", "_overflowed", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "gone",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory) -> None:
         """A request whose body takes its share of `memory`."""
         self._connection = connection
         self._cycle = cycle
-        self._share = MemoryShare(memory)
+        self._memory = memory
+        self._held = 0
+        """Of its bytes, in the memory for all bodies."""
         self._crowded = False
         self._standing = b""
         self._id = b""
@@ -126,7 +128,7 @@ class ClientRequest:
             raise ClientGone
         if not self._pieces and not self._complete:
             raise TimeoutError
-        self._share.release(self._size)
+        self._release(min(self._size, self._held))
         pieces, self._pieces, self._size = self._pieces, [], 0
         return b"".join(pieces)
 
@@ -188,11 +190,14 @@ class ClientRequest:
             self._keep_nothing()
             self._wake()
         elif not self._discarding:
-            if not self._share.take(len(piece)):
+            memory, size = self._memory, len(piece)
+            if memory.held + size > memory.most:
                 self._crowded = True
                 self._keep_nothing()
                 self._wake()
                 return
+            memory.held += size
+            self._held += size
             self._keep(piece)
             if self._streaming:
                 if self._size > STREAMED_BODY_BYTES:
@@ -211,16 +216,22 @@ class ClientRequest:
     def _keep_nothing(self) -> None:
         self._discarding = True
         self._pieces.clear()
-        self._share.release()
+        self._release(self._held)
+
+    def _release(self, size: int) -> None:
+        self._memory.held -= size
+        self._held -= size
 
     def hold(self, size: int) -> None:
         """Hold memory for `size` bytes made of the body until the request ends. Raises MemoryFull."""
-        if not self._share.take(size):
+        if self._memory.held + size > self._memory.most:
             raise MemoryFull
+        self._memory.held += size
+        self._held += size
 
     def let_go(self, size: int) -> None:
         """Of what is held, `size` bytes are not needed any more."""
-        self._share.release(size)
+        self._release(min(size, self._held))
 
     def completed(self) -> None:
         """The connection received the end of this body."""
@@ -238,7 +249,10 @@ class ClientRequest:
 
     def unwatch(self) -> None:
         """The application has done with the request: nothing of its body is kept any more."""
-        self._keep_nothing()
+        self._discarding = True
+        self._pieces.clear()
+        self._memory.held -= self._held
+        self._held = 0
         self._gone_callback = None
         self._writable = None
         self._connection.forget(self)

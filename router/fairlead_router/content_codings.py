@@ -62,9 +62,12 @@ class ContentDecoder:
 
 def codings_of(headers: Headers) -> tuple[str, ...]:
     """The codings of a body, without `identity`, which is none. Raises BadRequest 415 for more than are taken."""
-    named = [value for name, value in headers if name == b"content-encoding"]
-    if not named:
+    for name, _ in headers:
+        if name == b"content-encoding":
+            break
+    else:
         return ()
+    named = [value for name, value in headers if name == b"content-encoding"]
     words = [word.strip().lower() for word in b",".join(named).decode("latin-1").split(",")]
     codings = tuple(word for word in words if word not in ("", "identity"))
     if len(codings) > MOST_CODINGS:

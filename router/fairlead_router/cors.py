@@ -27,9 +27,7 @@ class Cors:
     def __init__(self, origins: Collection[str]) -> None:
         self._any = EVERY in origins
         self._origins = frozenset(origin.encode() for origin in origins)
-
-    def __bool__(self) -> bool:
-        return bool(self._origins)
+        self.is_on = bool(self._origins)
 
     def headers(self, request: Headers) -> Headers:
         """What the answer to a request with these headers says."""

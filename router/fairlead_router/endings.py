@@ -14,6 +14,8 @@ from typing import NamedTuple
 class Ending(Enum):
     """How a request that a pool knows ended. A request ends once, the first way that comes about."""
 
+    __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
+
     SERVED = "served"
     REFUSED = "refused"
     REFUSED_AFTER_PREFILL = "refused after its prefill"

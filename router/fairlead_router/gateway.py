@@ -145,7 +145,7 @@ class Gateway:
             body = parsed.renamed(name)
         client.name(request.id.encode())
         change: Change | None = None
-        if may_ask_for_usage(parsed, endpoint):
+        if parsed.stream and may_ask_for_usage(parsed, endpoint):
             body, change = ask_for_usage(body, parsed.document)
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)

@@ -81,7 +81,7 @@ class InstanceChoice:
         where none is known to lack it, or all that accept are. Where prefill and decode are divided it is looked at
         when the request is sent.
         """
-        lacking = self.names.lacking(name, now) if self.names else ()
+        lacking = self.names.lacking(name, now) if self.names.missing else ()
         if not lacking or self._divides:
             return among
         able = tuple(one for one in (sorted(self._accepting) if among is None else among) if one not in lacking)
@@ -113,7 +113,7 @@ class InstanceChoice:
         For requests that need no particular instance, but one that writes its answer.
         """
         able = self._writing if among is None else self._writing.intersection(among)
-        if self.names and not able.issubset(lacking := self.names.lacking(name, now)):
+        if self.names.missing and not able.issubset(lacking := self.names.lacking(name, now)):
             able = able.difference(lacking)
         broken = {*self._scheduler.broken(now), *self.circuits.broken(now)}
         rows = [

@@ -35,6 +35,8 @@ class Handling(Enum):
     answered by the router.
     """
 
+    __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
+
     ROUTED = "routed"
     SPREAD = "spread"
     UPLOAD = "upload"

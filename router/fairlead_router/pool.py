@@ -216,7 +216,7 @@ class Pool:
 
     def first_token(self, ticket: Ticket, now: float) -> None:
         """The engine began to stream; only the first call counts."""
-        if not ticket.ended and not ticket.saw_first_token:
+        if ticket.ending is None and not ticket.saw_first_token:
             ticket.saw_first_token = True
             self.counters.ttft.observe(now - ticket.request.arrived_at)
             if self.classes.are_declared:
@@ -271,7 +271,7 @@ class Pool:
 
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
         """The engine answered in full. Impossible counts are treated as missing."""
-        if ticket.ended:
+        if ticket.ending is not None:
             return
         usage = self.accounts.plausible(usage)
         if usage.cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
@@ -402,8 +402,10 @@ class Pool:
 
     def engine_name(self, asked: str | None) -> str:
         """The name by which engines know what a client asked for."""
-        is_alias = asked is not None and asked in self.engines.aliases
-        return self.adapter(asked) or (asked if is_alias else None) or self.table.model
+        model = self.table.model
+        if asked is None or asked == model:
+            return model
+        return self.adapter(asked) or (asked if asked in self.engines.aliases else model)
 
     # ── engines ──
 

@@ -30,6 +30,7 @@ _TOOLS_OF_CHATS = _TOOLS | {"documents"}
 """Fields of a body that chat templates render beside the messages, and that the text of the prompt lacks."""
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template", "suffix"})
 """Fields that make a prompt longer or shorter by what is not in its text."""
+_BEYOND_MESSAGES = _TOOLS_OF_CHATS | _UNSEEN | {"truncation", "prompt", "input"}
 _CALLS = frozenset({"tool_calls", "function_call", "reasoning", "reasoning_content", "encrypted_content", "summary"})
 """Fields of a message that chat templates render, and that the text of the prompt lacks."""
 _READ = frozenset({"text", "input_text", "output_text", "thinking", "tool_result", "function_call", "function_call_output", "message"})
@@ -50,6 +51,8 @@ class PromptSize(NamedTuple):
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: bytes, body_bytes: int) -> PromptSize:
     """What the tokens of a request's prompt are counted from; `body_bytes` is the length of its body."""
+    if _is_plain_chat(document):
+        return PromptSize(endpoint.path, len(prompt), endpoint.streams)
     if _is_token_ids(document):
         return PromptSize(GIVEN_IDS, len(prompt), False)
     tools, media, media_bytes = _beyond_text(document, _TOOLS_OF_CHATS if endpoint.streams else _TOOLS)
@@ -58,6 +61,15 @@ def prompt_size(endpoint: Endpoint, document: Document, prompt: bytes, body_byte
     counted = max(len(prompt), body_bytes - media_bytes) if tools else len(prompt)
     kind = endpoint.path + "+tools" * tools + "+media" * bool(media)
     return PromptSize(kind, counted + media * MEDIA_BYTES, endpoint.streams and not tools and not media)
+
+
+def _is_plain_chat(document: Document) -> bool:
+    """Whether its messages have nothing but texts, and no other field matters."""
+    messages = document.get("messages")
+    if not isinstance(messages, list) or not _BEYOND_MESSAGES.isdisjoint(document):
+        return False
+    texts = [one for one in messages if isinstance(one, dict) and isinstance(one.get("content"), str) and _CALLS.isdisjoint(one)]
+    return len(texts) == len(messages)
 
 
 def _any_of(document: Document, fields: frozenset[str]) -> bool:

@@ -74,10 +74,13 @@ class Exchange:
 
     @property
     def is_stream(self) -> bool:
-        """Whether its client asked for a stream and gets one: an engine may also answer with one document."""
-        if not self.call.stream or self.connection.status >= 400:
+        """Whether its client, who asked for a stream, gets one: an engine may also answer with one document."""
+        if self.connection.status >= 400:
             return False
-        return not any(name == b"content-type" and value.startswith(b"application/json") for name, value in self.connection.headers)
+        for name, value in self.connection.headers:
+            if name == b"content-type":
+                return not value.startswith(b"application/json")
+        return True
 
     def answer_headers(self) -> bytes:
         """Header lines for the client: the engine's that may pass, and those that name the decision."""
@@ -133,7 +136,7 @@ class Proxy:
                 call.give_up = None
             while isinstance(verdict, Dispatch):
                 dispatch, instance = verdict, verdict.instance
-                if pool.choice.names and not (doubt is not None and doubt.is_of_name):
+                if pool.choice.names.missing and not (doubt is not None and doubt.is_of_name):
                     lacks = pool.choice.lacks(dispatch, call.model, self._now())
                     if lacks is not None and (other := pool.pass_over(ticket, lacks, self._now())) is not None:
                         verdict = other
@@ -141,7 +144,7 @@ class Proxy:
                 try:
                     handed_over_at = 0.0
                     if dispatch.decode is None:
-                        passes = pool.passes_credentials(instance)
+                        passes = pool.pass_credentials and pool.passes_credentials(instance)
                         begin = self._sender.begin if call.asks_usage is None else self._asking.begin
                         connection = await begin(call, instance, dispatch.address, credentials=passes, carried=pool.pass_credentials)
                     else:
@@ -159,7 +162,7 @@ class Proxy:
                             self._sender.release(call, connection)
                             verdict = again
                             continue
-                    await (self._stream(exchange) if exchange.is_stream else self._whole(exchange))
+                    await (self._stream(exchange) if call.stream and exchange.is_stream else self._whole(exchange))
                     return None
                 except UpstreamFailure as failure:
                     last_headers = failure.headers or bodiless_headers(call.connection)
@@ -187,7 +190,7 @@ class Proxy:
                 self._left(pool, ticket)
             return None
         finally:
-            if ticket is not None and not ticket.ended:
+            if ticket is not None and ticket.ending is None:
                 pool.fail(ticket, self._now())
             self._calls.leave(call)
 
@@ -262,7 +265,7 @@ class Proxy:
                 self._sender.release(call, connection)
                 raise answer_failed(connection, said.failure)
             usage = said.usage
-            if call.dialect is Dialect.RESPONSES:
+            if call.dialect is Dialect.RESPONSES and is_response_id(said.response_id):
                 self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket.charge)
         headers = exchange.answer_headers()
         self._answered(exchange, usage or Usage())

@@ -6,7 +6,7 @@ from fairlead_router.answers import StreamReader, Usage, usage_of
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
 from fairlead_router.endings import CONSEQUENCES, Charged, Ending
-from fairlead_router.pool_counters import PoolCounters
+from fairlead_router.pool_counters import MOST_TOKENS, PoolCounters
 from fairlead_router.squeezing import Squeezed
 from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
@@ -49,6 +49,12 @@ class RequestAccounts:
 
     def plausible(self, usage: Usage) -> Usage:
         """An engine's figures without those that cannot be, which are counted."""
+        if (
+            0 <= usage.output_tokens <= MOST_TOKENS
+            and 0 <= (usage.prompt_tokens or 0) <= MOST_TOKENS
+            and 0 <= (usage.cached_tokens or 0) <= MOST_TOKENS
+        ):
+            return usage
         plausible = self._counters.plausible
         return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
 
@@ -65,9 +71,14 @@ class RequestAccounts:
         consequences = CONSEQUENCES[ending]
         ticket.ending = ending
         if usage is not None:
-            ticket.usage = usage = usage._replace(prompt_tokens=usage.prompt_tokens or ticket.request.prompt_tokens)
+            if not usage.prompt_tokens:
+                usage = usage._replace(prompt_tokens=ticket.request.prompt_tokens)
+            ticket.usage = usage
             self._counters.output_tokens += usage.output_tokens
-        self._counters.count_end(consequences.counted)
+        if ending is Ending.SERVED:
+            self._counters.served += 1
+        else:
+            self._counters.count_end(consequences.counted)
         if ticket.charge is not None:
             known = usage or Usage(0, None, ticket.request.prompt_tokens)
             prompt_tokens = 0 if consequences.charged is Charged.NOTHING else known.prompt_tokens or 0

@@ -40,12 +40,13 @@ class ParsedRequest:
         self.model = model or None
         refuse_peers(document)
         self.prompt = endpoint.prompt(document)
-        self.stream = endpoint.streams and _flag("stream", document.get("stream"))
+        stream = document.get("stream") if endpoint.streams else None
+        self.stream = stream is True or (stream is not None and stream is not False and _flag("stream", stream))
         options = document.get("stream_options") if endpoint.streams and endpoint.dialect is Dialect.OPENAI else None
         if options is not None and not isinstance(options, dict):
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
-        self.max_output_tokens = _limit(document, _limits(endpoint.dialect)) if endpoint.streams else 0
+        self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams else 0
         self.user = _user(document)
 
     def renamed(self, model: str) -> bytes:
@@ -59,7 +60,7 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         body, document = _read_leniently(body, error)
-    if len(body) > 400 and body.count(b"]") + body.count(b"}") >= 200 and _may_nest_deeply(body):
+    if len(body) > 400 and _may_nest_deeply(body):
         _refuse_depth(document)
     if not isinstance(document, dict):
         raise BadRequest(400, "invalid_json", f"the body must be a JSON object, not {type(document).__name__}")
@@ -110,13 +111,6 @@ def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, 
         raise BadRequest(400, "invalid_json", message) from None
 
 
-def _limits(dialect: Dialect) -> tuple[str, ...]:
-    """Where each protocol limits the answer; the first that is set counts."""
-    if dialect is Dialect.OPENAI:
-        return ("max_completion_tokens", "max_tokens")
-    return ("max_output_tokens",) if dialect is Dialect.RESPONSES else ("max_tokens",)
-
-
 _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 _WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
@@ -136,17 +130,20 @@ def _flag(field: str, value: object) -> bool:
     raise bad_field(field, value, "use true or false")
 
 
-def _limit(document: Document, fields: tuple[str, ...]) -> int:
-    """Tokens, as engines read a whole number (pydantic's lax mode): also 100.0 and "100"; 0 = no limit."""
-    for field in fields:
-        value = document.get(field)
-        if value is None:
-            continue
-        number = _whole(value)
-        if number is None or number < 0:
-            raise bad_field(field, value, "give a whole number of tokens")
-        return min(number, _LARGEST)
-    return 0
+def _limit(document: Document, dialect: Dialect) -> int:
+    """The limit of an answer's tokens where its protocol sets it, as engines read a whole number (pydantic's lax mode):
+    also 100.0 and "100"; 0 = no limit.
+    """
+    field = "max_output_tokens" if dialect is Dialect.RESPONSES else "max_tokens"
+    if dialect is Dialect.OPENAI and document.get("max_completion_tokens") is not None:
+        field = "max_completion_tokens"
+    value = document.get(field)
+    if value is None:
+        return 0
+    number = value if type(value) is int else _whole(value)
+    if number is None or number < 0:
+        raise bad_field(field, value, "give a whole number of tokens")
+    return number if number < _LARGEST else _LARGEST
 
 
 def _whole(value: object) -> int | None:

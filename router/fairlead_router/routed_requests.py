@@ -102,5 +102,5 @@ class RoutedRequests:
             tenant=tenant(headers, key, pool, trusted=self._trusted),
             body_bytes=body_bytes,
             engine_blocks=known.engine_blocks,
-            within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at),
+            within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
         )

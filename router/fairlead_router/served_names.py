@@ -39,22 +39,22 @@ class Missing(NamedTuple):
 class ServedNames:
     """The engines of one pool by instance, and the pool's names that they lack. All times are Unix seconds."""
 
-    __slots__ = ("_missing", "_pauses", "doubted")
+    __slots__ = ("_pauses", "doubted", "missing")
 
     def __init__(self) -> None:
-        self._missing: dict[str, dict[str, Missing]] = {}
-        """By name, then by instance."""
+        self.missing: dict[str, dict[str, Missing]] = {}
+        """What is lacking, by name, then by instance; a name that all serve is not in it."""
         self._pauses: dict[tuple[str, str], float] = {}
         """By name and instance: the pause after its next refusal, where it refused a name that it lists."""
         self.doubted: set[str] = set()
         """Instances whose list is to be read now."""
 
     def __bool__(self) -> bool:
-        return bool(self._missing)
+        return bool(self.missing)
 
     def lacking(self, name: str, now: float) -> Collection[str]:
         """The instances that lack the name."""
-        found = self._missing.get(name, _NOWHERE)
+        found = self.missing.get(name, _NOWHERE)
         for instance in [one for one, missing in found.items() if missing.expires <= now]:
             self.serves(instance, name)
         return found.keys()
@@ -66,14 +66,14 @@ class ServedNames:
     def contradicted(self, instance: str, name: str, now: float) -> None:
         """It refused a request for the name that another engine serves."""
         self.doubted.add(instance)
-        if instance not in self._missing.setdefault(name, {}):
+        if instance not in self.missing.setdefault(name, {}):
             pause = self._pauses.get((name, instance), 0.0)
-            self._missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
+            self.missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
         """The instances that are taken to lack the name, but not by their own word."""
         self.lacking(name, now)
-        return [one for one, missing in self._missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
+        return [one for one, missing in self.missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
 
     def listed(self, instance: str, listed: Collection[str], declared: Collection[str], asked_at: float) -> None:
         """It told its models, when it was asked at `asked_at`. An engine that lists nothing is believed to serve
@@ -81,9 +81,9 @@ class ServedNames:
         """
         self.doubted.discard(instance)
         for name in declared if listed else ():
-            missing = self._missing.get(name, _NOWHERE).get(instance)
+            missing = self.missing.get(name, _NOWHERE).get(instance)
             if name not in listed:
-                self._missing.setdefault(name, {})[instance] = Missing(asked_at, asked_at, math.inf)
+                self.missing.setdefault(name, {})[instance] = Missing(asked_at, asked_at, math.inf)
             elif missing is not None and missing.since <= asked_at and missing.not_before <= asked_at:
                 self.serves(instance, name)
                 if missing.expires < math.inf:  # it refused what it lists
@@ -92,11 +92,11 @@ class ServedNames:
 
     def serves(self, instance: str, name: str) -> None:
         """It serves the name, as far as anybody can know."""
-        found = self._missing.get(name)
+        found = self.missing.get(name)
         if found is not None:
             found.pop(instance, None)
             if not found:
-                del self._missing[name]
+                del self.missing[name]
 
     def unlisted(self, instance: str) -> None:
         """Its list could not be read: it is not asked again because of what it has refused so far."""
@@ -104,7 +104,7 @@ class ServedNames:
 
     def keep_only(self, instances: Collection[str], declared: Collection[str]) -> None:
         """Forget all other instances and names."""
-        for name, found in tuple(self._missing.items()):
+        for name, found in tuple(self.missing.items()):
             for instance in tuple(found):
                 if instance not in instances or name not in declared:
                     self.serves(instance, name)

@@ -227,7 +227,6 @@ class SpokenResponse(Spoken):
 
 def listener(dialect: Dialect) -> Spoken:
     """What listens to the events of this protocol."""
-    return _LISTENERS[dialect]()
-
-
-_LISTENERS = {Dialect.OPENAI: SpokenChoices, Dialect.ANTHROPIC: SpokenMessage, Dialect.RESPONSES: SpokenResponse}
+    if dialect is Dialect.OPENAI:
+        return SpokenChoices()
+    return SpokenMessage() if dialect is Dialect.ANTHROPIC else SpokenResponse()

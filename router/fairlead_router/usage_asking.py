@@ -43,7 +43,7 @@ def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None
     if _FIELD not in document:
         at = body.index(b"{") + 1
         asked = _ASKED + b","
-        return b"".join((body[:at], asked, body[at:])), Change(at, b"", asked)
+        return b"".join((body[:at], asked, memoryview(body)[at:])), Change(at, b"", asked)
     options = document[_FIELD] or {}
     if not isinstance(options, dict):
         return body, None

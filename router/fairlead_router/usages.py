@@ -32,9 +32,6 @@ class Figures:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._counts)
-
     @property
     def output_tokens(self) -> int | None:
         """The newest count of the answer's tokens."""
@@ -42,23 +39,40 @@ class Figures:
 
     def take(self, usage: Any) -> bool:
         """Take the plausible counts of a usage object. Whether it has one of the answer's tokens."""
-        if not isinstance(usage, dict):
-            return False
-        counts = {
-            name: value for name, value in usage.items() if name in _COUNTS and type(value) is int and 0 <= value <= _MOST_TOKENS
-        }  # `type`, as a bool is no count
-        details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-        if isinstance(details, dict) and type(cached := details.get(_CACHED)) is int and 0 <= cached <= _MOST_TOKENS:
-            counts[_CACHED] = cached
-        self._counts.update(counts)
-        return not counts.keys().isdisjoint(_OUTPUT)
+        return _take(usage, self._counts)
 
     def usage(self, output_tokens: int | None = None) -> Usage:
         """What is known; `output_tokens` takes the place of the engine's own count."""
-        counts = self._counts
-        output = self.output_tokens if output_tokens is None else output_tokens
-        prompt = counts.get("prompt_tokens", counts.get("input_tokens"))
-        read, written = counts.get(_CACHE_READ), counts.get(_CACHE_WRITTEN)
-        if "input_tokens" in counts and _CACHED not in counts and prompt is not None:
-            prompt += (read or 0) + (written or 0)  # Anthropic's input_tokens leave out what is read from or written to a cache
-        return Usage(output or 0, counts.get(_CACHED, read), prompt)
+        return _usage(self._counts, output_tokens)
+
+
+def read_usage(usage: Any) -> Usage | None:
+    """The counts of a usage object, None where it has none."""
+    counts: dict[str, int] = {}
+    _take(usage, counts)
+    return _usage(counts, None) if counts else None
+
+
+def _take(usage: Any, into: dict[str, int]) -> bool:
+    if not isinstance(usage, dict):
+        return False
+    counts_output = False
+    for name, value in usage.items():
+        if name in _COUNTS and type(value) is int and 0 <= value <= _MOST_TOKENS:  # `type`, as a bool is no count
+            into[name] = value
+            counts_output = counts_output or name in _OUTPUT
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    if isinstance(details, dict) and type(cached := details.get(_CACHED)) is int and 0 <= cached <= _MOST_TOKENS:
+        into[_CACHED] = cached
+    return counts_output
+
+
+def _usage(counts: dict[str, int], output_tokens: int | None) -> Usage:
+    output = counts.get("completion_tokens", counts.get("output_tokens")) if output_tokens is None else output_tokens
+    if "input_tokens" not in counts:
+        return Usage(output or 0, counts.get(_CACHED, counts.get(_CACHE_READ)), counts.get("prompt_tokens"))
+    prompt: int | None = counts.get("prompt_tokens", counts["input_tokens"])
+    read, written = counts.get(_CACHE_READ), counts.get(_CACHE_WRITTEN)
+    if _CACHED not in counts and prompt is not None:
+        prompt += (read or 0) + (written or 0)  # Anthropic's input_tokens leave out what is read from or written to a cache
+    return Usage(output or 0, counts.get(_CACHED, read), prompt)

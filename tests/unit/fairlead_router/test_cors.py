@@ -9,7 +9,7 @@ PAGE = b"https://chat.example.com"
 
 
 def test_without_a_setting_nothing_is_said_of_origins() -> None:
-    assert not Cors(())
+    assert not Cors(()).is_on
     assert Cors(()).headers([(b"origin", PAGE)]) == []
     assert Cors(()).preflight("OPTIONS", [(b"origin", PAGE), (b"access-control-request-method", b"POST")], ("POST",)) is None
 

@@ -257,18 +257,18 @@ async def test_an_upload_whose_rest_does_not_come_is_counted_once(problem: Excep
 
 async def test_an_instance_that_lacks_the_name_stands_in_for_none_that_has_it() -> None:
     engines = Engines([Way(fails="lost"), Way(fails="lost")])
-    engines.pool.choice.names.refused("i0", "mock", 1000.0)
+    engines.pool.choice.names.contradicted("i0", "mock", 1000.0)
     assert await engines.relay() == 502
     assert [instance for instance, _ in engines.asked] == ["i1", "i2"]
     for instance in ("i1", "i2"):
-        engines.pool.choice.names.refused(instance, "mock", 1000.0)
+        engines.pool.choice.names.contradicted(instance, "mock", 1000.0)
     assert await engines.relay() == 0
     assert engines.asked[-1][0] == "i0", "where nobody has it, all are asked"
 
 
 async def test_a_refusal_is_not_tried_at_an_instance_that_lacks_the_name() -> None:
     engines = Engines([Way(status=400, body=b"bad")], instances=2)
-    engines.pool.choice.names.refused("i0", "mock", 1000.0)
+    engines.pool.choice.names.contradicted("i0", "mock", 1000.0)
     assert await engines.relay() == 0
     assert [instance for instance, _ in engines.asked] == ["i1"]
     assert engines.counted == {"rejected-by-engine": 1}

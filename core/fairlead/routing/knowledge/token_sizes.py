@@ -15,7 +15,7 @@ anew with each.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil, isfinite, sqrt
+from math import ceil, sqrt
 
 from fairlead.tables import EngineFacts
 
@@ -82,7 +82,7 @@ class _Estimate:
     matter more, as of short ones a good part is what a template adds, and none outweighs all others.
     """
 
-    __slots__ = ("_last", "observed", "samples")
+    __slots__ = ("_last", "observed", "samples", "value")
 
     def __init__(self) -> None:
         self._last: deque[tuple[float, float, float]] = deque(maxlen=MEMORY_PROMPTS)
@@ -90,21 +90,26 @@ class _Estimate:
         self.samples = 0
         self.observed: float | None = None
         """The median of what is remembered."""
-
-    @property
-    def value(self) -> float | None:
-        """The estimate; None while too few prompts are remembered."""
-        return self.observed if len(self._last) >= FIRST_PROMPTS else None
+        self.value: float | None = None
+        """The estimate: the median, None while too few prompts are remembered."""
 
     def __bool__(self) -> bool:
         """Whether it remembers anything."""
         return bool(self._last)
 
-    def observe(self, ratio: float, weight: float, now: float) -> None:
-        self._last.append((now, ratio, weight))
+    def observe(self, sample: tuple[float, float, float]) -> bool:
+        """Remember when it was observed, its ratio and its weight. Returns whether there is an estimate of now."""
+        self._last.append(sample)
         self.samples += 1
-        if len(self._last) <= FIRST_PROMPTS or self.samples % ESTIMATED_EVERY == 0:
-            self._estimate()
+        if self.samples % ESTIMATED_EVERY and len(self._last) > FIRST_PROMPTS:
+            return False
+        self._estimate()
+        return True
+
+    @property
+    def observed_at(self) -> float:
+        """When it last observed something."""
+        return self._last[-1][0]
 
     def forget(self, before: float) -> None:
         """Let go of what was observed before then."""
@@ -114,13 +119,14 @@ class _Estimate:
             self._estimate()
 
     def _estimate(self) -> None:
-        self.observed = None
+        self.observed = self.value = None
         last = sorted([(ratio, weight) for _, ratio, weight in self._last])
         half = sum([weight for _, weight in last]) / 2
         for ratio, weight in last:
             half -= weight
             if half <= 0:
                 self.observed = ratio
+                self.value = ratio if len(last) >= FIRST_PROMPTS else None
                 return
 
 
@@ -146,10 +152,10 @@ class TokenSizes:
 
     def of(self, kind: str) -> float:
         """The bytes of a token in prompts of this kind."""
-        if kind == GIVEN_IDS:
-            return ID_BYTES
         estimate = self._kinds.get(kind)
-        return self.bytes_per_token if estimate is None or estimate.value is None else estimate.value
+        if estimate is not None and estimate.value is not None:
+            return estimate.value
+        return ID_BYTES if kind == GIVEN_IDS else self.bytes_per_token
 
     def tokens(self, counted_bytes: int, kind: str = "") -> int:
         """The tokens that a prompt of so many bytes counts for; at least 1."""
@@ -164,15 +170,15 @@ class TokenSizes:
         if kind == GIVEN_IDS or counted_bytes <= 0 or prompt_tokens <= 0:
             return False
         ratio = counted_bytes / prompt_tokens
-        if not (isfinite(ratio) and self._least <= ratio <= self._most):
+        if not self._least <= ratio <= self._most:  # nor is a ratio that is no number
             return False
-        weight = sqrt(counted_bytes)
-        self._of_kind(kind).observe(ratio, weight, now)
+        sample = (now, ratio, sqrt(counted_bytes))
+        estimate = self._kinds.get(kind)
+        (self._of_new_kind(kind) if estimate is None else estimate).observe(sample)
         if not text:
             return False
         self._errors.append((abs(ratio / self.bytes_per_token - 1), abs(ratio / self.declared - 1)))
-        self._text.observe(ratio, weight, now)
-        return self._step()
+        return self._text.observe(sample) and self._step()
 
     def forget(self, now: float) -> bool:
         """Let go of what is too old. Returns whether `bytes_per_token` changed."""
@@ -211,11 +217,10 @@ class TokenSizes:
         for kind, estimate in sorted(self._kinds.items()):
             yield KindReport(kind=kind, bytes_per_token=self.of(kind), by=fallback if estimate.value is None else "learned")
 
-    def _of_kind(self, kind: str) -> _Estimate:
-        estimate = self._kinds.pop(kind, None)
-        self._kinds[kind] = estimate = _Estimate() if estimate is None else estimate
-        if len(self._kinds) > MOST_KINDS:
-            del self._kinds[next(iter(self._kinds))]
+    def _of_new_kind(self, kind: str) -> _Estimate:
+        if len(self._kinds) >= MOST_KINDS:
+            del self._kinds[min(self._kinds, key=lambda one: self._kinds[one].observed_at)]
+        self._kinds[kind] = estimate = _Estimate()
         return estimate
 
     def _step(self) -> bool:

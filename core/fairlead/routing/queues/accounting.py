@@ -235,20 +235,22 @@ class Accounting:
         self._unexpect(tracked)
         tracked.decode = decode
         tracked.stage = Stage.DECODING
-        decoding = self.loads[tracked.decodes_on]
+        decodes_on = tracked.instance if decode is None else decode
+        decoding = self.loads[decodes_on]
         decoding.decoding += 1
         decoding.decode_tokens += tracked.request.prompt_tokens
-        self.changed.add(tracked.decodes_on)
+        self.changed.add(decodes_on)
 
     def unplace(self, tracked: TrackedRequest) -> None:
         """Any stage → HELD: out of every counter, still in flight."""
         if tracked.stage is Stage.HELD:
             return
         if tracked.stage is Stage.DECODING:
-            decoding = self.loads[tracked.decodes_on]
+            decodes_on = tracked.decodes_on
+            decoding = self.loads[decodes_on]
             decoding.decoding -= 1
             decoding.decode_tokens -= tracked.request.prompt_tokens
-            self.changed.add(tracked.decodes_on)
+            self.changed.add(decodes_on)
             tracked.decode = None
         else:
             load = self.loads[tracked.instance]

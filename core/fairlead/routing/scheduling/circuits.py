@@ -133,7 +133,8 @@ class Circuits:
 
     def answered(self, tracked: TrackedRequest, instance: str, now: float) -> None:
         """The instance answers this request: it works, and those that failed the request before are at fault."""
-        self.worked(instance)
+        if instance in self._state.suspected or instance in self._state.circuits:
+            self.worked(instance)
         if tracked.suspicions:
             # a computed prompt proves nothing yet of those that failed to decode it
             proven = [one for one in tracked.suspicions if tracked.decode in (None, instance) or self._only_prefills(one.instance)]
@@ -198,8 +199,7 @@ class Circuits:
         """It answered: its circuit closes."""
         self._state.suspected.discard(instance)
         circuit = self._state.circuits.pop(instance, None)
-        load = self._state.loads.get(instance)
-        if circuit is not None and load is not None:
+        if circuit is not None and (load := self._state.loads.get(instance)) is not None:
             circuit.worked()
             self._state.sync_circuit(load, circuit)
 

@@ -41,8 +41,9 @@ class Dispatching:
         small = state.parameters.in_flight_seconds * state.table.engine.prefill_tokens_per_second
         sent: list[Dispatch] = []
         self._look_again(queue, queue.find_late(now), now)
-        state.view.candidates()  # so that each load knows whether it is spared
-        while queue and load.may_be_sent(now):
+        if load.broken_until > now:
+            state.view.candidates()  # so that each load knows whether it is spared
+        while queue and (load.broken_until <= now or load.is_spared):
             gate = state.policy.gates_dispatch
             if gate is not None and load.prefilling and not gate.may_dispatch(load, state.view, now):
                 break

@@ -98,14 +98,14 @@ class Progress:
         if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
             return ()
         state.view.now = now
-        instance = tracked.instance
-        self._circuits.answered(tracked, tracked.decodes_on, now)
+        instance, decodes_on = tracked.instance, tracked.decodes_on
+        self._circuits.answered(tracked, decodes_on, now)
         if tracked.stage is Stage.PREFILLING:
             self._dispatching.prefilled(tracked, now)
         if tracked.session is not None:
             self._moving.touch_session(tracked.session, now)
             state.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
-        decoded_on = state.loads[tracked.decodes_on]
+        decoded_on = state.loads[decodes_on]
         more = _more_tokens(tracked, output_tokens)
         self._outcomes.end(tracked, MoveOutcome.COMPLETED, now)
         learn_decode(state, tracked, decoded_on, now, output_tokens)

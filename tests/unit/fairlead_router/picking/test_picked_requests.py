@@ -680,7 +680,7 @@ async def test_an_answer_to_a_path_that_is_not_known_may_be_anything_but_an_erro
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
 async def test_an_instance_that_lacks_the_name_is_neither_chosen_nor_a_fallback(proxied: Proxied, path: str) -> None:
-    proxied.pool.choice.names.refused("i0", "mock", proxied.router.now())
+    proxied.pool.choice.names.contradicted("i0", "mock", proxied.router.now())
     stream, heard = proxied.open()
     stream.message(request_headers(path=path).SerializeToString())
     stream.message(_BODY)
@@ -694,7 +694,7 @@ async def test_a_queued_request_goes_to_no_instance_that_is_found_to_lack_its_na
         stream.message(_WORDS[0])
         stream.message(_BODY)
     assert not heard.said
-    proxied.pool.choice.names.refused("i0", "mock", proxied.router.now())
+    proxied.pool.choice.names.contradicted("i0", "mock", proxied.router.now())
     for stream in (first, second):
         stream.gone()
     assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == "10.0.0.2:8000"
