@@ -55,7 +55,12 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 
 
 @click.command()
-@click.option("--trace", type=click.Path(path_type=Path), required=True, help="A trace in Mooncake's JSONL format.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A trace in Mooncake's JSONL format, also .gz; see fairlead traces convert.",
+)
 @click.option("--instances", type=_INSTANCES, default=8, show_default=True, help="Instances that prefill and decode.")
 @click.option("--prefill-instances", type=_INSTANCES, help="With --decode-instances: separate pools instead.")
 @click.option("--decode-instances", type=_INSTANCES, help="See --prefill-instances.")
@@ -197,7 +202,7 @@ def _simulate(options: dict[str, Any]) -> None:
                 err.print(
                     f"simulate: {len(results)} of {len(cells)} runs finished; the figures are theirs", highlight=False, soft_wrap=True
                 )
-            _tell(sorted(results, key=lambda result: cells.index(result.cell)), options, console)
+            _tell(sorted(results, key=lambda result: cells.index(result.cell)), workload, options, console)
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
@@ -287,9 +292,11 @@ def _heading(workload: Workload, saturation: Saturation, ideal: float, options: 
     kept = f"{len(workload.rows):,} requests of {options['trace']}"
     if workload.dropped:
         kept += f" ({workload.dropped:,} dropped as too long)"
+    found = workload.found_sessions
     return [
         f"{kept}, native rate {workload.native_rate:.2f}/s, equal stamps {_SPREADS[options['spread']]}; "
         f"ideal hit rate {ideal:.1%} of tokens",
+        f"sessions: {'those that rows name' if found is None else found.words}",
         f"{pool} of {spec.preset.name} ({spec.preset.mode}); TTFT SLO {spec.slo_ttft_seconds:g} s; "
         f"saturation about {saturation.requests_per_second:.2f}/s with an ideal cache "
         f"({saturation.uncached_tokens:,.0f} uncached tokens = {saturation.prefill_seconds:.3f} s prefill "
@@ -318,20 +325,22 @@ def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Co
                     err.print(f"simulate: {len(results)}/{len(cells)}  {done}", highlight=False, soft_wrap=True)
 
 
-def _tell(results: list[CellResult], options: dict[str, Any], console: Console) -> None:
+def _tell(results: list[CellResult], workload: Workload, options: dict[str, Any], console: Console) -> None:
     for table in result_tables(results):
         console.print(table)
     for line in scaling_lines(results):
         console.print(line, highlight=False, soft_wrap=True)
     if options["json_path"] is not None:
-        _write_json(options["json_path"], results)
+        _write_json(options["json_path"], workload, results)
     if options["plots"] is not None:
         _write_plots(options["plots"], results)
 
 
-def _write_json(path: Path, results: list[CellResult]) -> None:
+def _write_json(path: Path, workload: Workload, results: list[CellResult]) -> None:
+    sessions = None if workload.found_sessions is None else workload.found_sessions.document()
+    rows = [result.document() | {"sessions": sessions} for result in results]
     try:
-        path.write_bytes(orjson.dumps([result.document() for result in results], option=orjson.OPT_INDENT_2) + b"\n")
+        path.write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -108,6 +108,8 @@ def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple
     workload = load_workload((_row(number, one) for number, one in enumerate(fitting)), requests=None, max_input=None, infer_sessions=True)
     if len(workload.rows) < 2 or workload.native_rate <= 0:
         raise WorkloadImpossible("there must be two requests or more, at different times; choose a longer window or another trace")
+    if workload.found_sessions is not None and workload.found_sessions.inferred:
+        notes.append(f"Sessions: {workload.found_sessions.words}.")
     return workload, notes
 
 

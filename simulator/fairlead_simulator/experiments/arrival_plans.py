@@ -14,7 +14,7 @@ from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow
-from fairlead_simulator.traces.sessions import SessionIndex
+from fairlead_simulator.traces.sessions import Sessions, find_sessions
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -40,6 +40,8 @@ class Workload:
     """The priority class of each row; empty = all have the default."""
     dropped: int = 0
     """Rows left out because their prompt was too long."""
+    found_sessions: Sessions | None = None
+    """How the sessions are known; None where none were looked for."""
 
     @property
     def native_rate(self) -> float:
@@ -52,7 +54,7 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
     """The first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in the
     arrival times.
 
-    Rows without a session get one inferred from shared prefixes, as in `fairlead replay`, if wanted.
+    Rows without a session get one inferred from prefixes and times, as in `fairlead replay`, if wanted.
     """
     kept: list[TraceRow] = []
     seconds: list[float] = []
@@ -68,9 +70,15 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
                 kept.append(row)
                 seconds.append(stamp + gap * position / len(group))
                 gaps.append((stamp, gap))
-    index = SessionIndex.of(kept) if infer_sessions and any(row.session is None for row in kept) else None
-    sessions = tuple(row.session or (None if index is None else f"t{index.key(row)}") for row in kept)
-    return Workload(rows=tuple(kept), seconds=tuple(seconds), gaps=tuple(gaps), sessions=sessions, dropped=dropped)
+    found = find_sessions(kept) if infer_sessions else None
+    return Workload(
+        rows=tuple(kept),
+        seconds=tuple(seconds),
+        gaps=tuple(gaps),
+        sessions=tuple(row.session for row in kept) if found is None else found.names,
+        dropped=dropped,
+        found_sessions=found,
+    )
 
 
 def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:

@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,7 @@ from fairlead_simulator.replay.sending import Sender
 from fairlead_simulator.replay.summaries import outcome_document, summary_document, summary_lines
 from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow, read_trace
-from fairlead_simulator.traces.sessions import SessionIndex
+from fairlead_simulator.traces.sessions import find_sessions
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 
 _GENERATED_REQUESTS = 1000
@@ -44,7 +44,7 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 
 @click.command()
-@click.option("--trace", type=click.Path(path_type=Path), help="A trace in Mooncake's JSONL format.")
+@click.option("--trace", type=click.Path(path_type=Path), help="A trace in Mooncake's JSONL format, also .gz; see fairlead traces convert.")
 @click.option("--generate", type=click.Choice(["conversation"]), help="Make a trace instead of reading one.")
 @click.option(
     "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
@@ -106,17 +106,13 @@ def replay(
     """
     if (trace is None) == (generate is None):
         raise click.UsageError("give either --trace FILE or --generate conversation")
-    rows = _rows_from(trace, requests, seed, rate, median_input)
     origins = tuple(_origin(url) for url in urls)
     headers = [(name, value) for name, value in (("x-fairlead-pool", pool), ("authorization", token and f"Bearer {token}")) if value]
     for name, value in (*headers, (session_header, "")):
         if not name.isascii() or not value.isascii() or any(sign in name + value for sign in "\r\n"):
             raise click.UsageError(f"{name}: {value!r} cannot be sent as a header")
-    try:
-        sessions = SessionIndex.of(rows(0))
-        total = sum(1 for _ in rows(0))
-    except TraceInvalid as error:
-        raise InputUnusable(str(error)) from None
+    rows = _rows_from(trace, requests, seed, rate, median_input)
+    sessions = find_sessions(rows)
     tally = Tally(slo_ttft, time_scale, _REMEMBERED_WHEN_LOOPING if repeat else None)
     ideal = None if repeat else IdealCache()
     err = Console(stderr=True)
@@ -149,7 +145,7 @@ def replay(
             stop=stop,
         )
         started = time.monotonic()
-        progress = asyncio.ensure_future(show_progress(running, None if repeat else total, err))
+        progress = asyncio.ensure_future(show_progress(running, None if repeat else len(rows), err))
         try:
             await running.run(repeat, patient=repeat)
         finally:
@@ -171,21 +167,21 @@ def replay(
         except NobodyListens as error:
             raise click.ClickException(f"{error}; is the router running, and is --url right?") from None
         summary = tally.summary(wall_seconds, ideal.token_hit_rate if ideal is not None else None)
-        click.echo("\n".join(summary_lines(summary)))
+        click.echo("\n".join(summary_lines(summary, sessions)))
         if json_file is not None:
-            json_file.write(orjson.dumps(summary_document(summary), option=orjson.OPT_INDENT_2) + b"\n")
+            json_file.write(orjson.dumps(summary_document(summary, sessions), option=orjson.OPT_INDENT_2) + b"\n")
     if not summary.accounted:
         raise SystemExit(1)
 
 
-def _rows_from(
-    trace: Path | None, requests: int | None, seed: int, rate: float, median_input: int | None
-) -> Callable[[int], Iterable[TraceRow]]:
-    """The rows of repetition n: the same ones each time."""
+def _rows_from(trace: Path | None, requests: int | None, seed: int, rate: float, median_input: int | None) -> list[TraceRow]:
     if trace is not None:
-        return lambda _: read_trace(trace, requests)
+        try:
+            return list(read_trace(trace, requests))
+        except TraceInvalid as error:
+            raise InputUnusable(str(error)) from None
     shape = ConversationShape(requests_per_second=rate, opening_median=median_input or ConversationShape().opening_median)
-    return lambda _: islice(generate_conversations(shape, seed), requests or _GENERATED_REQUESTS)
+    return list(islice(generate_conversations(shape, seed), requests or _GENERATED_REQUESTS))
 
 
 def _origin(url: str) -> Origin:

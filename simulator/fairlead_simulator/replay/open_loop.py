@@ -1,7 +1,7 @@
 """The open loop: sends every row when it is due, however slow the answers are."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -13,7 +13,7 @@ from fairlead_simulator.replay.sending import Planned, Sender, given_up
 from fairlead_simulator.traces.arrivals import arrival_times
 from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow
-from fairlead_simulator.traces.sessions import SessionIndex
+from fairlead_simulator.traces.sessions import Sessions
 
 
 class NobodyListens(Exception):
@@ -34,10 +34,10 @@ class ReplaySettings:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """One run. `rows` gives the rows of repetition n afresh; `on_outcome` hears of every end, unless nobody listens."""
+    """One run, of the rows with a session each. `on_outcome` hears of every end, unless nobody listens."""
 
-    rows: Callable[[int], Iterable[TraceRow]]
-    sessions: SessionIndex
+    rows: Sequence[TraceRow]
+    sessions: Sessions
     prompts: PromptWriter
     bodies: BodyWriter
     sender: Sender
@@ -67,10 +67,11 @@ class Replay:
         repetition = 0
         while not self.stop.is_set():
             start = self.clock()
-            for due, row in arrival_times(self.rows(repetition), self.settings.speed, self.settings.bursts):
+            timed = arrival_times(self.rows, self.settings.speed, self.settings.bursts)
+            for (due, row), session in zip(timed, self.sessions.names, strict=True):
                 if not await self._wait_until(start + due):
                     break
-                self._send(row, repetition, due, max(0.0, self.clock() - start - due), rng, patient)
+                self._send(row, session, repetition, due, max(0.0, self.clock() - start - due), rng, patient)
             if not repeat:
                 break
             repetition += 1
@@ -105,9 +106,9 @@ class Replay:
                 continue
         return False
 
-    def _send(self, row: TraceRow, repetition: int, due: float, lag: float, rng: Random, patient: bool) -> None:
+    def _send(self, row: TraceRow, session: str, repetition: int, due: float, lag: float, rng: Random, patient: bool) -> None:
         settings = self.settings
-        name = quote(row.session, safe="") if row.session else self.sessions.key(row)  # a header has not every sign
+        name = quote(session, safe="")  # a header has not every sign
         session = f"{settings.session_prefix}-{name}" + (f"-r{repetition}" if repetition else "")
         planned = Planned(
             index=self._number,

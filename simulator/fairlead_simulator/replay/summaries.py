@@ -4,11 +4,12 @@ from dataclasses import asdict
 from typing import Any
 
 from fairlead_simulator.replay.outcomes import Percentiles, RequestOutcome, Summary
+from fairlead_simulator.traces.sessions import Sessions
 
 
-def summary_document(summary: Summary) -> dict[str, Any]:
+def summary_document(summary: Summary, sessions: Sessions) -> dict[str, Any]:
     """All figures, JSON-ready."""
-    return asdict(summary)
+    return asdict(summary) | {"sessions": sessions.document()}
 
 
 def outcome_document(outcome: RequestOutcome) -> dict[str, Any]:
@@ -16,7 +17,7 @@ def outcome_document(outcome: RequestOutcome) -> dict[str, Any]:
     return asdict(outcome) | {"tpot_seconds": outcome.tpot_seconds}
 
 
-def summary_lines(summary: Summary) -> list[str]:
+def summary_lines(summary: Summary, sessions: Sessions) -> list[str]:
     """The table at the end of a replay, a line per fact."""
     sums = "sums" if summary.accounted else "DOES NOT SUM"
     ideal = (
@@ -28,6 +29,7 @@ def summary_lines(summary: Summary) -> list[str]:
             f"{summary.sent} sent = {summary.served} served + {summary.rejected} rejected + {summary.failed} failed"
             f" + {summary.cancelled} cancelled ({sums})",
         ),
+        ("sessions", sessions.words),
         ("rate", f"{summary.requests_per_second:.2f}/s over {summary.wall_seconds:.1f} s, largest lag {summary.largest_lag_seconds:.3f} s"),
         ("TTFT", _row(summary.ttft, 3)),
         ("TPOT", _row(summary.tpot, 4, p99=False)),

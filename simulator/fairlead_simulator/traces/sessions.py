@@ -1,52 +1,193 @@
-"""Which rows of a trace belong to one session.
+"""Which requests of a trace belong to one session, where the trace does not say so.
 
-Traces carry no session ids, but their block ids tell: rows of one conversation share their leading blocks. Prefixes
-that very many rows branch off from (a system prompt, a tool's instructions) are shared by everyone and say nothing; the
-first block after them is the session's.
+A conversation sends its whole history again, so a next turn contains the whole former prompt; and it waits for the
+answer, so two requests of one session never overlap in time. A request therefore continues the session
+
+- whose latest prompt it contains, or repeats exactly (a retry);
+- or whose latest prompt but one it contains, if that was a next turn itself (a message edited or answered anew),
+
+provided that the session's answer can be there by then, and that more is contained than a prefix that several sessions
+begin with, such as a system prompt. Every other request begins a session: also a conversation that was cut to fit the
+context, a sub-agent, and one of several parallel branches.
+
+Prompts are known by their whole blocks. A first prompt without a block of its own cannot be told from the beginning of
+another conversation: the first of each such prefix may get a stranger's turn, later ones stay alone.
 """
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 
 from fairlead_simulator.traces.rows import TraceRow
 
-_BRANCHES_OF_A_SHARED_PREFIX = 32
+FASTEST_MS_PER_TOKEN = 1.0
+"""No answer is believed to come faster: 1,000 tokens a second for one request."""
+_SEVERAL = -1
 
 
-class SessionIndex:
-    """Names the session of each row of one trace."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """The sessions of a trace; `names` has that of each row, in order."""
 
-    def __init__(self, shared_ends: frozenset[int], shared: frozenset[int]) -> None:
-        self._shared_ends = shared_ends
-        self.shared = shared
-        """Ids of all blocks that belong to prefixes shared by many sessions."""
+    names: tuple[str, ...]
+    named: int
+    """Sessions that the trace names."""
+    inferred: int
+    unnamed_requests: int
+    """Requests that name no session; the inferred ones are theirs."""
+    largest: int
+    """Requests of the largest session."""
+    shared: frozenset[int]
+    """Ids of whole blocks that several sessions begin with."""
 
-    @staticmethod
-    def of(rows: Iterable[TraceRow]) -> "SessionIndex":
-        """Read through the rows once; memory grows with the number of distinct blocks."""
-        first_next: dict[int, int] = {}
-        branches: dict[int, set[int]] = {}
-        before: dict[int, int] = {}
-        for row in rows:
-            ids = row.hash_ids
-            for block, following in pairwise(ids):
-                known = first_next.setdefault(block, following)
-                before.setdefault(following, block)
-                if known != following:
-                    branches.setdefault(block, {known}).add(following)
-        ends = frozenset(block for block, nexts in branches.items() if len(nexts) >= _BRANCHES_OF_A_SHARED_PREFIX)
-        shared: set[int] = set()
-        for end in ends:
-            ancestor: int | None = end
-            while ancestor is not None and ancestor not in shared:
-                shared.add(ancestor)
-                ancestor = before.get(ancestor)
-        return SessionIndex(ends, frozenset(shared))
+    @property
+    def words(self) -> str:
+        """How many there are and how they are known: `3 named, 41 inferred (60 requests name none); …`."""
+        known = [f"{self.named:,} named"] if self.named else []
+        if self.inferred:
+            known.append(f"{self.inferred:,} inferred for {self.unnamed_requests:,} requests that name none")
+        return f"{', '.join(known) or 'none'}; the largest has {self.largest:,} {'request' if self.largest == 1 else 'requests'}"
 
-    def key(self, row: TraceRow) -> int:
-        """The id of the first block that no other session has, or of the last block when every block is shared."""
-        ids = row.hash_ids
-        for position in range(len(ids) - 2, -1, -1):
-            if ids[position] in self._shared_ends:
-                return ids[position + 1]
-        return ids[0] if ids[0] not in self.shared else ids[-1]
+    def document(self) -> dict[str, int]:
+        """The numbers, JSON-ready."""
+        return {name: getattr(self, name) for name in ("named", "inferred", "unnamed_requests", "largest")}
+
+
+def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
+    """The sessions of rows in order of time: those they name, and inferred ones of rows that name none."""
+    finder = SessionFinder()
+    numbers = [finder.add(row) for row in rows]
+    shared = frozenset(block for block, owner in finder.owners.items() if owner == _SEVERAL)
+    names: dict[int, str] = {}
+    taken = {row.session for row in rows if row.session is not None}
+    for number, row in zip(numbers, rows, strict=True):
+        if number not in names:
+            names[number] = row.session if row.session is not None else _free_name(row, shared, taken)
+    unnamed = [number for number, row in zip(numbers, rows, strict=True) if row.session is None]
+    inferred = len(set(unnamed))
+    return Sessions(
+        names=tuple(names[number] for number in numbers),
+        named=len(names) - inferred,
+        inferred=inferred,
+        unnamed_requests=len(unnamed),
+        largest=max(Counter(numbers).values(), default=0),
+        shared=shared,
+    )
+
+
+def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
+    """A name for the session that begins with the row, by its first block that is not everybody's; it is taken then."""
+    own = f"t{next((block for block in row.hash_ids if block not in shared), row.hash_ids[-1])}"
+    name = next(one for one in (own if place == 1 else f"{own}-{place}" for place in count(1)) if one not in taken)
+    taken.add(name)
+    return name
+
+
+class _Session:
+    """What is known of a session so far."""
+
+    __slots__ = ("free_at", "turns")
+
+    def __init__(self) -> None:
+        self.free_at = 0.0
+        """When its latest answer can be there, in milliseconds."""
+        self.turns = 0
+
+
+class SessionFinder:
+    """Gives each row, in order of time, the number of its session.
+
+    A row costs time by its number of blocks, and the logarithm of how many sessions have sent its very prompt.
+    """
+
+    def __init__(self) -> None:
+        self.owners: dict[int, int] = {}
+        """The session that a whole block belongs to, by the block's id."""
+        self._sessions: list[_Session] = []
+        self._named: dict[str, int] = {}
+        self._ends: dict[int, tuple[int, int]] = {}
+        """The latest turn of its owner whose whole blocks end with this block: its number from 0 on, and its tokens."""
+        self._latest: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
+        """By a prompt (its last id and tokens) the sessions that sent it: free when, number, turn. A heap."""
+
+    def add(self, row: TraceRow) -> int:
+        """The number of the row's session, counted from 0 on in the order in which sessions begin."""
+        blocks = row.hash_ids[: row.full_blocks]
+        if row.session is not None:
+            return self._add_named(row.session, blocks)
+        number = self._repeated(row)
+        if number is None:
+            number = self._continued(row, blocks)
+        if number is None:
+            number = self._begun()
+            self._share(blocks[self._branch(row, blocks) :], number)
+        else:
+            for block in blocks:
+                self.owners.setdefault(block, number)
+        self._take(row, blocks, number)
+        return number
+
+    def _add_named(self, name: str, blocks: Sequence[int]) -> int:
+        number = self._named.get(name)
+        if number is None:
+            number = self._named[name] = self._begun()
+        self._share(blocks, number)
+        return number
+
+    def _begun(self) -> int:
+        self._sessions.append(_Session())
+        return len(self._sessions) - 1
+
+    def _repeated(self, row: TraceRow) -> int | None:
+        """The session whose latest prompt is this very one, and whose answer can be there."""
+        senders = self._latest.get((row.hash_ids[-1], row.input_length))
+        while senders and senders[0][0] <= row.timestamp_ms:
+            _, number, turn = senders[0]
+            if turn == self._sessions[number].turns - 1:
+                return number
+            heappop(senders)  # it has gone on since
+        return None
+
+    def _continued(self, row: TraceRow, blocks: Sequence[int]) -> int | None:
+        """The session whose latest prompt, or latest but one, this one contains, and whose answer can be there."""
+        for block in reversed(blocks):
+            owner, end = self.owners.get(block), self._ends.get(block)
+            if owner == _SEVERAL:
+                return None  # and so is all that comes before
+            if owner is None or end is None or row.input_length <= end[1]:
+                continue
+            session, turn = self._sessions[owner], end[0]
+            behind = session.turns - 1 - turn
+            is_next = behind == 0 or (behind == 1 and turn > 0)
+            return owner if is_next and session.free_at <= row.timestamp_ms else None
+        return None
+
+    def _branch(self, row: TraceRow, blocks: Sequence[int]) -> int:
+        """How many leading blocks a new session has from one that it branches off, whose own they remain.
+
+        It does so by repeating a prompt, or by containing a turn that contained one itself: a system prompt does not.
+        """
+        if (row.hash_ids[-1], row.input_length) in self._latest:
+            return len(blocks)
+        for place in range(len(blocks), 0, -1):
+            turn, tokens = self._ends.get(blocks[place - 1], (0, 0))
+            if turn > 0 and row.input_length > tokens:
+                return place
+        return 0
+
+    def _share(self, blocks: Sequence[int], number: int) -> None:
+        """Blocks of a session that did not come to it from another: what another has too is nobody's own."""
+        owners = self.owners
+        for block in blocks:
+            if owners.setdefault(block, number) != number:
+                owners[block] = _SEVERAL
+
+    def _take(self, row: TraceRow, blocks: Sequence[int], number: int) -> None:
+        session = self._sessions[number]
+        if blocks and self.owners[blocks[-1]] == number:
+            self._ends[blocks[-1]] = (session.turns, row.input_length)
+        session.free_at = row.timestamp_ms + max(1, row.output_length) * FASTEST_MS_PER_TOKEN
+        heappush(self._latest.setdefault((row.hash_ids[-1], row.input_length), []), (session.free_at, number, session.turns))
+        session.turns += 1

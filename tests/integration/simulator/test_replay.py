@@ -52,7 +52,7 @@ def test_one_engine_reaches_exactly_the_hits_of_an_ideal_cache(start_engine: Sta
     for line, row in zip(lines, generate_conversations(ConversationShape(), 11), strict=False):
         assert (line["prompt_tokens"], line["completion_tokens"]) == (row.input_length, row.output_length)
         assert line["cached_tokens"] == cache.add(row)
-        assert line["session"] == f"made-{row.hash_ids[1]}"
+        assert line["session"] == f"made-t{row.hash_ids[1]}"
         assert 0 < line["ttft_seconds"] <= line["e2e_seconds"]
         assert line["ended_seconds"] == pytest.approx(line["due_seconds"] + line["lag_seconds"] + line["e2e_seconds"])
         assert line["decode"] is None

@@ -86,9 +86,11 @@ def test_ids_of_any_size_stay_apart() -> None:
 
 
 def test_sessions_are_the_rows_own_or_inferred_from_prefixes() -> None:
-    one = workload([row(0.0, (0, 1), session="a"), row(1.0, (5, 6)), row(2.0, (5, 6, 7))])
+    one = workload([row(0.0, (0, 1), session="a"), row(100.0, (5, 6)), row(200.0, (5, 6, 7))])
     assert one.sessions[0] == "a"
     assert one.sessions[1] == one.sessions[2] is not None
+    assert one.found_sessions is not None
+    assert (one.found_sessions.named, one.found_sessions.inferred) == (1, 1)
 
 
 def test_in_a_closed_loop_only_first_turns_have_a_time() -> None:

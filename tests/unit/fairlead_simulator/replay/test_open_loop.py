@@ -1,6 +1,8 @@
 """What the open loop sends of each row."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
 
 from fairlead_simulator.replay.http_client import HttpClient, Origin
 from fairlead_simulator.replay.open_loop import Replay, ReplaySettings
@@ -8,7 +10,7 @@ from fairlead_simulator.replay.outcomes import RequestOutcome, Tally
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
 from fairlead_simulator.replay.sending import Planned, Sender, given_up
 from fairlead_simulator.traces.rows import TraceRow
-from fairlead_simulator.traces.sessions import SessionIndex
+from fairlead_simulator.traces.sessions import find_sessions
 
 
 class Unsent(Sender):
@@ -29,16 +31,16 @@ def row(first: int, session: str | None) -> TraceRow:
 
 
 async def sessions_of(rows: Sequence[TraceRow]) -> list[str]:
-    sender, index = Unsent(), SessionIndex.of(rows)
+    sender, found = Unsent(), find_sessions(rows)
     replay = Replay(
-        rows=lambda _: rows,
-        sessions=index,
-        prompts=PromptWriter(4, index.shared),
+        rows=rows,
+        sessions=found,
+        prompts=PromptWriter(4, found.shared),
         bodies=BodyWriter("m"),
         sender=sender,
         tally=Tally(5.0, 1.0, None),
         settings=ReplaySettings(bursts=True),
-        clock=lambda: 0.0,
+        clock=count().__next__,
     )
     await replay.run(repeat=False)
     return [planned.session for planned in sender.planned]
@@ -53,5 +55,6 @@ async def test_a_rows_own_session_is_sent_as_a_header_can_carry_it() -> None:
     ]
 
 
-async def test_a_row_without_a_session_has_that_of_its_first_block() -> None:
-    assert await sessions_of([row(1, None), row(2, None), row(1, None)]) == ["trace-1", "trace-2", "trace-1"]
+async def test_a_row_without_a_session_has_an_inferred_one() -> None:
+    again = replace(row(1, None), timestamp_ms=50.0)
+    assert await sessions_of([row(1, None), row(2, None), again]) == ["trace-t1", "trace-t2", "trace-t1"]

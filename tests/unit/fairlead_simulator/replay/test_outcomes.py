@@ -2,6 +2,9 @@ import pytest
 
 from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome, Tally
 from fairlead_simulator.replay.summaries import outcome_document, summary_document, summary_lines
+from fairlead_simulator.traces.sessions import find_sessions
+
+NO_SESSIONS = find_sessions([])
 
 
 def outcome(verdict: ReplayVerdict, **fields: object) -> RequestOutcome:
@@ -50,7 +53,7 @@ def test_a_request_without_an_end_does_not_sum() -> None:
     tally.send()
     summary = tally.summary(1.0, None)
     assert not summary.accounted
-    assert "DOES NOT SUM" in summary_lines(summary)[0]
+    assert "DOES NOT SUM" in summary_lines(summary, NO_SESSIONS)[0]
 
 
 def test_the_slo_is_strict_and_meant_in_scaled_seconds() -> None:
@@ -63,7 +66,7 @@ def test_the_slo_is_strict_and_meant_in_scaled_seconds() -> None:
 def test_figures_of_an_empty_replay_are_absent_not_zero() -> None:
     summary = Tally(5.0).summary(0.0, None)
     assert (summary.slo_attainment, summary.token_hit_rate, summary.ttft.p50) == (None, None, None)
-    assert any(line.startswith("TTFT") and "–" in line for line in summary_lines(summary))
+    assert any(line.startswith("TTFT") and "–" in line for line in summary_lines(summary, NO_SESSIONS))
 
 
 def test_memory_is_bounded_when_asked_for() -> None:
@@ -76,8 +79,9 @@ def test_memory_is_bounded_when_asked_for() -> None:
 
 
 def test_documents_carry_everything() -> None:
-    document = summary_document(tally_of(served(1.0, 2.0)).summary(1.0, 0.5))
+    document = summary_document(tally_of(served(1.0, 2.0)).summary(1.0, 0.5), NO_SESSIONS)
     assert document["ttft"]["p99"] == 1.0
     assert document["ideal_token_hit_rate"] == 0.5
+    assert document["sessions"] == {"named": 0, "inferred": 0, "unnamed_requests": 0, "largest": 0}
     assert outcome_document(served(1.0, 2.0))["tpot_seconds"] == pytest.approx(0.1)
     assert outcome_document(outcome(ReplayVerdict.REJECTED))["tpot_seconds"] is None
