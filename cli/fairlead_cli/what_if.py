@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.5
 
 _id = click.argument("simulation_id", metavar="ID")
 
-_PARAMETERS, _ROW = msgspec.json.Decoder(dict[str, Any]), msgspec.json.Decoder(TraceRequest)
+_PARAMETERS = msgspec.json.Decoder(dict[str, Any])
 
 
 @click.group("what-if")
@@ -45,7 +45,9 @@ def what_if() -> None:
 @click.option("--rate", "rates", multiple=True, type=float, default=(1.0,), help="Multiple of the recorded rate [1]; may be repeated.")
 @click.option("--from", "start", default="now-1h", show_default=True, help="First recorded request: RFC 3339, or as now-2h.")
 @click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
-@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A trace in Mooncake's JSONL format instead.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A trace in Mooncake's JSONL format instead, also .gz."
+)
 @click.option("--replicas", type=int, help="Instances; without, as many as there are.")
 @click.option("--prefill-replicas", type=int, help="Of a pool of prefill and decode.")
 @click.option("--decode-replicas", type=int, help="Of a pool of prefill and decode.")
@@ -148,14 +150,22 @@ def _policy(text: str) -> SimulatedPolicy:
 
 
 def _trace(path: Path) -> list[TraceRequest]:
-    rows = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        if line.strip():
-            try:
-                rows.append(decode_json(line, _ROW))
-            except msgspec.DecodeError as error:
-                raise click.BadParameter(f"{path}:{number}: {error}", param_hint="--trace") from None
-    return rows
+    from fairlead_simulator.errors import TraceInvalid  # only here: no other command of these needs the simulator
+    from fairlead_simulator.traces.rows import read_trace
+
+    try:
+        return [
+            TraceRequest(
+                timestamp=row.timestamp_ms,
+                input_length=row.input_length,
+                output_length=row.output_length,
+                hash_ids=[*row.hash_ids],
+                session_id=row.session,
+            )
+            for row in read_trace(path)
+        ]
+    except TraceInvalid as error:
+        raise click.BadParameter(str(error), param_hint="--trace") from None
 
 
 def _watched(name: str, found: Simulation, url: tuple[str, ...], token: str | None) -> Simulation:

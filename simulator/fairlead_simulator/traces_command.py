@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
@@ -11,9 +12,13 @@ import orjson
 
 from fairlead_simulator.errors import TraceInvalid
 from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
-from fairlead_simulator.traces.conversions import FORMS, TraceChanges, convert, read_form, write_form
+from fairlead_simulator.traces.conversions import TraceChanges, convert, read_form, write_form
 from fairlead_simulator.traces.descriptions import Distribution, describe
-from fairlead_simulator.traces.rows import LATEST_MS, TraceRow, read_trace
+from fairlead_simulator.traces.detection import FORMS
+from fairlead_simulator.traces.fields import LATEST_MS
+from fairlead_simulator.traces.reading import Notes
+from fairlead_simulator.traces.rows import TraceRow, read_trace
+from fairlead_simulator.traces.sessions import find_sessions
 from fairlead_simulator.workloads.kinds import KINDS
 
 _RATE = NumberOption(most=1e6, positive=True)
@@ -30,13 +35,17 @@ def traces() -> None:
 @click.option("--requests", type=_COUNT, help="Only the first so many.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
-    """Check FILE and show rates, lengths and how much of it a cache could serve."""
+    """Check FILE and show rates, lengths, sessions, and how much of it a cache could serve.
+
+    FILE is in Mooncake's JSONL format, also packed by gzip; - is standard input.
+    """
     try:
-        description = describe(read_trace(file, requests))
+        rows = list(read_trace(file, requests))
     except TraceInvalid as error:
         raise InputUnusable(str(error)) from None
+    description, sessions = describe(rows), find_sessions(rows)
     if as_json:
-        click.echo(orjson.dumps(asdict(description), option=orjson.OPT_INDENT_2).decode())
+        click.echo(orjson.dumps(asdict(description) | {"sessions": sessions.document()}, option=orjson.OPT_INDENT_2).decode())
         return
     click.echo(
         f"requests        {description.requests:,} over {description.span_seconds:,.1f} s, {description.requests_per_second:.2f} a second"
@@ -44,6 +53,7 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
     click.echo(f"arrival stamps  {description.distinct_stamps:,} distinct")
     click.echo(f"input tokens    {_spread(description.input_tokens)}")
     click.echo(f"output tokens   {_spread(description.output_tokens)}")
+    click.echo(f"sessions        {sessions.words}")
     click.echo(f"blocks          {description.block_references:,} references to {description.distinct_blocks:,} blocks")
     click.echo(f"ideal hit rate  {description.token_hit_rate:.1%} of tokens, {description.block_hit_rate:.1%} of blocks")
 
@@ -66,10 +76,12 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 
 @traces.command("convert")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--from", "source_form", type=click.Choice(FORMS), default="jsonl", show_default=True, help="burstgpt: its CSV columns.")
-@click.option("--to", "target_form", type=click.Choice(FORMS[:2]), default="jsonl", show_default=True, help="The form to write.")
+@click.option("--from", "source_form", type=click.Choice([*FORMS]), help="Whose form FILE has; found out from its content without it.")
+@click.option("--to", "target_form", type=click.Choice([*FORMS][:2]), default="jsonl", show_default=True, help="The form to write.")
+@click.option("--block-size", type=WholeOption(1, 65_536), help="Tokens that an id of FILE stands for, if not 512, or 16 of alibaba.")
+@click.option("--sort", is_flag=True, help="Sort rows by time, instead of refusing a file that is not sorted.")
 @click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Rows of equal stamps.")
-@click.option("--rate", type=_RATE, help="Stretch times to so many requests per second.")
+@click.option("--rate", type=_RATE, help="Stretch times to so many requests per second; needed where FILE has no times.")
 @click.option(
     "--speed", type=NumberOption(most=1e6, positive=True), default=1.0, show_default=True, help="Or make it so many times as fast."
 )
@@ -79,8 +91,10 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 def convert_command(
     file: Path,
-    source_form: str,
+    source_form: str | None,
     target_form: str,
+    block_size: int | None,
+    sort: bool,
     spread: str,
     rate: float | None,
     speed: float,
@@ -89,21 +103,30 @@ def convert_command(
     seed: int,
     out: Path | None,
 ) -> None:
-    """Write FILE in another form, at another rate, or cut down."""
+    """Write FILE in another form, at another rate, or cut down. Times begin at 0, and blocks have 512 tokens.
+
+    FILE may be from Azure, BurstGPT, Alibaba (Qwen-Bailian), aiperf or guidellm, also packed by gzip; - is standard
+    input. What is left out or assumed is told on standard error.
+    """
     if rate is not None and speed != 1.0:
         raise click.UsageError("give --rate or --speed, not both")
     changes = TraceChanges(spread=spread, requests_per_second=rate, speed=speed, max_input=max_input, requests=requests, seed=seed)
+    notes = Notes()
     try:
-        rows = convert(read_form(file, source_form), changes)
+        rows = convert(read_form(file, source_form, block_tokens=block_size, has_rate=rate is not None, sort=sort, notes=notes), changes)
     except TraceInvalid as error:
         raise InputUnusable(str(error)) from None
     if not rows:
         raise InputUnusable(f"{file}: no request is shorter than {max_input} tokens; raise --max-input")
     _write(rows, out, target_form)
+    for line in notes.lines():
+        click.echo(line, err=True)
 
 
 def _write(rows: Iterable[TraceRow], out: Path | None, form: str) -> None:
     if out is None:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale: names of sessions may be in any writing
         write_form(rows, sys.stdout, form)
         return
     try:

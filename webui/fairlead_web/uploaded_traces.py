@@ -1,5 +1,6 @@
 """Reads a trace that somebody uploads: a row that cannot be used costs that row, and is named. Pure."""
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,16 +10,17 @@ from fairlead.errors import InvalidInput
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead_client.resources.simulations import MOST_UPLOADED, TraceRequest
 from fairlead_process.json_documents import decode_json
+from fairlead_process.text_files import TextUnreadable, text_lines
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Of an upload, with the form it is in."""
+"""Of an upload, with the form it is in; and of the trace when it is unpacked."""
 MOST_NAMED = 12
 """Rows left out that are named one by one."""
 _ROW = msgspec.json.Decoder(TraceRequest)
 _MOST_TOKENS = 10_000_000
 _MOST_ID = 2**63
 CAUSES = {
-    "json": "no row in Mooncake's format",
+    "json": "no row in Mooncake's format, which fairlead traces convert writes",
     "time": "its timestamp is before the row above",
     "lengths": "its numbers of tokens cannot be",
     "blocks": f"hash_ids are not one for each {TRAFFIC_BLOCK_TOKENS} tokens of input_length",
@@ -38,13 +40,20 @@ class LeftOut:
 
 
 def read_upload(content: bytes) -> tuple[list[TraceRequest], list[LeftOut]]:
-    """The rows of a JSONL file that can be simulated, and those left out.
+    """The rows of a JSONL file that can be simulated, and those left out; it may be packed by gzip.
 
     Raises InvalidInput for a file without two usable rows, or with too many.
     """
+    try:
+        return _read(text_lines(io.BytesIO(content), most_bytes=MOST_BYTES))
+    except TextUnreadable as error:
+        raise InvalidInput("trace", None, f"the file {error}") from None
+
+
+def _read(lines: Iterable[bytes]) -> tuple[list[TraceRequest], list[LeftOut]]:
     rows: list[TraceRequest] = []
     left_out: list[LeftOut] = []
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         row, cause = _row(line, rows[-1].timestamp if rows else 0.0)

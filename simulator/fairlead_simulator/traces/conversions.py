@@ -1,28 +1,31 @@
-"""Traces from and to other forms: equal stamps spread, rates changed, long rows dropped; CSV, and BurstGPT-like columns
-read.
+"""Traces from and to other forms: equal stamps spread, rates changed, long rows dropped, blocks made 512 tokens long.
 
-CSV columns are those of the JSONL format (`timestamp,input_length,output_length,hash_ids,session_id,delay`), the ids
-separated by spaces. BurstGPT's (`Timestamp` in seconds, `Request tokens`, `Response tokens`) say nothing of content, so
-every prompt becomes a new one.
+CSV is written with the fields of the JSONL format as columns, the ids separated by spaces.
 """
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from math import inf, nan
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
 from typing import TextIO
 
-from fairlead_simulator.errors import TraceInvalid
 from fairlead_simulator.traces.arrivals import arrival_times
-from fairlead_simulator.traces.rows import BLOCK_TOKENS, LATEST_MS, LONGEST_TOKENS, PrefixRule, TraceRow, read_trace, shown, write_trace
+from fairlead_simulator.traces.blocks import BlockNames
+from fairlead_simulator.traces.detection import FORMS, check_mooncake, form_of
+from fairlead_simulator.traces.fields import Record
+from fairlead_simulator.traces.forms.aiperf import read_aiperf
+from fairlead_simulator.traces.forms.alibaba import read_alibaba
+from fairlead_simulator.traces.forms.csv_files import COLUMNS, read_csv, written
+from fairlead_simulator.traces.forms.guidellm import read_guidellm
+from fairlead_simulator.traces.reading import Notes, Reading
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, PrefixRule, TraceRow, in_order, object_of, row_of, write_trace
+from fairlead_simulator.traces.sources import TraceFile, opened
 
-FORMS = ("jsonl", "csv", "burstgpt")
-_LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
-"""What JSON of this format can be written with, and a block id be in a run."""
-CSV_COLUMNS = ("timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay")
+_Reader = Callable[[TraceFile, Reading], Iterator[tuple[int, TraceRow]]]
+_UNORDERED = ("aiperf", "guidellm")
+"""Forms whose requests stand in another order than that of their times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,9 @@ def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
     Dropped rows leave gaps; the wanted rate is that of the rows that are kept, which come evenly if all have one stamp.
     """
     evenly = changes.spread == "even"
-    timed = _scattered(rows, Random(changes.seed)) if changes.spread == "random" else list(arrival_times(rows, 1.0, bursts=not evenly))
-    kept = [(at, row) for at, row in timed if changes.max_input is None or row.input_length < changes.max_input][: changes.requests]
+    timed = iter(_scattered(rows, Random(changes.seed))) if changes.spread == "random" else arrival_times(rows, 1.0, bursts=not evenly)
+    fitting = ((at, row) for at, row in timed if changes.max_input is None or row.input_length < changes.max_input)
+    kept = list(islice(fitting, changes.requests))
     if not kept:
         return []
     first, span = kept[0][0], kept[-1][0] - kept[0][0]
@@ -59,11 +63,46 @@ def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
     return [replace(row, timestamp_ms=round((at - first) * factor * 1e3, 3)) for at, row in kept]
 
 
-def read_form(path: Path, form: str) -> Iterator[TraceRow]:
-    """Rows of a file in one of FORMS. Raises TraceInvalid naming file, line and field."""
-    if form == "jsonl":
-        return read_trace(path)
-    return _read_csv(path, form)
+def read_form(
+    path: Path,
+    form: str | None = None,
+    *,
+    block_tokens: int | None = None,
+    has_rate: bool = False,
+    sort: bool = False,
+    notes: Notes | None = None,
+) -> Iterator[TraceRow]:
+    """Rows of a file in one of FORMS in order of time; None finds out which it is.
+
+    `block_tokens` is what an id of the file stands for, if not what its form says. Rows that are not in order are
+    refused, unless they are to be sorted or their form has none. Raises TraceInvalid naming file, line and field.
+    """
+    with opened(path) as source:
+        known = form or form_of(source.begin) or "jsonl"
+        reading = Reading(block_tokens=block_tokens or FORMS[known].block_tokens, has_rate=has_rate, notes=notes or Notes())
+        rows = _reader(known)(source, reading)
+        if sort or known in _UNORDERED:
+            rows = iter(sorted(rows, key=lambda numbered: numbered[1].timestamp_ms))
+        yield from in_order(rows, source.name)
+
+
+def _reader(form: str) -> _Reader:
+    others: dict[str, _Reader] = {"alibaba": read_alibaba, "aiperf": read_aiperf, "guidellm": read_guidellm, "jsonl": _read_jsonl}
+    return others[form] if form in others else lambda source, reading: read_csv(source, form, reading)
+
+
+def _read_jsonl(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
+    check_mooncake(source.begin, source.name)
+    names, rule, size = BlockNames(), PrefixRule(), reading.block_tokens
+    for number, line in source:
+        record = Record(object_of(line, source.name, number), source.name, number)
+        reading.notes.drop(key for key in record.document if key not in COLUMNS)
+        row = row_of(record, size)
+        if size == BLOCK_TOKENS:
+            rule.check(row, source.name, number)
+        else:
+            row = replace(row, hash_ids=names.of_ids(row.hash_ids, row.input_length, size))
+        yield number, row
 
 
 def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
@@ -71,14 +110,8 @@ def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
     if form == "jsonl":
         return write_trace(rows, out)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    count = 0
-    for row in rows:
-        ids = " ".join(map(str, row.hash_ids))
-        pause = "" if row.pause_ms is None else f"{row.pause_ms:g}"
-        writer.writerow((f"{row.timestamp_ms:.12g}", row.input_length, row.output_length, ids, row.session or "", pause))
-        count += 1
-    return count
+    writer.writerow(COLUMNS)
+    return sum(1 for cells in written(rows) if writer.writerow(cells))
 
 
 def _scattered(rows: Iterable[TraceRow], rng: Random) -> list[tuple[float, TraceRow]]:
@@ -93,87 +126,3 @@ def _scattered(rows: Iterable[TraceRow], rng: Random) -> list[tuple[float, Trace
         gaps[stamps[-1]] = stamps[-1] - stamps[-2]
     times = sorted(row.timestamp_ms - stamps[0] + gaps.get(row.timestamp_ms, 0.0) * rng.random() for row in ordered)
     return [(time / 1e3, row) for time, row in zip(times, ordered, strict=True)]
-
-
-def _read_csv(path: Path, form: str) -> Iterator[TraceRow]:
-    name = str(path)
-    try:
-        file = path.open(encoding="utf-8", newline="")
-    except OSError as error:
-        raise TraceInvalid(name, 0, "", f"cannot be read: {error.strerror}") from None
-    with file:
-        try:
-            yield from _csv_rows(csv.DictReader(file), name, form)
-        except (UnicodeDecodeError, csv.Error):
-            raise TraceInvalid(name, 0, "", "is not CSV in UTF-8; convert it, or name its form with --from") from None
-
-
-def _csv_rows(reader: "csv.DictReader[str]", name: str, form: str) -> Iterator[TraceRow]:
-    wanted = CSV_COLUMNS[:3] if form == "csv" else ("Timestamp", "Request tokens", "Response tokens")
-    missing = [column for column in wanted if column not in (reader.fieldnames or ())]
-    if missing:
-        raise TraceInvalid(name, 1, missing[0], f"is not a column; the first line must name {', '.join(wanted)}")
-    previous, next_id, rows, rule = -inf, 0, 0, PrefixRule()
-    given = False
-    for record in reader:
-        number = reader.line_num
-        at = _number(record, wanted[0], name, number) * (1 if form == "csv" else 1e3)
-        length, output = (_length(record, column, name, number) for column in wanted[1:])
-        if length < 1:
-            if form == "csv":
-                raise TraceInvalid(name, number, wanted[1], f"{length} must be 1 or more")
-            continue  # BurstGPT marks failed requests so
-        if at < previous:
-            raise TraceInvalid(name, number, wanted[0], f"{at:g} ms is before the previous row's {previous:g}; sort the rows by time")
-        previous = at
-        count = -(-length // BLOCK_TOKENS)
-        has_ids = form == "csv" and bool(record.get("hash_ids"))
-        if rows and has_ids is not given:
-            raise TraceInvalid(name, number, "hash_ids", "must be in all rows or in none: ids made up here could be those of other rows")
-        given = has_ids
-        ids = _ids(record, name, number, count) if has_ids else tuple(range(next_id, next_id + count))
-        rule.check(ids, name, number)
-        next_id += count
-        rows += 1
-        pause = record.get("delay") if form == "csv" else None
-        yield TraceRow(
-            timestamp_ms=at,
-            input_length=length,
-            output_length=output,
-            hash_ids=ids,
-            session=(record.get("session_id") or None) if form == "csv" else None,
-            pause_ms=_number(record, "delay", name, number) if pause else None,
-        )
-    if rows == 0:
-        raise TraceInvalid(name, 0, "", "holds no rows; expected one request per line after the first")
-
-
-def _number(record: dict[str, str], column: str, name: str, line: int, most: float = LATEST_MS) -> float:
-    text = record.get(column) or ""
-    try:
-        value = float(text)
-    except ValueError:
-        value = nan
-    if not 0 <= value <= most:
-        raise TraceInvalid(name, line, column, f"{shown(text)} must be a number from 0 to {most:.10g}")
-    return value
-
-
-def _length(record: dict[str, str], column: str, name: str, line: int) -> int:
-    value = _number(record, column, name, line, LONGEST_TOKENS)
-    if not value.is_integer():
-        raise TraceInvalid(name, line, column, f"{value:g} must be a whole number of tokens")
-    return int(value)
-
-
-def _ids(record: dict[str, str], name: str, line: int, count: int) -> tuple[int, ...]:
-    try:
-        ids = tuple(int(part) for part in record["hash_ids"].split())
-    except ValueError:
-        raise TraceInvalid(name, line, "hash_ids", "must be whole numbers separated by spaces") from None
-    for one in ids:
-        if not _LEAST_ID <= one <= _GREATEST_ID:
-            raise TraceInvalid(name, line, "hash_ids", f"{shown(one)} must be a whole number of 64 bits")
-    if len(ids) != count:
-        raise TraceInvalid(name, line, "hash_ids", f"holds {len(ids)} ids; input_length needs {count} (one per {BLOCK_TOKENS} tokens)")
-    return ids

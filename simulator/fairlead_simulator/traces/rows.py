@@ -16,12 +16,11 @@ from typing import Any, TextIO
 import orjson
 
 from fairlead_simulator.errors import TraceInvalid
+from fairlead_simulator.traces.detection import check_mooncake
+from fairlead_simulator.traces.fields import Record
+from fairlead_simulator.traces.sources import TraceFile, opened
 
 BLOCK_TOKENS = 512
-LONGEST_TOKENS = 10_000_000
-"""The longest prompt or answer that is believed; a longer one in a file is a mistake."""
-LATEST_MS = 1e15
-"""The latest time that is believed: large enough for milliseconds since 1970, too small for nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,24 +50,49 @@ class PrefixRule:
     def __init__(self) -> None:
         self._before: dict[int, int | None] = {}
 
-    def check(self, ids: Iterable[int], file: str, number: int) -> None:
+    def check(self, row: TraceRow, file: str, number: int) -> None:
         """Raises TraceInvalid for a row that breaks it, or contradicts one before."""
         before = None
-        for block in ids:
+        for block in row.hash_ids:
             known = self._before.setdefault(block, before)
             if known != before:
                 here, there = ("first" if one is None else f"after {one}" for one in (before, known))
                 problem = f"{block} comes {here}, and elsewhere {there}; equal ids must mean equal text from the beginning on"
-                raise TraceInvalid(file, number, "hash_ids", problem)
+                remedy = "ids that name a block's own text are converted by fairlead traces convert --from aiperf"
+                raise TraceInvalid(file, number, "hash_ids", f"{problem} ({remedy})")
             before = block
 
 
 def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
-    """The rows of a file in order, at most `limit`.
+    """The rows of a file in order, at most `limit`; of standard input for `-`.
 
-    Raises TraceInvalid when reached, also when the file is missing or has no rows.
+    Raises TraceInvalid when reached, also when the file is missing, is another tool's, or has no rows.
     """
-    return islice(_read_all(path), limit)
+    with opened(path) as source:
+        check_mooncake(source.begin, source.name)
+        yield from islice(in_order(mooncake_rows(source), source.name), limit)
+
+
+def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
+    """The rows of a file with their lines, checked by themselves and against the rule of prefixes."""
+    rule = PrefixRule()
+    for number, line in source:
+        row = parse_row(line, source.name, number)
+        rule.check(row, source.name, number)
+        yield number, row
+
+
+def in_order(rows: Iterable[tuple[int, TraceRow]], file: str) -> Iterator[TraceRow]:
+    """The rows. Raises TraceInvalid for one that is before another, and where there are none."""
+    previous = float("-inf")
+    for number, row in rows:
+        if row.timestamp_ms < previous:
+            problem = f"{row.timestamp_ms:.12g} is before the previous row's {previous:.12g}"
+            raise TraceInvalid(file, number, "timestamp", f"{problem}; sort the rows by time (fairlead traces convert --sort does)")
+        previous = row.timestamp_ms
+        yield row
+    if previous == float("-inf"):
+        raise TraceInvalid(file, 0, "", "holds no rows; expected one request per line")
 
 
 def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
@@ -85,90 +109,48 @@ def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
             document["session_id"] = row.session
         if row.pause_ms is not None:
             document["delay"] = row.pause_ms
-        out.write(orjson.dumps(document).decode("ascii") + "\n")
+        out.write(orjson.dumps(document).decode() + "\n")
         count += 1
     return count
 
 
-def _read_all(path: Path) -> Iterator[TraceRow]:
-    name = str(path)
+def object_of(line: bytes, file: str, number: int) -> dict[str, Any]:
+    """The JSON object that the line is. Raises TraceInvalid."""
     try:
-        file = path.open("rb")
-    except OSError as error:
-        raise TraceInvalid(name, 0, "", f"cannot be read: {error.strerror}") from None
-    with file:
-        previous, rows, rule = float("-inf"), 0, PrefixRule()
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            row = parse_row(line, name, number)
-            if row.timestamp_ms < previous:
-                raise TraceInvalid(
-                    name, number, "timestamp", f"{row.timestamp_ms:g} is before the previous row's {previous:g}; sort the rows by time"
-                )
-            previous = row.timestamp_ms
-            rule.check(row.hash_ids, name, number)
-            rows += 1
-            yield row
-        if rows == 0:
-            raise TraceInvalid(name, 0, "", "holds no rows; expected one JSON object per line")
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        remedy = "write one JSON object per line (fairlead traces convert takes other forms)"
+        raise TraceInvalid(file, number, "", f"is not JSON: {error}; {remedy}") from None
+    if not isinstance(document, dict):
+        raise TraceInvalid(file, number, "", f"must be a JSON object, not {type(document).__name__}")
+    return document
 
 
 def parse_row(line: bytes, file: str, number: int) -> TraceRow:
     """One line. Raises TraceInvalid naming `file`, line `number` and the field."""
-    try:
-        document = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise TraceInvalid(file, number, "", f"is not JSON: {error}; write one JSON object per line") from None
-    if not isinstance(document, dict):
-        raise TraceInvalid(file, number, "", f"must be a JSON object, not {type(document).__name__}")
-    timestamp = _field(document, "timestamp", file, number)
-    if not _is_time(timestamp):
-        raise TraceInvalid(file, number, "timestamp", f"{shown(timestamp)} must be a number of milliseconds, from 0 to {LATEST_MS:g}")
-    input_length = _length(document, "input_length", 1, file, number)
-    output_length = _length(document, "output_length", 0, file, number)
-    ids = _field(document, "hash_ids", file, number)
-    if not isinstance(ids, list) or not all(type(block) is int for block in ids):
-        raise TraceInvalid(file, number, "hash_ids", f"{shown(ids)} must be a list of whole numbers")
-    expected = -(-input_length // BLOCK_TOKENS)
+    return row_of(Record(object_of(line, file, number), file, number), BLOCK_TOKENS)
+
+
+def row_of(record: Record, block_tokens: int) -> TraceRow:
+    """A row whose ids are of blocks of so many tokens, as they are. Raises TraceInvalid."""
+    timestamp = record.time_ms("timestamp")
+    input_length, output_length = record.tokens("input_length", 1), record.tokens("output_length", 0)
+    ids = record.ids()
+    expected = -(-input_length // block_tokens)
     if len(ids) != expected:
-        raise TraceInvalid(
-            file, number, "hash_ids", f"holds {len(ids)} ids; input_length {input_length} needs {expected} (one per {BLOCK_TOKENS} tokens)"
-        )
-    session = document.get("session_id")
-    if session is not None and not isinstance(session, str | int):
-        raise TraceInvalid(file, number, "session_id", f"{shown(session)} must be text or a whole number")
-    pause = document.get("delay")
-    if pause is not None and not _is_time(pause):
-        raise TraceInvalid(file, number, "delay", f"{shown(pause)} must be a number of milliseconds, from 0 to {LATEST_MS:g}")
+        problem = f"holds {len(ids)} ids; input_length {input_length} needs {expected} (one per {block_tokens} tokens)"
+        raise record.refusal("hash_ids", problem + _other_size(len(ids), input_length))
     return TraceRow(
         timestamp_ms=timestamp,
         input_length=input_length,
         output_length=output_length,
-        hash_ids=tuple(ids),
-        session=None if session is None else str(session),
-        pause_ms=pause,
+        hash_ids=ids,
+        session=record.name("session_id"),
+        pause_ms=None if record.given("delay") is None else record.time_ms("delay"),
     )
 
 
-def _field(document: dict[str, Any], name: str, file: str, number: int) -> Any:
-    if name not in document:
-        raise TraceInvalid(file, number, name, "is missing; a row needs timestamp, input_length, output_length and hash_ids")
-    return document[name]
-
-
-def _length(document: dict[str, Any], name: str, minimum: int, file: str, number: int) -> int:
-    value = _field(document, name, file, number)
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= LONGEST_TOKENS:
-        raise TraceInvalid(file, number, name, f"{shown(value)} must be a whole number of tokens, from {minimum} to {LONGEST_TOKENS:,}")
-    return value
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LATEST_MS
-
-
-def shown(value: Any) -> str:
-    """A value of a file as a message shows it: in one short line."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _other_size(ids: int, tokens: int) -> str:
+    """How blocks of another size are converted, if so many ids can be of such blocks."""
+    size = next((size for size in (16, 32, 64, 128, 256, 1024, 2048) if ids and -(-tokens // size) == ids), None)
+    return "" if size is None else f"; blocks of {size} tokens are converted by fairlead traces convert --block-size {size}"

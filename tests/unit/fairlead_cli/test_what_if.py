@@ -161,3 +161,7 @@ def test_what_cannot_be_read_is_told_in_one_line(run: Run, tmp_path: Path) -> No
     code, _, told = run("run", "chat", "--policy", "ear", "--trace", str(trace))
     assert code == 2
     assert "trace.jsonl:2" in told
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,1\n")
+    code, _, told = run("run", "chat", "--policy", "ear", "--trace", str(trace))
+    assert code == 2
+    assert f"convert it: fairlead traces convert --from azure {trace}" in told

@@ -29,7 +29,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "folder").mkdir()
     (made / "empty").touch()
     (made / "binary").write_bytes(b"\x00\xff\xfe\x80\n\x01")
-    (made / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD.encode() + b"\n")
     (made / "long.csv").write_text("timestamp,input_length,output_length\n1,1e9,1\n")
     (made / "half.csv").write_text("timestamp,input_length,output_length\n1,512,1\n2,512.5,1\n")
     (made / "header.csv").write_text("timestamp,input_length,output_length\n")
@@ -57,9 +56,8 @@ def complaint(folder: Path, command: str, *arguments: str) -> str:
     [
         ("missing", "missing: cannot be read: No such file or directory"),
         ("folder", "folder: cannot be read: Is a directory"),
-        ("empty", "empty: holds no rows; expected one JSON object per line"),
-        ("binary", "binary:1: is not JSON: str is not valid UTF-8"),
-        ("marked.jsonl", "marked.jsonl:1: is not JSON: UTF-8 byte order mark"),
+        ("empty", "empty: holds no rows; expected one request per line"),
+        ("binary", "binary: holds zero bytes, so it is no text in UTF-8; save it as UTF-8"),
     ],
 )
 def test_a_file_that_is_no_trace_is_told_by_every_command(folder: Path, command: str, file: str, told: str) -> None:
@@ -263,11 +261,16 @@ def test_an_error_in_another_process_is_the_same_line(folder: Path, tmp_path: Pa
         ("convert good.jsonl --out missing/made", "missing/made: cannot be written: No such file or directory"),
         ("convert good.jsonl --from csv", "good.jsonl:1: timestamp: is not a column; the first line must name timestamp, input_length"),
         ("convert good.jsonl --from burstgpt", "good.jsonl:1: Timestamp: is not a column; the first line must name Timestamp, Request"),
-        ("convert binary --from csv", "binary: is not CSV in UTF-8; "),
+        ("convert binary --from csv", "binary: holds zero bytes, so it is no text in UTF-8; save it as UTF-8"),
         ("convert folder --from csv", "folder: cannot be read: Is a directory"),
-        ("convert empty --from csv", "empty:1: timestamp: is not a column"),
-        ("convert header.csv --from csv", "header.csv: holds no rows; expected one request per line after the first"),
-        ("convert long.csv --from csv", "long.csv:2: input_length: '1e9' must be a number from 0 to 10000000"),
+        ("convert empty --from csv", "empty: holds no rows; expected one request per line"),
+        ("convert header.csv --from csv", "header.csv: holds no rows; expected one request per line"),
+        ("convert long.csv --from csv", "long.csv:2: input_length: 1000000000 must be a whole number of tokens, from 1 to 10,000,000"),
+        ("convert good.jsonl --block-size 0", "'--block-size': '0' cannot be used; write a whole number from 1 to 65,536"),
+        (
+            "convert good.jsonl --from mooncake",
+            "'--from': 'mooncake' is not one of 'jsonl', 'csv', 'azure', 'burstgpt', 'alibaba', 'aiperf', ",
+        ),
         ("convert half.csv --from csv", "half.csv:3: input_length: 512.5 must be a whole number of tokens"),
     ],
 )

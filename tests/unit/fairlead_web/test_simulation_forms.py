@@ -1,5 +1,6 @@
 """The simulator's form as a request, and uploaded traces."""
 
+import gzip
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -96,8 +97,28 @@ def test_a_bad_row_costs_that_row_and_is_named_by_its_line() -> None:
 
 
 def test_a_file_without_two_usable_rows_is_refused_with_its_first_fault() -> None:
-    with pytest.raises(InvalidInput, match="line 1: no row"):
-        read_upload(b"PK\x03\x04 not a trace\n" + row(1))
+    with pytest.raises(InvalidInput, match="line 1: no row in Mooncake's format, which fairlead traces convert writes"):
+        read_upload(b"TIMESTAMP,ContextTokens,GeneratedTokens\n" + row(1))
+
+
+def test_an_upload_may_be_packed_and_begin_with_a_byte_order_mark() -> None:
+    plain = b"\n".join([row(0), row(10)])
+    for content in (gzip.compress(plain), b"\xef\xbb\xbf" + plain, plain.decode().encode("utf-16")):
+        assert read_upload(content) == read_upload(plain)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"PK\x03\x04 not a trace", "the file is a ZIP archive; unpack it first"),
+        (gzip.compress(bytes(2**20)), "the file holds zero bytes"),
+        ((row(0) + b" " * 40_000 + b"\n") * 840, "the file holds more than 32 MiB; give a part of it"),
+    ],
+    ids=["zip", "zeros", "large"],
+)
+def test_an_upload_that_is_no_text_or_too_large_is_refused_with_what_to_do(content: bytes, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        read_upload(content)
 
 
 def test_an_address_names_the_first_rows_and_counts_all() -> None:

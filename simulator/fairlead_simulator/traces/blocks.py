@@ -1,0 +1,53 @@
+"""Ids of blocks of 512 tokens, made from ids of other blocks or from texts.
+
+An id made here stands for a prompt's whole text up to its block's end, as Mooncake's do: prompts that begin alike have
+equal ids as far as they are alike. It does not matter whether the ids it is made from do so, or name a block's own text
+only, as hashes of blocks do.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from fairlead_simulator.traces.rows import BLOCK_TOKENS
+
+BYTES_PER_TOKEN = 4.0
+"""What a token of text has, where nobody counted."""
+
+
+class BlockNames:
+    """Names the blocks of one trace by what they hold and what comes before, from 0 on."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[int, Hashable], int] = {}
+        self._next = 0
+
+    def of_ids(self, ids: Sequence[int], input_length: int, block_tokens: int) -> tuple[int, ...]:
+        """Of a prompt whose blocks of `block_tokens` tokens have these ids.
+
+        Where those do not divide 512, or 512 them, up to one block less is found alike where two prompts part.
+        """
+        ends = [min(len(ids), -(-(place + 1) * BLOCK_TOKENS // block_tokens)) for place in range(_blocks(input_length))]
+        ends[-1] = len(ids)
+        return self._chained([tuple(ids[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)])
+
+    def of_text(self, text: bytes, input_length: int, bytes_per_token: float) -> tuple[int, ...]:
+        """Of a prompt with this text; texts of one trace need the same `bytes_per_token`."""
+        cuts = [round(place * BLOCK_TOKENS * bytes_per_token) for place in range(_blocks(input_length))]
+        return self._chained([text[begin:end] for begin, end in zip(cuts, [*cuts[1:], len(text)], strict=True)])
+
+    def fresh(self, input_length: int, known: Sequence[int] = ()) -> tuple[int, ...]:
+        """Of a prompt that begins with these blocks, and goes on like no other."""
+        count = _blocks(input_length) - len(known)
+        self._next += count
+        return (*known, *range(self._next - count, self._next))
+
+    def _chained(self, parts: Sequence[Hashable]) -> tuple[int, ...]:
+        before, found = -1, []
+        for part in parts:
+            before = self._names.setdefault((before, part), self._next)
+            self._next += before == self._next
+            found.append(before)
+        return tuple(found)
+
+
+def _blocks(tokens: int) -> int:
+    return -(-tokens // BLOCK_TOKENS)

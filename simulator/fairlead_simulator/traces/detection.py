@@ -1,0 +1,74 @@
+"""Whose a file is, by its first lines: forms that `fairlead traces convert` reads, and what to do about others."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from fairlead_simulator.errors import TraceInvalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A form of traces. `whose` completes "is"; `block_tokens` is how many tokens an id of it stands for."""
+
+    whose: str
+    columns: tuple[str, ...] = ()
+    """Of a CSV file: when, tokens of the prompt, tokens of the answer."""
+    block_tokens: int = 512
+
+
+FORMS = {
+    "jsonl": Form(whose="in Mooncake's JSONL format"),
+    "csv": Form(whose="CSV with Mooncake's fields", columns=("timestamp", "input_length", "output_length")),
+    "azure": Form(whose="Azure's CSV", columns=("TIMESTAMP", "ContextTokens", "GeneratedTokens")),
+    "burstgpt": Form(whose="BurstGPT's CSV", columns=("Timestamp", "Request tokens", "Response tokens")),
+    "alibaba": Form(whose="Alibaba's JSONL (Qwen-Bailian)", block_tokens=16),
+    "aiperf": Form(whose="aiperf's JSONL"),
+    "guidellm": Form(whose="guidellm's"),
+}
+_KEYS = {
+    "aiperf": ({"metadata", "metrics"}, {"text_input"}, {"messages"}, {"payload"}, {"input_length"}),
+    "alibaba": ({"chat_id", "parent_chat_id"},),
+    "guidellm": ({"benchmarks"}, {"prompt"}),
+    "jsonl": ({"input_length", "hash_ids"},),
+}
+"""By form, sets of keys of which one is in each row, or in the whole document."""
+_ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
+
+
+def form_of(begin: bytes) -> str | None:
+    """The form of a file that begins so, a key of FORMS; None for one that is not known."""
+    first = begin.lstrip().partition(b"\n")[0].strip()
+    if first.startswith(b"{"):
+        return _form_of_json(first, begin)
+    columns = columns_of(first.decode("utf-8", "replace"))
+    return next((name for name, form in FORMS.items() if form.columns and {*form.columns} <= {*columns}), None)
+
+
+def columns_of(line: str) -> list[str]:
+    """The names in the first line of a CSV file, whatever separates them."""
+    return [one.strip().strip('"') for one in line.split(separator_of(line))]
+
+
+def separator_of(line: str) -> str:
+    """What separates the cells of a CSV file with this first line."""
+    return max((",", ";", "\t"), key=line.count)
+
+
+def _form_of_json(first: bytes, begin: bytes) -> str | None:
+    try:
+        keys = {*orjson.loads(first)}
+    except orjson.JSONDecodeError:  # a document over many lines
+        return "guidellm" if b'"benchmarks"' in begin else None
+    return next((name for name in _ORDER if any(wanted <= keys for wanted in _KEYS[name])), None)
+
+
+def check_mooncake(begin: bytes, file: str) -> None:
+    """Raises TraceInvalid for a file of another form, with the command that converts it."""
+    form = form_of(begin)
+    if form not in (None, "jsonl"):
+        command = f"fairlead traces convert --from {form} {file} --out trace.jsonl"
+        raise TraceInvalid(file, 0, "", f"is {FORMS[form].whose}, not in Mooncake's JSONL format; convert it: {command}")
+    first = begin.lstrip()[:1]
+    if first == b"[":
+        raise TraceInvalid(file, 0, "", "is a JSON list; write one JSON object per line (jq -c '.[]' does)")

@@ -1,0 +1,135 @@
+"""What a row of a trace says, field by field: each value is checked before it is believed."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_simulator.errors import TraceInvalid
+
+LONGEST_TOKENS = 10_000_000
+"""The longest prompt or answer that is believed; a longer one in a file is a mistake."""
+LATEST_MS = 1e15
+"""The latest time that is believed: large enough for milliseconds since 1970, too small for nanoseconds."""
+_LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
+"""What JSON of this format can be written with, and a block id be in a run."""
+_NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+class Record:
+    """One row, or an object within one. Whatever is wrong is told with file, line and field."""
+
+    __slots__ = ("document", "file", "line", "within")
+    NEEDS = "a row needs timestamp, input_length, output_length and hash_ids"
+
+    def __init__(self, document: Mapping[str, Any], file: str, line: int, within: str = "") -> None:
+        self.document = document
+        self.file = file
+        self.line = line
+        self.within = within
+        """Where in its row or document the object is, as `metrics.`."""
+
+    def refusal(self, field: str, problem: str) -> TraceInvalid:
+        return TraceInvalid(self.file, self.line, f"{self.within}{field}", problem)
+
+    def given(self, field: str) -> Any:
+        """The field's value; None without one."""
+        return self.document.get(field)
+
+    def needed(self, field: str) -> Any:
+        """The field's value. Raises TraceInvalid without one."""
+        value = self.given(field)
+        if value is None:
+            is_there = "is null" if field in self.document else "is missing"
+            raise self.refusal(field, f"{is_there}; {self.NEEDS}")
+        return value
+
+    def inner(self, field: str) -> "Record":
+        """The object that the field holds. Raises TraceInvalid for another value."""
+        value = self.given(field)
+        if not isinstance(value, dict):
+            raise self.refusal(field, f"{shown(value)} must be a JSON object")
+        return type(self)(value, self.file, self.line, f"{self.within}{field}.")
+
+    def time_ms(self, field: str, unit_ms: float = 1.0) -> float:
+        """A time in milliseconds, of a field in units of so many."""
+        value = self.needed(field)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LATEST_MS / unit_ms:
+            unit = {1.0: "milliseconds", 1e3: "seconds", 1e-6: "nanoseconds"}[unit_ms]
+            raise self.refusal(field, f"{shown(value)} must be a number of {unit}, from 0 to {LATEST_MS / unit_ms:g}")
+        return value if unit_ms == 1.0 else value * unit_ms
+
+    def tokens(self, field: str, minimum: int) -> int:
+        """A number of tokens."""
+        value = self.needed(field)
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= LONGEST_TOKENS:
+            raise self.refusal(field, f"{shown(value)} must be a whole number of tokens, from {minimum} to {LONGEST_TOKENS:,}")
+        return value
+
+    def ids(self, field: str = "hash_ids") -> tuple[int, ...]:
+        """The ids of a prompt's blocks."""
+        ids = self.needed(field)
+        if not isinstance(ids, list) or not all(type(block) is int for block in ids):
+            raise self.refusal(field, f"{shown(ids)} must be a list of whole numbers")
+        if ids and (min(ids) < _LEAST_ID or max(ids) > _GREATEST_ID):
+            wrong = next(block for block in ids if not _LEAST_ID <= block <= _GREATEST_ID)
+            raise self.refusal(field, f"{shown(wrong)} must be a whole number of 64 bits")
+        return tuple(ids)
+
+    def name(self, field: str) -> str | None:
+        """A name, such as a session's; None where none is given."""
+        value = self.given(field)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+            raise self.refusal(field, f"{shown(value)} must be text or a whole number")
+        return None if value is None or value == "" else str(value)
+
+    def text(self, field: str) -> str:
+        value = self.needed(field)
+        if not isinstance(value, str):
+            raise self.refusal(field, f"{shown(value)} must be text")
+        return value
+
+
+class Other(Record):
+    """A row of another maker's form, who may write whole numbers as 512.0."""
+
+    __slots__ = ()
+    NEEDS = "a request needs it"
+
+    def given(self, field: str) -> Any:
+        value = self.document.get(field)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Cells(Record):
+    """A row of a CSV file: numbers are written as text, and ids separated by spaces."""
+
+    __slots__ = ()
+    NEEDS = "write it in every row"
+
+    def given(self, field: str) -> Any:
+        text = self.document.get(field)
+        if not isinstance(text, str) or not text.strip():
+            return None
+        return number_of(text.strip()) if field not in ("session_id", "Session ID", "TIMESTAMP", "hash_ids") else text.strip()
+
+    def ids(self, field: str = "hash_ids") -> tuple[int, ...]:
+        parts = [number_of(part) for part in str(self.needed(field)).split()]
+        if not all(type(part) is int for part in parts):
+            raise self.refusal(field, "must be whole numbers separated by spaces")
+        return Record({field: parts}, self.file, self.line).ids(field)
+
+
+def number_of(text: str) -> int | float | str:
+    """The number that the text is; the text itself if it is none."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    if text.lstrip("+-").isdigit():
+        return int(text)
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def shown(value: Any) -> str:
+    """A value of a file as a message shows it: in one short line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,56 @@
+"""How a file in another maker's form is read: what was asked for, and notes on what is left out or assumed."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fairlead_simulator.traces.fields import Record
+
+NOTHING_OF_CONTENT = "the file does not say what prompts hold: each is new, and nothing can be reused"
+
+
+class Notes:
+    """Facts in words, and counts of what was left out."""
+
+    def __init__(self) -> None:
+        self._left_out: Counter[str] = Counter()
+        self._fields: dict[str, None] = {}
+        self._facts: dict[str, None] = {}
+
+    def leave_out(self, what: str, count: int = 1) -> None:
+        """Requests that are not in the result: `that failed`."""
+        self._left_out[what] += count
+
+    def drop(self, fields: Iterable[str]) -> None:
+        """Fields that Mooncake's form has no place for."""
+        self._fields.update(dict.fromkeys(fields))
+
+    def say(self, fact: str) -> None:
+        """Something that was assumed or changed, once however often it is said."""
+        self._facts[fact] = None
+
+    def lines(self) -> list[str]:
+        """All of it, a line each."""
+        found = [*self._facts]
+        found += [f"{count:,} {'request' if count == 1 else 'requests'} left out {what}" for what, count in self._left_out.items()]
+        if self._fields:
+            found.append(f"fields without a place in Mooncake's form, left out: {', '.join(self._fields)}")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was asked for, and what there is to say of it."""
+
+    block_tokens: int
+    """Tokens that an id of the file stands for."""
+    has_rate: bool = False
+    """Whether rows without a time can be placed."""
+    notes: Notes = field(default_factory=Notes)
+
+    def untimed(self, record: Record) -> float:
+        """When a row comes that does not say it. Raises TraceInvalid where no rate was given."""
+        if not self.has_rate:
+            raise record.refusal("timestamp", "is missing; give --rate to place such rows evenly")
+        self.notes.say("rows without a time come evenly at --rate, in the order of the file")
+        return 0.0

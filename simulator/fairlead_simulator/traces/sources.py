@@ -1,0 +1,47 @@
+"""Files of traces as they lie there: unpacked, line by line, with what they begin with."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from fairlead_process.text_files import TextUnreadable, text_lines
+from fairlead_simulator.errors import TraceInvalid
+
+_BEGIN_LINES = 200
+"""Lines that are read ahead of a document that is written over many."""
+
+
+class TraceFile:
+    """The lines of a file that are not blank, each with its number. They can be read once."""
+
+    def __init__(self, name: str, lines: Iterator[tuple[int, bytes]]) -> None:
+        self.name = name
+        ahead = [line for line in [next(lines, None)] if line is not None]
+        if ahead and ahead[0][1].strip() in (b"{", b"["):
+            ahead += [line for _, line in zip(range(_BEGIN_LINES), lines, strict=False)]
+        self.begin = b"".join(line for _, line in ahead)
+        """The first line, or more of a document whose first line says nothing."""
+        self._lines = chain(ahead, lines)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        return self._lines
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[TraceFile]:
+    """A file, or standard input as `-`. Raises TraceInvalid for one that cannot be read, also while it is read."""
+    name = str(path)
+    try:
+        file = sys.stdin.buffer if name == "-" else path.open("rb")
+    except OSError as error:
+        raise TraceInvalid(name, 0, "", f"cannot be read: {error.strerror}") from None
+    with file:
+        try:
+            numbered = enumerate(text_lines(file), start=1)
+            yield TraceFile(name, ((number, line) for number, line in numbered if not line.isspace()))
+        except TextUnreadable as error:
+            raise TraceInvalid(name, error.line, "", str(error)) from None
+        except OSError as error:
+            raise TraceInvalid(name, 0, "", f"cannot be read: {error.strerror}") from None
