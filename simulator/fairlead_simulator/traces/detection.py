@@ -1,6 +1,7 @@
 """Whose a file is, by its first lines: forms that `fairlead traces convert` reads, and what to do about others."""
 
 from dataclasses import dataclass
+from shlex import quote
 
 import orjson
 
@@ -24,7 +25,7 @@ FORMS = {
     "burstgpt": Form(whose="BurstGPT's CSV", columns=("Timestamp", "Request tokens", "Response tokens")),
     "alibaba": Form(whose="Alibaba's JSONL (Qwen-Bailian)", block_tokens=16),
     "aiperf": Form(whose="aiperf's JSONL"),
-    "guidellm": Form(whose="guidellm's"),
+    "guidellm": Form(whose="a file of guidellm"),
 }
 _KEYS = {
     "aiperf": ({"metadata", "metrics"}, {"text_input"}, {"messages"}, {"payload"}, {"input_length"}),
@@ -33,6 +34,11 @@ _KEYS = {
     "jsonl": ({"input_length", "hash_ids"},),
 }
 """By form, sets of keys of which one is in each row, or in the whole document."""
+_UNTIMED = {
+    (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which says of no request when it came",
+    (b"input_config",): "aiperf's summary of a run, which has no single requests",
+}
+"""Documents that cannot be converted, by names in them."""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 
@@ -67,8 +73,10 @@ def check_mooncake(begin: bytes, file: str) -> None:
     """Raises TraceInvalid for a file of another form, with the command that converts it."""
     form = form_of(begin)
     if form not in (None, "jsonl"):
-        command = f"fairlead traces convert --from {form} {file} --out trace.jsonl"
+        command = f"fairlead traces convert --from {form} {quote(file)} --out trace.jsonl"
         raise TraceInvalid(file, 0, "", f"is {FORMS[form].whose}, not in Mooncake's JSONL format; convert it: {command}")
-    first = begin.lstrip()[:1]
-    if first == b"[":
+    if begin.lstrip()[:1] == b"[":
         raise TraceInvalid(file, 0, "", "is a JSON list; write one JSON object per line (jq -c '.[]' does)")
+    for names, words in _UNTIMED.items():
+        if form is None and all(b'"%b"' % name in begin for name in names):
+            raise TraceInvalid(file, 0, "", f"is {words}; convert the profile_export.jsonl of the same run")

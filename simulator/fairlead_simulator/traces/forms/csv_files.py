@@ -27,7 +27,7 @@ _KNOWN = {
     "burstgpt": {*FORMS["burstgpt"].columns, "Session ID", "Total tokens"},
 }
 _INSTANT = re.compile(
-    r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d:?\d\d)?",
+    r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s*(Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
 
@@ -54,6 +54,9 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
         hint = "" if other is None else f"; the file is {FORMS[other].whose}: write --from {other}"
         problem = f"is not a column; the first line must name {', '.join(wanted)}"
         raise TraceInvalid(source.name, first[0], missing[0], problem + hint)
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise TraceInvalid(source.name, first[0], twice, "is the name of two columns; give one of them another")
     notes.drop(name for name in names if name and name not in _KNOWN[form])
     csv.field_size_limit(MOST_LINE_BYTES)
     numbers: list[int] = []
