@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fairlead_simulator.traces.conversions import read_form
 from fairlead_testing.running.client_doors import MODEL, Doors
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import until
@@ -65,6 +66,9 @@ async def test_a_short_benchmark_through_the_gateway_ends_without_an_error(doors
     totals = benchmark["request_totals"]
     assert totals == {"successful": REQUESTS, "errored": 0, "incomplete": 0, "total": REQUESTS}
     assert {request["output_tokens"] for request in benchmark["requests"]["successful"]} == {16}
+    converted = list(read_form(report))
+    assert [row.output_length for row in converted] == [16] * REQUESTS
+    assert all(row.input_length > 10 for row in converted)
     await until(lambda: router.busy() == 0)
     assert all(" 4xx" not in answered and " 5xx" not in answered for answered in map(http_answers, (engine.url for engine in door.engines)))
 
