@@ -24,12 +24,14 @@ _PASSED = ("cache_salt", "chat_template_kwargs", "mm_processor_kwargs", "media_i
 """Fields that mean the same in a chat."""
 
 
-def chat_of_messages(document: Document, *, merge_system: bool = False, json_arguments: bool = False) -> Chat:
+def chat_of_messages(
+    document: Document, *, merge_system: bool = False, json_arguments: bool = False, anthropic_tools: bool = False
+) -> Chat:
     """A body of `/v1/messages` as a chat.
 
     `merge_system`: system messages among the others join the first one, as vLLM does for templates that take none
     elsewhere. `json_arguments`: the arguments of calls are JSON text, as the chat protocol has them, not the objects
-    that a template is given.
+    that a template is given. `anthropic_tools`: tools stay as Anthropic declares them.
     """
     messages: list[Message] = []
     given = [message for message in _list(document.get("messages")) if isinstance(message, dict)]
@@ -47,7 +49,7 @@ def chat_of_messages(document: Document, *, merge_system: bool = False, json_arg
     _take_effort(chat, document)
     tools = _tools_in_effect(document.get("tools"), given)
     if tools is not None:
-        chat["tools"] = [_function(tool, tool.get("input_schema"), {"type": "object"}) for tool in tools]
+        chat["tools"] = tools if anthropic_tools else [_function(tool, tool.get("input_schema"), {"type": "object"}) for tool in tools]
     choice = document.get("tool_choice")
     if isinstance(choice, dict):
         kind = choice.get("type")
@@ -138,7 +140,7 @@ def _add_message(message: Mapping[str, Any], into: list[Message], json_arguments
             calls.append(_call(block.get("id"), block.get("name"), _arguments(block.get("input"), json_arguments)))
         elif kind == "tool_result":
             if role == "user":
-                into.extend(_results(block))
+                _add_results(block, into)
             elif block.get("content"):
                 parts.append({"type": "text", "text": f"Tool result: {block['content']}"})
         elif kind == "thinking":
@@ -170,21 +172,20 @@ def _call(call_id: object, name: object, arguments: object) -> Message:
     return {"id": call_id, "type": "function", "function": {"name": name or "", "arguments": arguments}}
 
 
-def _results(block: Mapping[str, Any]) -> Iterable[Message]:
+def _add_results(block: Mapping[str, Any], into: list[Message]) -> None:
     """The messages that a tool's result becomes: its text, then its images as a user's, then the tools it refers to."""
-    content, answered = block.get("content"), {"role": "tool", "tool_call_id": block.get("tool_use_id") or ""}
-    if not isinstance(content, list):
-        yield {**answered, "content": content if isinstance(content, str) else ""}
-        return
-    items = [item for item in content if isinstance(item, dict)]
-    texts = [item["text"] for item in items if item.get("type") == "text" and isinstance(item.get("text"), str)]
-    yield {**answered, "content": "\n".join(texts)}
+    content, answered = block.get("content"), block.get("tool_use_id") or ""
+    items = [item for item in content if isinstance(item, dict)] if isinstance(content, list) else ()
+    if items:
+        content = "\n".join(item["text"] for item in items if item.get("type") == "text" and isinstance(item.get("text"), str))
+    into.append({"role": "tool", "tool_call_id": answered, "content": content if isinstance(content, str) else ""})
     images = [_image(item) for item in items if item.get("type") not in ("text", "tool_reference")]
     if images:
-        yield {"role": "user", "content": images}
+        into.append({"role": "user", "content": images})
     names = [name for item in items if item.get("type") == "tool_reference" and (name := item.get("tool_name") or item.get("name"))]
     if names:
-        yield {**answered, "content": [{"type": "tool_reference", "name": name} for name in names]}
+        references = [{"type": "tool_reference", "name": name} for name in names]
+        into.append({"role": "tool", "tool_call_id": answered, "content": references})
 
 
 def _image(block: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -202,6 +203,7 @@ def _tools_in_effect(tools: object, messages: Iterable[Document]) -> list[Mappin
     changes = [
         block
         for message in messages
+        if message.get("role") == "system"
         for block in _list(message.get("content"))
         if isinstance(block, dict) and block.get("type") in ("tool_addition", "tool_removal") and isinstance(block.get("tool"), dict)
     ]

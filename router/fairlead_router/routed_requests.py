@@ -77,13 +77,13 @@ class RoutedRequests:
     ) -> RoutingRequest:
         """What routing is told. The session is that of the header, else the document's end user."""
         session = session_value.decode("latin-1") if session_value else parsed.user
-        prompt = parsed.prompt
+        prompt = parsed.prompt.text
         adapter = pool.adapter(parsed.model)
-        root = prompt_root(adapter)
+        root = prompt_root(adapter, parsed.prompt.root)
         blocks = block_hashes(prompt, pool.block_bytes, root)
-        size, sizes = prompt_size(endpoint, parsed.document, prompt, body_bytes), pool.token_sizes
+        size, sizes = prompt_size(endpoint, parsed.document, parsed.prompt), pool.token_sizes
         known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, sizes.tokens(size.counted_bytes, size.kind), adapter)
-        as_others = size.counted_bytes == len(prompt) and sizes.of(size.kind) == sizes.bytes_per_token
+        as_others = sizes.of(size.kind) == sizes.bytes_per_token
         return RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived_at,

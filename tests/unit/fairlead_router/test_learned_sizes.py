@@ -41,7 +41,9 @@ class _Ids:
 
 @dataclass
 class LivePool:
-    """Three engines that compute prompts one after the other, count bytes / 4 of a body, and answer 0.2 s later."""
+    """Three engines that compute prompts one after the other, count bytes / 4 of a body, and answer 0.2 s later. What
+    they computed of the tools, with which a prompt begins, is cached.
+    """
 
     mode: str = "Load"
     policy: str = "fairlead"
@@ -87,10 +89,10 @@ class LivePool:
                 left[about] -= 1
                 ticket, tokens = self._submit(document, text_bytes)
                 waiting[ticket.request.id] = about
-                at(self.now, "look", (ticket, tokens))
+                at(self.now, "look", (ticket, tokens, orjson.dumps(document)))
             elif what == "look":
                 self.pool.tick(self.now)
-                self._look(about[0], about[1], waiting, at)
+                self._look(*about, waiting, at)
             elif what == "first":
                 self.pool.first_token(about[0], self.now)
                 at(self.now + 0.2, "end", about)
@@ -110,16 +112,19 @@ class LivePool:
         request = self._routed.request(self.pool, endpoint, parsed, [], None, None, self.now, body_bytes=len(body))
         return self.pool.submit(request, self.now), int(len(body) / self.bytes_per_token)
 
-    def _look(self, ticket: Ticket, tokens: int, waiting: dict[str, int], at: Any) -> None:
+    def _look(self, ticket: Ticket, tokens: int, tools: bytes, waiting: dict[str, int], at: Any) -> None:
         verdict = ticket.verdict
         if verdict is None:
-            at(self.now + 0.05, "look", (ticket, tokens))
+            at(self.now + 0.05, "look", (ticket, tokens, tools))
         elif isinstance(verdict, Refusal):
             self.refused.append(verdict)
             at(self.now, "send", waiting.pop(ticket.request.id))
         else:
             assert isinstance(verdict, Dispatch)
-            done = max(self.now, self._busy_until.get(verdict.instance, 0.0)) + tokens / SPEED
+            cached = self._cached.setdefault(verdict.instance, set())
+            computed = tokens - int(len(tools) / self.bytes_per_token) if tools in cached else tokens
+            cached.add(tools)
+            done = max(self.now, self._busy_until.get(verdict.instance, 0.0)) + computed / SPEED
             self._busy_until[verdict.instance] = done
             at(done, "first", (ticket, tokens))
 

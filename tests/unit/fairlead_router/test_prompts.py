@@ -3,15 +3,20 @@
 import pytest
 
 from fairlead_router.prompts import (
+    Prompt,
     anthropic_prompt,
     batch_prompt,
     chat_prompt,
+    completion_prompt,
     embedding_prompt,
     invocation_prompt,
     responses_prompt,
     texts_of,
 )
 from fairlead_router.refusals import BadRequest
+from fairlead_router.rendered_chats import MEDIA, mark
+
+MARK = {role: mark(role) for role in ("system", "user", "assistant", "tool")}
 
 
 def test_one_conversation_gives_the_same_bytes_in_every_protocol() -> None:
@@ -33,36 +38,43 @@ def test_one_conversation_gives_the_same_bytes_in_every_protocol() -> None:
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]},
         ],
     }
-    assert chat_prompt(chat) == anthropic_prompt(messages) == responses_prompt(responses) == b"Be kind. HelloHi"
-    assert responses_prompt({"input": "Hello"}) == b"Hello"
+    marked = MARK["system"] + b"Be kind. " + MARK["user"] + b"Hello" + MARK["assistant"] + b"Hi"
+    assert chat_prompt(chat) == anthropic_prompt(messages) == responses_prompt(responses) == Prompt(marked)
+    assert responses_prompt({"input": "Hello"}).text == MARK["user"] + b"Hello"
     assert invocation_prompt(chat) == chat_prompt(chat)
-    assert invocation_prompt({"prompt": "once"}) == b"once"
-    assert batch_prompt({"messages": [chat["messages"], chat["messages"]]}) == 2 * b"Be kind. HelloHi"
-
-
-def test_tools_results_and_thoughts_are_part_of_a_conversation() -> None:
-    blocks = [
-        {"type": "thinking", "thinking": "hm "},
-        {"type": "tool_use", "name": "f", "input": {"a": 1}},
-        {"type": "tool_result", "content": [{"type": "text", "text": "42"}]},
-    ]
-    assert anthropic_prompt({"messages": [{"role": "user", "content": blocks}]}) == b"hm 42"
-    items = [{"type": "function_call", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "output": "42"}]
-    assert responses_prompt({"input": items}) == b"{}42"
+    assert invocation_prompt({"prompt": "once"}).text == b"once"
+    assert batch_prompt({"messages": [chat["messages"], chat["messages"]]}).text == marked + mark("next") + marked
 
 
 def test_reranking_and_scoring_are_routed_by_the_query_and_then_the_documents() -> None:
     read = texts_of("query", "documents")
-    assert read({"documents": ["a", {"text": "b"}], "query": "q"}) == b"qab"
-    assert read({}) == b""
-    assert embedding_prompt({"messages": [{"role": "user", "content": "x"}]}) == b"x"
+    assert read({"documents": ["a", {"text": "b"}], "query": "q"}).text == b"qab"
+    assert read({}).text == b""
+    picture = {"type": "image_url", "image_url": {"url": "http://a/b.png"}}
+    assert read({"query": "q", "documents": {"content": [picture]}}).kinds == MEDIA
+
+
+def test_embeddings_of_messages_are_chats_that_ask_for_no_answer() -> None:
+    said = {"messages": [{"role": "user", "content": "x"}]}
+    assert embedding_prompt(said) == embedding_prompt({"input": said["messages"]}) == texts_of("messages")(said)
+    assert embedding_prompt(said) == embedding_prompt({**said, "add_generation_prompt": False}) == chat_prompt(said)
+    assert embedding_prompt({**said, "add_generation_prompt": True}) != embedding_prompt(said)
+
+
+def test_embedded_prompts_and_what_is_to_follow_the_answer_are_part_of_a_completion() -> None:
+    read = completion_prompt
+    prompts = [{"prompt": "a"}, {"prompt": "a", "suffix": "b"}, {"prompt": "ab"}]
+    prompts += [{"prompt": given, "prompt_embeds": embeds} for given in ("a", None) for embeds in ("UEsDBA==", ["UEsDBA=="])]
+    assert len({read(document).text for document in prompts}) == len(prompts)
+    assert read({"prompt_embeds": "UEsDBA=="}).kinds == MEDIA
 
 
 def test_nesting_without_end_is_not_followed() -> None:
     deep: object = "text"
     for _ in range(900):
         deep = [deep]
-    assert responses_prompt({"input": [deep, "seen"]}) == b"seen"
+    assert responses_prompt({"input": [deep, "seen"]}).text == MARK["user"] + b"seen"
+    assert texts_of("query")({"query": [deep, "seen"]}).text == b"seen"
 
 
 @pytest.mark.parametrize(
@@ -73,11 +85,10 @@ def test_nesting_without_end_is_not_followed() -> None:
         (responses_prompt, {"input": 7}),
         (responses_prompt, {"input": []}),
         (batch_prompt, {"messages": []}),
-        (batch_prompt, {"messages": [[{"content": 5}], []]}),
     ],
 )
 def test_what_cannot_be_read_adds_nothing_to_a_prompt(reader, document: dict[str, object]) -> None:  # type: ignore[no-untyped-def]
-    assert reader(document) == b""
+    assert reader(document).text == b""
 
 
 @pytest.mark.parametrize(

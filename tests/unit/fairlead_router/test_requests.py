@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from fairlead_router.paths import ENDPOINTS, Endpoint, Handling, find
+from fairlead_router.prompts import Prompt
 from fairlead_router.refusals import BadRequest
+from fairlead_router.rendered_chats import mark
 from fairlead_router.requests import forwarded_headers, parse_request, session_name
 
 
@@ -28,15 +30,16 @@ def _chat(**fields: object) -> bytes:
     return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}], **fields})
 
 
-def test_chat_text_is_the_contents_in_order_with_nothing_between() -> None:
+def test_chat_text_is_the_contents_in_order_behind_the_marks_of_their_roles() -> None:
     messages = [
         {"role": "system", "content": "You are kind. "},
-        {"role": "user", "content": [{"type": "text", "text": "Grüße"}, {"type": "image_url", "image_url": {"url": "x"}}]},
+        {"role": "user", "content": [{"type": "text", "text": "Grüße"}]},
         {"role": "assistant", "content": None, "tool_calls": []},
         {"role": "user", "content": "!"},
     ]
     parsed = parse_request(_chat(messages=messages), CHAT)
-    assert parsed.prompt == "You are kind. Grüße!".encode()
+    marked = (mark("system"), b"You are kind. ", mark("user"), "Grüße".encode(), mark("assistant"), mark("user"), b"!")
+    assert parsed.prompt == Prompt(b"".join(marked))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ def test_chat_text_is_the_contents_in_order_with_nothing_between() -> None:
     [("once", b"once"), (["a", "b"], b"ab"), ([1, 2], b"\1\0\0\0\2\0\0\0"), ([[1], [2]], b"\1\0\0\0\2\0\0\0")],
 )
 def test_completion_prompts_may_be_text_or_tokens(prompt: object, expected: bytes) -> None:
-    assert parse_request(orjson.dumps({"model": "m", "prompt": prompt}), COMPLETION).prompt == expected
+    assert parse_request(orjson.dumps({"model": "m", "prompt": prompt}), COMPLETION).prompt.text == expected
 
 
 @pytest.mark.parametrize(
@@ -133,13 +136,14 @@ def test_fields_that_a_protocol_does_not_know_are_no_concern_of_the_router(endpo
     [
         (CHAT, {"messages": []}, b""),
         (CHAT, {"messages": ["x", {"content": "a"}, None]}, b"a"),
-        (CHAT, {"messages": [{"content": 5}, {"content": {"text": "a"}}, {"role": "user"}]}, b""),
-        (CHAT, {"messages": [{"content": ["plain ", {"type": "text", "text": "text"}, {"type": "image_url"}, "!"]}]}, b"plain text!"),
+        (CHAT, {"messages": [{"content": 5}, {"content": {"text": "a"}}, {"role": "user"}]}, mark("user")),
+        (
+            CHAT,
+            {"messages": [{"content": ["plain ", {"type": "text", "text": "text"}, {"type": "image_url"}, "!"]}]},
+            b"plain \xfdtext\xfd!",
+        ),
         (COMPLETION, {"prompt": []}, b""),
         (COMPLETION, {"prompt": [[]]}, b""),
-        (COMPLETION, {"prompt": [], "prompt_embeds": "UEsDBA=="}, b""),
-        (COMPLETION, {"prompt": None, "prompt_embeds": ["UEsDBA=="]}, b""),
-        (COMPLETION, {"prompt_embeds": "UEsDBA=="}, b""),
         (COMPLETION, {"prompt": [1, -2]}, b""),
         (COMPLETION, {"prompt": [1.0, "x"]}, b"x"),
         (EMBEDDING, {"input": [{"text": "a"}, "b", {"content": [{"type": "text", "text": "c"}]}]}, b"abc"),
@@ -150,7 +154,7 @@ def test_fields_that_a_protocol_does_not_know_are_no_concern_of_the_router(endpo
 def test_a_prompt_that_routing_cannot_read_is_no_reason_to_refuse_it(kind: Endpoint, fields: dict[str, object], prompt: bytes) -> None:
     body = orjson.dumps({"model": "m", **fields})
     parsed = parse_request(body, kind)
-    assert (parsed.prompt, parsed.body) == (prompt, body)
+    assert (parsed.prompt.text, parsed.body) == (prompt, body)
 
 
 @pytest.mark.parametrize("missing", [{}, {"model": None}, {"model": ""}])
@@ -164,14 +168,14 @@ def test_a_body_may_leave_the_model_to_the_engine(missing: dict[str, object]) ->
 def test_a_body_in_another_encoding_of_json_is_read_and_reaches_engines_in_utf_8(encoding: str) -> None:
     text = '{"model": "m", "messages": [{"role": "user", "content": "Grüße"}]}'
     parsed = parse_request(text.encode(encoding), CHAT)
-    assert (parsed.prompt, parsed.body) == ("Grüße".encode(), text.encode())
+    assert (parsed.prompt.text, parsed.body) == (mark("user") + "Grüße".encode(), text.encode())
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1.5E+999", b"9" * 400])
 def test_numbers_that_engines_take_and_json_does_not_reach_them_as_they_came(number: bytes) -> None:
     body = b'{"model": "pool", "messages": [{"content": "NaN \\" Infinity"}], "temperature": %b, "max_tokens": 7}' % number
     parsed = parse_request(body, CHAT)
-    assert (parsed.prompt, parsed.max_output_tokens, parsed.body) == (b'NaN " Infinity', 7, body)
+    assert (parsed.prompt.text, parsed.max_output_tokens, parsed.body) == (b'NaN " Infinity', 7, body)
     assert parsed.renamed("m") == body.replace(b'"pool"', b'"m"')
 
 

@@ -12,9 +12,12 @@ from xxhash import xxh3_64_intdigest
 from fairlead.slot_masks import FEW
 
 
-def prompt_root(adapter: str | None) -> int:
-    """What the hashes of a prompt's blocks begin with: engines share no block between a model and its adapters."""
-    return 0 if adapter is None else int(xxh3_64_intdigest(adapter.encode()))
+def prompt_root(adapter: str | None, more: bytes = b"") -> int:
+    """What the hashes of a prompt's blocks begin with: engines share no block between a model and its adapters, nor
+    between requests that differ in `more`, as in a salt.
+    """
+    root = 0 if adapter is None else int(xxh3_64_intdigest(adapter.encode()))
+    return int(xxh3_64_intdigest(more, root)) if more else root
 
 
 def block_hashes(text: bytes, block_bytes: int, root: int = 0) -> tuple[int, ...]:

@@ -250,9 +250,9 @@ _TOLD = response_body(
 @pytest.mark.parametrize(
     ("events", "prompt", "output"),
     [
-        (["gone"], 900, {0}),
-        ([_BEGUN, "gone"], 900, {0}),
-        ([_BEGUN, _CHAT, "gone"], 900, {4, 5}),
+        (["gone"], 902, {0}),
+        ([_BEGUN, "gone"], 902, {0}),
+        ([_BEGUN, _CHAT, "gone"], 902, {4, 5}),
         ([_BEGUN, _CHAT, _TOLD, "gone"], 700, {9}),
         ([_BEGUN, _CHAT, _TOLD, _END, "half-close"], 700, {9}),
         ([_BUSY, "half-close"], 0, {0}),
