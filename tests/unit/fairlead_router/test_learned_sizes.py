@@ -92,7 +92,7 @@ class LivePool:
                 at(self.now, "look", (ticket, tokens, orjson.dumps(document)))
             elif what == "look":
                 self.pool.tick(self.now)
-                self._look(*about, waiting, at)
+                self._look(about[0], about[1], about[2], waiting, at)
             elif what == "first":
                 self.pool.first_token(about[0], self.now)
                 at(self.now + 0.2, "end", about)

@@ -1,5 +1,7 @@
 """Prompts out of each protocol's documents."""
 
+from typing import Any
+
 import pytest
 
 from fairlead_router.prompts import (
@@ -63,7 +65,7 @@ def test_embeddings_of_messages_are_chats_that_ask_for_no_answer() -> None:
 
 def test_embedded_prompts_and_what_is_to_follow_the_answer_are_part_of_a_completion() -> None:
     read = completion_prompt
-    prompts = [{"prompt": "a"}, {"prompt": "a", "suffix": "b"}, {"prompt": "ab"}]
+    prompts: list[dict[str, Any]] = [{"prompt": "a"}, {"prompt": "a", "suffix": "b"}, {"prompt": "ab"}]
     prompts += [{"prompt": given, "prompt_embeds": embeds} for given in ("a", None) for embeds in ("UEsDBA==", ["UEsDBA=="])]
     assert len({read(document).text for document in prompts}) == len(prompts)
     assert read({"prompt_embeds": "UEsDBA=="}).kinds == MEDIA
