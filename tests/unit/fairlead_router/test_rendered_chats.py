@@ -301,5 +301,7 @@ def test_template_arguments_and_the_choice_of_tools_come_before_the_messages() -
     named = {"type": "function", "function": {"name": "f"}}
     assert chat_prompt({**said, "tool_choice": "required"}).text == chat_prompt({**said, "tool_choice": "auto"}).text == plain
     assert chat_prompt({**said, "tool_choice": named}).text != plain
-    for more in ({"add_generation_prompt": False}, {"continue_final_message": True}):
-        assert chat_prompt({**said, **more}).text.startswith(plain)
+    for field_at_the_end, value in (("add_generation_prompt", False), ("continue_final_message", True)):
+        longer = chat_prompt({**said, field_at_the_end: value}).text
+        assert longer != plain
+        assert longer.startswith(plain)
