@@ -10,13 +10,14 @@ import httpx
 import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
+from fairlead_router.rendered_chats import mark
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 SECRET = "flk_the-secret-of-a-team-0123456789"
 SHOWN = {"authorization": f"Bearer {SECRET}"}
 PER_MINUTE = 10_000
 PROMPT_TOKENS = 2520
-TEXT = "x" * (4 * PROMPT_TOKENS)
+TEXT = "x" * (4 * PROMPT_TOKENS - len(mark("user")))
 MESSAGES = [{"role": "user", "content": TEXT}]
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": MESSAGES},

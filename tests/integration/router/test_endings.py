@@ -14,13 +14,14 @@ from fairlead.instances import Role
 from fairlead.tables import EarlyRejectionFacts, ModelledFacts, Outlook
 from fairlead_router import passing
 from fairlead_router.endings import CONSEQUENCES, Charged, Ending, Outcome
+from fairlead_router.rendered_chats import mark
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import CHUNK, USAGE, RunningRouter, World, until
 
 SECRET = "flk_the-secret-of-a-team-0123456789"
 SHOWN = {"authorization": f"Bearer {SECRET}"}
-PROMPT = "word " * 400
+PROMPT = ("word " * 400)[len(mark("user")) :]
 PROMPT_TOKENS = 500
 """As the router counts them; the scripted engines tell USAGE of every prompt."""
 

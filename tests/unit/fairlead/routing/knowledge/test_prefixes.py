@@ -44,6 +44,12 @@ def test_an_adapters_prompt_shares_no_block_with_the_models_nor_with_anothers() 
     assert len({first_bytes_hash(b"ab", 4, (), root) for root in roots}) == 3
 
 
+def test_salted_prompts_share_no_block_with_others_of_the_model_or_adapter() -> None:
+    roots = [prompt_root(name, salt) for name in (None, "sql") for salt in (b"", b"one", b"two")]
+    assert len({block_hashes(b"abcd", 4, root) for root in roots}) == 6
+    assert prompt_root("sql", b"") == prompt_root("sql")
+
+
 def test_an_equal_block_after_another_prefix_has_another_hash() -> None:
     assert chain(1, 3)[1] != chain(2, 3)[1]
 
