@@ -37,13 +37,13 @@ def chat_of_messages(
     given = [message for message in _list(document.get("messages")) if isinstance(message, dict)]
     system = _system_texts(document.get("system"))
     if merge_system:
-        system += [text for message in given if message.get("role") == "system" for text in _system_texts(message.get("content"))]
+        system += [text for message in given if message.get("role") == "system" for text in _inline_system_texts(message)]
     if system:
         messages.append({"role": "system", "content": "".join(system)})
     for message in given:
         if message.get("role") != "system":
             _add_message(message, messages, json_arguments)
-        elif not merge_system and (texts := _system_texts(message.get("content"))):
+        elif not merge_system and (texts := _inline_system_texts(message)):
             messages.append({"role": "system", "content": "".join(texts)})
     chat = _chat(document, messages)
     _take_effort(chat, document)
@@ -111,6 +111,12 @@ def _system_texts(content: object) -> list[str]:
         return [text] if (text := without_billing(content)) else []
     texts = (block.get("text") for block in _list(content) if isinstance(block, dict) and block.get("type") == "text")
     return [text for text in texts if isinstance(text, str) and text and not text.startswith(BILLING)]
+
+
+def _inline_system_texts(message: Mapping[str, Any]) -> list[str]:
+    """The texts of a system message among the others. One that begins with the billing line is dropped as a whole."""
+    content = message.get("content")
+    return [] if isinstance(content, str) and content.startswith(BILLING) else _system_texts(content)
 
 
 def _take_effort(chat: Chat, document: Document) -> None:
@@ -238,8 +244,13 @@ def _named(name: object) -> Message:
     return {"type": "function", "function": {"name": name}}
 
 
-_CUSTOM = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""What a custom tool takes once it is declared as a function; vLLM adds a description."""
+_CUSTOM = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The freeform text payload for this tool."}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+"""What a custom tool takes once vLLM has declared it as a function; its words are among the prompt's tokens."""
 
 
 def _response_functions(tool: object) -> Iterable[Message]:

@@ -100,8 +100,8 @@ class Router:
         asking = UsageAsking(sender, self.now)
         held = HeldResponses()
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
-        prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
-        routed = RoutedRequests(self.pools, self.keys, self.calls, prompt_tokens, self.now, trusted=trusted)
+        self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
+        routed = RoutedRequests(self.pools, self.keys, self.calls, self.prompt_tokens, self.now, trusted=trusted)
         self.gateway = Gateway(
             settings,
             self.pools,

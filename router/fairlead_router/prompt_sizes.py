@@ -50,15 +50,6 @@ def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> Promp
     return PromptSize(endpoint.path + _BESIDES[prompt.kinds], length, False)
 
 
-def _is_plain_chat(document: Document) -> bool:
-    """Whether its messages have nothing but texts, and no other field matters."""
-    messages = document.get("messages")
-    if not isinstance(messages, list) or not _BEYOND_MESSAGES.isdisjoint(document):
-        return False
-    texts = [one for one in messages if isinstance(one, dict) and isinstance(one.get("content"), str) and _CALLS.isdisjoint(one)]
-    return len(texts) == len(messages)
-
-
 def _any_of(document: Document, fields: frozenset[str]) -> bool:
     """Whether one of the fields says something."""
     return not fields.isdisjoint(document) and any(document.get(field) for field in fields)

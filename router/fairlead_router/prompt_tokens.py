@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,19 +19,24 @@ import msgspec
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.values import value
 from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, KnownBeginning, KnownPrompts, PromptText
-from fairlead_router.kv_events.prompt_texts import detokenizing, prompt_text, question, token_ids
+from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS, Question, has_billing_line, question, questions, token_ids
 from fairlead_router.pool import Pool
+from fairlead_router.prompt_questions import Asked, Disputed, PromptQuestions
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 
-KNOWN_ENOUGH = 0.8
-"""A prompt of which this share is known is not asked for; so much overlap is enough for llm-d's prefix store, too."""
+KNOWN_ENOUGH = 0.95
+"""A prompt of which this share is known is not asked for. llm-d's prefix store takes 0.8; but an agent adds little with
+each turn, so that what its engine holds would soon be known a fifth too low.
+"""
 
 AT_ONCE = 4
 """Questions to the engines of one pool; more prompts are left unknown."""
 
-TIMEOUT_SECONDS = 10.0
-MOST_ANSWER_BYTES = 32 * 1024 * 1024
+MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
+"""After so many requests in a row of which an engine made other tokens, nothing is asked for those of their path for so
+long.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -43,34 +49,34 @@ class RoutedPrompt:
     engine_blocks: tuple[int, ...] = ()
 
 
-class _Answer(msgspec.Struct):
-    tokens: list[int]
-    token_strs: list[str] | None = None
-
-
-class _Texts(msgspec.Struct):
-    text: list[str]
-
-
-_ANSWER = msgspec.json.Decoder(_Answer)
-_TEXTS = msgspec.json.Decoder(_Texts)
-
-
 class _Asking:
     """What is asked of one pool's engines."""
 
-    __slots__ = ("known", "tasks")
+    __slots__ = ("disputed_until", "disputes", "known", "rendering", "rendering_seen", "tasks")
 
     def __init__(self, block_tokens: int) -> None:
         self.known = KnownPrompts(block_tokens)
         self.tasks: dict[PromptText, asyncio.Task[None]] = {}
+        self.rendering = RENDERINGS[0]
+        self.rendering_seen = False
+        """Whether the engines were seen to render by it; else it is the usual one."""
+        self.disputes: Counter[str] = Counter()
+        """In a row, by path."""
+        self.disputed_until: dict[str, float] = {}
+        """By path, in Unix seconds."""
+
+    def dispute(self, path: str, now: float) -> None:
+        """Note that an engine made other tokens of a request."""
+        self.disputes[path] += 1
+        if self.disputes[path] >= MOST_DISPUTES:
+            self.disputes[path], self.disputed_until[path] = 0, now + DISPUTED_SECONDS
 
 
 class PromptTokens:
     """The known tokens of prompts, for all pools. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
-        self._upstream = upstream
+        self._questions = PromptQuestions(upstream, now)
         self._now = now
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
@@ -84,16 +90,21 @@ class PromptTokens:
         ids = token_ids(path, document)
         if ids is not None:
             return self._of_ids(pool, ids, document.get("cache_salt"), estimated_tokens, adapter)
-        prompt = prompt_text(path, document, adapter)
-        if prompt is None:
+        asking = self._of_pool(pool)
+        asked = question(path, document, adapter, asking.rendering) if _is_askable(pool, path, document) else None
+        if asked is None:
             pool.counters.known_prompts["unaskable"] += 1
             return RoutedPrompt(prompt_tokens=estimated_tokens)
-        asking = self._of_pool(pool)
+        prompt = asked.prompt
         found = asking.known.find(prompt)
         if not found.whole and found.size < KNOWN_ENOUGH * prompt.size:
-            self._ask(pool, asking, prompt, path, document)
+            self._ask(pool, asking, asked, path, document)
         pool.counters.known_prompts["whole" if found.whole else "partly" if found.blocks else "unknown"] += 1
-        return _routed(found, prompt.size, estimated_tokens, caches.block_tokens)
+        return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
+
+    def asks(self, pool: Pool) -> int:
+        """How many prompts of a pool engines are being asked for."""
+        return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:
         block_tokens = pool.scheduler.caches.block_tokens
@@ -110,46 +121,56 @@ class PromptTokens:
             asking = self._asking[pool] = _Asking(pool.scheduler.caches.block_tokens)
         return asking
 
-    def _ask(self, pool: Pool, asking: _Asking, prompt: PromptText, path: str, document: Mapping[str, Any]) -> None:
-        instance = pool.choice.least_loaded((), self._now())
-        if prompt in asking.tasks or instance is None:
+    def _ask(self, pool: Pool, asking: _Asking, asked: Question, path: str, document: Mapping[str, Any]) -> None:
+        now, prompt = self._now(), asked.prompt
+        instance = pool.choice.least_loaded((), now)
+        if prompt in asking.tasks or instance is None or now < asking.disputed_until.get(path, 0.0):
             return
         if len(asking.tasks) >= AT_ONCE:
             pool.counters.tokenizing["crowded-out"] += 1
             return
-        body = question(path, document, prompt.adapter or pool.table.model)
-        task = asyncio.get_running_loop().create_task(self._learn(pool, asking.known, prompt, pool.addresses[instance], body))
+        request = Asked(
+            address=pool.addresses[instance],
+            engine_type=pool.table.engine.type,
+            model=prompt.adapter or pool.table.model,
+            path=path,
+            document=document,
+        )
+        task = asyncio.get_running_loop().create_task(self._learn(pool, asking, request, prompt.adapter))
         asking.tasks[prompt] = task
         task.add_done_callback(lambda _: asking.tasks.pop(prompt, None))
 
-    async def _learn(self, pool: Pool, known: KnownPrompts, prompt: PromptText, address: str, body: bytes) -> None:
+    async def _learn(self, pool: Pool, asking: _Asking, request: Asked, adapter: str | None) -> None:
         outcome = "failed"
         try:
-            answer = await self._upstream.fetch(address, "/tokenize", seconds=TIMEOUT_SECONDS, limit=MOST_ANSWER_BYTES, body=body)
-            told = _ANSWER.decode(answer)
-            strings = told.token_strs
-            if strings is None and pool.table.engine.type == "sglang":
-                strings = await self._texts(pool, address, told.tokens)
+            possible = questions(request.path, request.document, adapter, asking.rendering)
+            answer = await self._questions.answer(request, possible, first_is_usual=asking.rendering_seen)
             await asyncio.sleep(0)
-            outcome = "learnt" if known.learn(prompt, told.tokens, strings or ()) else "unaligned"
+            asking.disputes[request.path] = 0
+            if len(possible) > 1:
+                asking.rendering, asking.rendering_seen = answer.question.rendering, True
+            outcome = "learnt" if asking.known.learn(answer.question.prompt, answer.tokens, answer.strings) else "unaligned"
+        except Disputed as dispute:
+            outcome = "disputed"
+            asking.dispute(request.path, self._now())
+            logger.warning("prompt not tokenized", extra={"pool": str(pool.key), "path": request.path, "error": str(dispute)})
         except (UpstreamFailure, msgspec.MsgspecError, OverflowError) as failure:
-            logger.debug("prompt not tokenized", extra={"pool": str(pool.key), "address": address, "error": str(failure)})
+            logger.debug("prompt not tokenized", extra={"pool": str(pool.key), "address": request.address, "error": str(failure)})
         finally:
             pool.counters.tokenizing[outcome] += 1
 
-    async def _texts(self, pool: Pool, address: str, tokens: list[int]) -> list[str]:
-        """The text of each token, from an engine whose `/tokenize` tells ids alone; none if it does not tell."""
-        body = detokenizing(tokens, pool.table.model)
-        try:
-            answer = await self._upstream.fetch(address, "/detokenize", seconds=TIMEOUT_SECONDS, limit=MOST_ANSWER_BYTES, body=body)
-            return _TEXTS.decode(answer).text
-        except (UpstreamFailure, msgspec.MsgspecError):
-            return []
+
+def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
+    """Whether the pool's engines render the request as `question` says. Of SGLang only what has one way is known."""
+    if pool.table.engine.type != "sglang" or path == COMPLETIONS:
+        return True
+    given = any(document.get(field) is not None for field in ("reasoning_effort", "documents"))
+    return path == CHAT and not given and not has_billing_line(document)
 
 
-def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int) -> RoutedPrompt:
-    """A prompt known in part has, for the rest, as many tokens a byte as its beginning."""
+def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int, tail_tokens: int) -> RoutedPrompt:
+    """A prompt known in part has, for the rest, as many tokens a byte as its beginning, and what ends every prompt."""
     if found is NOTHING_KNOWN or not found.tokens:
         return RoutedPrompt(prompt_tokens=estimated_tokens)
-    tokens = found.tokens if found.whole or not found.size else max(found.tokens + 1, round(size * found.tokens / found.size))
+    tokens = found.tokens if found.whole or not found.size else round(size * found.tokens / found.size) + max(1, tail_tokens)
     return RoutedPrompt(prompt_tokens=tokens, engine_blocks=found.blocks[: (tokens - 1) // block_tokens])

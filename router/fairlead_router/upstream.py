@@ -123,5 +123,5 @@ class UpstreamPool:
             else:
                 connection.abort()
         if connection.status != 200:
-            raise UpstreamFailure("status", f"{address}{path} answered {connection.status}")
+            raise UpstreamFailure("status", f"{address}{path} answered {connection.status}", connection.status)
         return bytes(answer)

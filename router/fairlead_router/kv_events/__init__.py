@@ -2,5 +2,6 @@
 
 `instances` follows an instance's sources by `subscriptions`, which `reading` lets read in short slices; `sources` says
 where an engine publishes, `wire` what its bytes mean. `known_prompts` keeps the blocks of prompts whose tokens are
-known, by `alignment` of texts and tokens; `prompt_texts` says what tokens depend on. `metrics` counts.
+known, by `alignment` of texts and tokens; `prompt_texts` says what tokens depend on, and what an engine is asked for
+them. `metrics` counts.
 """

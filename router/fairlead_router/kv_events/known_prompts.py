@@ -33,11 +33,13 @@ class PromptText:
     texts: tuple[bytes, ...]
     cache_salt: str | None = None
     adapter: str | None = None
+    tool_bytes: int = 0
+    """Of what is rendered besides them: the tools' declarations."""
 
     @property
     def size(self) -> int:
-        """Bytes of all texts."""
-        return sum(map(len, self.texts))
+        """Bytes of all that is rendered: tools, texts and what stands before them (as calls of tools)."""
+        return self.tool_bytes + sum(map(len, self.heads)) + sum(map(len, self.texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,8 @@ class KnownPrompts:
         self._young: dict[int, _Chunk] = {}
         """Used or learnt since the other half became old."""
         self._old: dict[int, _Chunk] = {}
+        self.tail_tokens = 0
+        """What the template last wrote behind the last text: the end of a message, the beginning of the answer."""
 
     def __len__(self) -> int:
         """Chunks kept."""
@@ -102,6 +106,9 @@ class KnownPrompts:
         found = aligned(prompt.texts, token_strings) if len(token_strings) == len(token_ids) else None
         begins, ends = found or ((), ())
         known = 0
+        if found is not None:
+            last = found[0][-1] + len(prompt.texts[-1])
+            self.tail_tokens = len(token_ids) - bisect_right(found[1], last)
         for name, piece, end, _ in _chunks(prompt):
             if end < 0:
                 self._put(name, _Chunk(keys[known:], len(token_ids)))
@@ -125,14 +132,19 @@ class KnownPrompts:
 
 
 def _chunks(prompt: PromptText) -> Iterator[tuple[int, int, int, int]]:
-    """Name, number of the text, where in that text it ends, and size of each chunk; the last, all of it, ends at -1."""
-    name = xxh3_64_intdigest(prompt.root)
+    """Name, number of the text, where in that text it ends, and size of each chunk; the last, all of it, ends at -1.
+
+    What is rendered before a text belongs to its first chunk.
+    """
+    name, before = xxh3_64_intdigest(prompt.root), prompt.tool_bytes
     for piece, (head, text) in enumerate(zip(prompt.heads, prompt.texts, strict=True)):
-        name = xxh3_64_intdigest(head, name)
+        name, before = xxh3_64_intdigest(head, name), before + len(head)
         for end in range(CHUNK_BYTES, len(text) + 1, CHUNK_BYTES):
             name = xxh3_64_intdigest(text[end - CHUNK_BYTES : end], name)
-            yield name, piece, end, CHUNK_BYTES
+            yield name, piece, end, before + CHUNK_BYTES
+            before = 0
         rest = len(text) % CHUNK_BYTES
         name = xxh3_64_intdigest(text[len(text) - rest :], name ^ 1)
-        yield name, piece, len(text), rest
+        yield name, piece, len(text), before + rest
+        before = 0
     yield xxh3_64_intdigest(b"", name ^ 2), 0, -1, 0

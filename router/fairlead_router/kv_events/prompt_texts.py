@@ -1,30 +1,70 @@
 """From a request's document to what determines its prompt's tokens, and to the question that an engine answers them by.
 
-Engines tokenize completions of one text, and chats (`POST /tokenize`). Of other requests, and of chats with images or
-with fields that only the chat's own path knows, the tokens are not known.
+Engines tokenize completions of one text, and chats (`POST /tokenize`). Anthropic's messages and Responses become chats
+by vLLM's own rules (`conversations`), checked against vLLM 0.32: `entrypoints/anthropic/serving.py`,
+`entrypoints/openai/responses/`, `renderers/online_renderer.py`. Where a prompt depends on more than such a question can
+say (images, a stored conversation, fields that only the request's own path knows), there is none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from fairlead.values import value
+from fairlead_router.conversations import BILLING, chat_of_messages, chat_of_response, without_billing
 from fairlead_router.kv_events.known_prompts import PromptText
 
-COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+COMPLETIONS, CHAT, MESSAGES, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses"
+
+Fields = dict[str, Any]
 
 _ASKED = ("add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template", "chat_template_kwargs", "tools")
 """Fields besides the texts that a prompt's tokens depend on, and that `/tokenize` takes too."""
 
-_UNASKABLE = (
-    "documents",
-    "reasoning_effort",
-    "mm_processor_kwargs",
-    "media_io_kwargs",
-    "prompt_embeds",
-    "truncate_prompt_tokens",
-    "suffix",
-)
+_UNASKABLE: Mapping[str, tuple[str, ...]] = {
+    COMPLETIONS: ("prompt_embeds", "truncate_prompt_tokens", "suffix"),
+    CHAT: ("mm_processor_kwargs", "media_io_kwargs", "prompt_embeds", "truncate_prompt_tokens"),
+    MESSAGES: (),
+    RESPONSES: ("previous_response_id", "conversation", "prompt", "previous_input_messages", "mm_processor_kwargs", "media_io_kwargs"),
+}
+"""Fields of which `/tokenize` knows nothing and tokens depend on: a request that has one is not asked for."""
+
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+
+@value
+class Rendering:
+    """What in vLLM's conversion of messages depends on the model's chat template, and is not known from a request."""
+
+    merge_system: bool = False
+    """System messages among the others join the first one: the template takes none elsewhere."""
+    disabled_effort: str = "none"
+    """The effort that stands for `thinking: {"type": "disabled"}`: `low` if the template knows no `none`."""
+
+
+RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for effort in ("none", "low") for merge in (False, True))
+
+
+@value
+class Question:
+    """A prompt by what determines its tokens, and the fields of the `POST /tokenize` that gives them."""
+
+    prompt: PromptText
+    fields: Mapping[str, Any]
+    rendering: Rendering
+
+    def body(self, model: str) -> bytes:
+        """Of that POST, to an engine that serves `model`."""
+        return orjson.dumps({"model": model, "return_token_strs": True, **self.fields})
+
+
+def has_billing_line(document: Mapping[str, Any]) -> bool:
+    """Whether a chat begins with the line that vLLM drops, and other engines do not."""
+    messages = document.get("messages")
+    first = messages[0] if isinstance(messages, list) and messages else None
+    content = first.get("content") if isinstance(first, dict) else None
+    return _unbilled(content) != content
 
 
 def token_ids(path: str, document: Mapping[str, Any]) -> Sequence[int] | None:
@@ -33,42 +73,33 @@ def token_ids(path: str, document: Mapping[str, Any]) -> Sequence[int] | None:
     return prompt if isinstance(prompt, list) and prompt and all(type(item) is int for item in prompt) else None
 
 
-def prompt_text(path: str, document: Mapping[str, Any], adapter: str | None = None) -> PromptText | None:
-    """What the prompt's tokens, and the blocks of an adapter, depend on; None if an engine cannot be asked for them."""
-    if any(document.get(field) is not None for field in _UNASKABLE):
+def question(path: str, document: Mapping[str, Any], adapter: str | None = None, rendering: Rendering | None = None) -> Question | None:
+    """The question for the prompt of a request for the model or an `adapter`; None if an engine cannot be asked."""
+    unaskable, salt = _UNASKABLE.get(path), document.get("cache_salt")
+    if unaskable is None or any(document.get(field) is not None for field in unaskable) or not (salt is None or isinstance(salt, str)):
         return None
-    salt = document.get("cache_salt")
-    if salt is not None and not isinstance(salt, str):
+    rendering = rendering or RENDERINGS[0]
+    fields = _completion(document) if path == COMPLETIONS else _chat(path, document, rendering)
+    if fields is None:
         return None
-    root = _root(path, document, salt, adapter)
-    if path == COMPLETIONS:
-        prompt = document.get("prompt")
-        if not isinstance(prompt, str):
-            return None
-        return PromptText(root=root, heads=(b"",), texts=(_encoded(prompt),), cache_salt=salt, adapter=adapter)
-    messages = document.get("messages") if path == CHAT else None
-    if not isinstance(messages, list) or not messages:
-        return None
-    heads: list[bytes] = []
-    texts: list[bytes] = []
-    for message in messages:
-        if not isinstance(message, dict):
-            return None
-        text = _text(message.get("content"))
-        if text is None:
-            return None
-        # Whether a content is a text or a list of texts, a template may tell apart: the shape is in the head.
-        shape = "text" if isinstance(message.get("content"), str) else "parts"
-        heads.append(shape.encode() + orjson.dumps({key: value for key, value in message.items() if key != "content"}))
-        texts.append(_encoded(text))
-    return PromptText(root=root, heads=tuple(heads), texts=tuple(texts), cache_salt=salt, adapter=adapter)
+    try:
+        heads, texts = _pieces(fields)
+        root = orjson.dumps([path == COMPLETIONS, salt, adapter, {field: given for field, given in fields.items() if field in _ASKED}])
+    except (TypeError, ValueError):
+        return None  # an integer that JSON's writer does not know
+    tool_bytes = len(root) if fields.get("tools") else 0  # the few bytes beside them do not count
+    text = PromptText(root=root, heads=heads, texts=texts, cache_salt=salt, adapter=adapter, tool_bytes=tool_bytes)
+    return Question(prompt=text, fields=fields, rendering=rendering)
 
 
-def question(path: str, document: Mapping[str, Any], model: str) -> bytes:
-    """The body of `POST /tokenize` for a document that `prompt_text` takes."""
-    form = "prompt" if path == COMPLETIONS else "messages"
-    asked = {field: document[field] for field in _ASKED if document.get(field) is not None}
-    return orjson.dumps({"model": model, form: document[form], "return_token_strs": True, **asked})
+def questions(path: str, document: Mapping[str, Any], adapter: str | None, first: Rendering) -> list[Question]:
+    """A request's question by each rendering that an engine may use, without those that ask the same; `first` first."""
+    made: list[Question] = []
+    for rendering in sorted(RENDERINGS, key=lambda rendering: rendering != first) if path == MESSAGES else (first,):
+        asked = question(path, document, adapter, rendering)
+        if asked is not None and all(asked.fields != other.fields for other in made):
+            made.append(asked)
+    return made
 
 
 def detokenizing(tokens: Sequence[int], model: str) -> bytes:
@@ -76,22 +107,132 @@ def detokenizing(tokens: Sequence[int], model: str) -> bytes:
     return orjson.dumps({"model": model, "tokens": [[token] for token in tokens], "skip_special_tokens": False})
 
 
-def _root(path: str, document: Mapping[str, Any], salt: str | None, adapter: str | None) -> bytes:
-    return orjson.dumps([path, salt, adapter, {field: document[field] for field in _ASKED if document.get(field) is not None}])
+def _completion(document: Mapping[str, Any]) -> Fields | None:
+    prompt = document.get("prompt")
+    return {"prompt": prompt, **_given(document)} if isinstance(prompt, str) else None
 
 
-def _text(content: object) -> str | None:
-    """The text of a message's content; None if it is more than text."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
+def _given(document: Mapping[str, Any]) -> Fields:
+    return {field: document[field] for field in _ASKED if document.get(field) is not None}
+
+
+def _chat(path: str, document: Mapping[str, Any], rendering: Rendering) -> Fields | None:
+    chat = _as_chat(path, document, rendering)
+    given = chat.get("messages") if chat is not None else None
+    if chat is None or not isinstance(given, list) or not given:
         return None
-    texts: list[str] = []
-    for part in content:
-        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+    messages = [_message(message) for message in given]
+    return None if None in messages else {**_given(chat), **_template_arguments(chat), "messages": messages}
+
+
+def _as_chat(path: str, document: Mapping[str, Any], rendering: Rendering) -> Mapping[str, Any] | None:
+    if path == MESSAGES:
+        chat = chat_of_messages(document, merge_system=rendering.merge_system, json_arguments=True)
+        if chat.get("reasoning_effort") == "none":
+            chat["reasoning_effort"] = rendering.disabled_effort
+        return chat
+    if path == RESPONSES:
+        # Unlike a chat's, a response's template may be followed by the tokenizer's own special tokens.
+        return None if _is_unknown_response(document) else {**chat_of_response(document), "add_special_tokens": True}
+    return document
+
+
+def _is_unknown_response(document: Mapping[str, Any]) -> bool:
+    """Whether the engine may cut the input, or its thoughts cannot be read."""
+    items = document.get("input")
+    hidden = isinstance(items, list) and any(isinstance(item, dict) and item.get("encrypted_content") for item in items)
+    return hidden or document.get("truncation") not in (None, "disabled")
+
+
+def _template_arguments(chat: Mapping[str, Any]) -> Fields:
+    """The template's arguments with those that a chat names in fields of their own; vLLM gives those precedence."""
+    given = chat.get("chat_template_kwargs")
+    arguments = dict(given) if isinstance(given, dict) else {}
+    effort = chat.get("reasoning_effort")
+    if effort is not None:
+        arguments = {"enable_thinking": effort != "none", **arguments, "reasoning_effort": effort}
+    if chat.get("documents") is not None:
+        arguments["documents"] = chat["documents"]
+    return {"chat_template_kwargs": arguments} if arguments else {}
+
+
+def _message(message: object) -> Fields | None:
+    """A message as `/tokenize` takes it; None if it is more than text."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        return None
+    made = {field: given for field, given in message.items() if given is not None and field not in _NOT_RENDERED}
+    if message["role"] == "system":
+        made["content"] = content = _unbilled(content)
+    if isinstance(content, list):
+        parts = [_part(part) for part in content]
+        if None in parts:
             return None
-        texts.append(part["text"])
-    return "".join(texts) if len(texts) == 1 else None
+        made["content"] = parts[0]["text"] if len(parts) == 1 and parts[0] is not None else parts
+    elif not isinstance(content, str | None):
+        return None
+    thoughts = message.get("reasoning_content")  # the older name, which a chat takes and /tokenize does not
+    return {"reasoning": thoughts, **made} if isinstance(thoughts, str) else made
+
+
+def _unbilled(content: object) -> object:
+    """A system message's content as it is rendered, so without the line that Claude Code changes with every request."""
+    if isinstance(content, str):
+        return without_billing(content)
+    if not isinstance(content, list):
+        return content
+    kept: list[object] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else part
+        if not isinstance(text, str) or not text.startswith(BILLING):
+            kept.append(part)
+        elif rest := without_billing(text):
+            kept.append({"type": "text", "text": rest})
+    return kept
+
+
+_NOT_RENDERED = frozenset({"id", "status", "type", "cache_control", "phase"})
+"""What clients and the Responses protocol write beside a message's role and content; no template is given it."""
+
+
+def _part(part: object) -> dict[str, str] | None:
+    text = part.get("text") if isinstance(part, dict) and part.get("type") in _TEXT_PARTS else part
+    return {"type": "text", "text": text} if isinstance(text, str) else None
+
+
+def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """The texts of a prompt, and what stands before each."""
+    if "prompt" in fields:
+        return (b"",), (_encoded(fields["prompt"]),)
+    messages = fields["messages"]
+    last_user = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    heads: list[bytes] = []
+    texts: list[bytes] = []
+    for place, message in enumerate(messages):
+        head = _head(message, after_user=place > last_user)
+        for text in _texts(message.get("content")):
+            heads.append(head)
+            texts.append(_encoded(text))
+            head = b"+"
+    return tuple(heads), tuple(texts)
+
+
+def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
+    """All of a message but its content. Templates drop the thoughts of what was before the last user's message, so
+    messages with thoughts have other tokens once another message follows.
+    """
+    fields = {field: given for field, given in message.items() if field != "content"}
+    thinks = message["role"] == "assistant" and ("reasoning" in message or "</think>" in str(message.get("content")))
+    return (b"!" if thinks and after_user else b"") + orjson.dumps(fields)
+
+
+def _texts(content: object) -> Iterable[str]:
+    """The texts of a content: one, or those of its parts. That a single part and a text have the same tokens is vLLM's
+    rule, which makes a part of each text.
+    """
+    if isinstance(content, list) and content:
+        return [part["text"] for part in content]
+    return [content if isinstance(content, str) else ""]
 
 
 def _encoded(text: str) -> bytes:

