@@ -33,7 +33,7 @@ test-cluster: .venv/ready ## the operator's, the chart's and the acceptance test
 	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/integration/chart tests/contract/crds tests/contract/workloads $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS chooses none of these
 	FAIRLEAD_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/e2e/sandbox $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS chooses none of these
 
-test-vllm: .venv/ready ## a router before two real vLLM engines on this machine's processor: 6 GB of downloads, 4 GB of memory
+test-vllm: .venv/ready ## a router before two real vLLM engines on this machine's processor: 6 GB of downloads and of memory
 	@scripts/ensure-vllm.sh
 	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
 

@@ -16,4 +16,7 @@ if ! cmp -s "$wanted" "$here/installed.txt"; then
   "$here/bin/python" scripts/settle_vllm.py
   cp "$wanted" "$here/installed.txt"
 fi
-[ -f "$model/adapters/fr/adapter_config.json" ] || "$here/bin/python" scripts/make_tiny_model.py "$model"
+cmp -s scripts/make_tiny_model.py "$model/made_by.py" || {
+  "$here/bin/python" scripts/make_tiny_model.py "$model"
+  cp scripts/make_tiny_model.py "$model/made_by.py"
+}

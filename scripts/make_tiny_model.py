@@ -17,12 +17,26 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 VOCABULARY = 2_000
 HIDDEN, LAYERS, RANK = 128, 2, 8
-CONTEXT_TOKENS = 4_096
+CONTEXT_TOKENS = 65_536
 BEGIN, END = "<|im_start|>", "<|im_end|>"
-TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
+TEMPLATE = """\
+{%- set place = namespace(last_user=-1) -%}
+{%- for message in messages %}{% if message.role == 'user' %}{% set place.last_user = loop.index0 %}{% endif %}{% endfor -%}
+{%- if tools %}{{ '<|im_start|>tools\\n' }}{% for tool in tools %}{{ tool | tojson + '\\n' }}{% endfor %}{{ '<|im_end|>\\n' }}{% endif -%}
+{%- if reasoning_effort is defined and reasoning_effort %}{{ '<|im_start|>effort\\n' + reasoning_effort + '<|im_end|>\\n' }}{% endif -%}
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\\n' -}}
+{%- if message.reasoning_content and loop.index0 > place.last_user %}{{ '<think>\\n' + message.reasoning_content + '\\n</think>\\n' }}{% endif -%}
+{%- if message.content is string %}{{ message.content }}{% else %}{% for part in message.content or [] %}{{ part.text }}{% endfor %}{% endif -%}
+{%- for call in message.tool_calls or [] -%}
+{{- '\\n<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments | tojson + '}\\n</tool_call>' -}}
+{%- endfor -%}
+{{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}
+{%- if add_generation_prompt and enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n' }}{% endif -%}
+"""
+"""As templates of reasoning models are: tools first, calls as JSON, and thoughts only of what follows the last user's message."""
 
 folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_testing.fakes.system_api import FakeSystemApi
 from fairlead_testing.running.vllm_engine import VllmEngine
+from fairlead_testing.worlds.real_engines import Live, live_before
 from fairlead_testing.worlds.router_worlds import World
 
 
@@ -38,3 +39,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     for running in tuple(made.routers):
         await made.stop_router(running)
     await api.stop()
+
+
+@pytest.fixture
+async def live(world: World, engines: dict[str, VllmEngine]) -> Live:
+    """A router before the two engines of all tests."""
+    return await live_before(world, engines)

@@ -7,129 +7,24 @@ cache, count, publish and evict is vLLM's own.
 import asyncio
 import random
 import signal
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import orjson
 import pytest
-import zmq
-from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.engine_hashes import EngineHashing, recognise
-from fairlead.kv_events.events import BlockHash, EventKind
 from fairlead.kv_events.sources import Source
 from fairlead.reports.engines import EngineTrouble
 from fairlead_router.kv_events.metrics import Belief
-from fairlead_router.kv_events.wire import WireEvent, decode
-from fairlead_router.settings import Timeouts
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.vllm_engine import BLOCK_TOKENS, BLOCKS, MODEL, VllmEngine
-from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
-
-SECONDS = 600.0
-"""For what takes seconds on a quiet machine."""
+from fairlead_testing.worlds.real_engines import COMPLETIONS, SECONDS, Live
+from fairlead_testing.worlds.router_worlds import World, until
 
 REQUESTS = 500
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-
-
-SOURCE = Source(instance="engine")
-
-
-@dataclass
-class Published:
-    """All that an engine has published since its start."""
-
-    batches: int = 0
-    removed: int = 0
-    hashes: set[BlockHash] = field(default_factory=set)
-    """Of all blocks that were ever stored."""
-    index: BlockIndex = field(default_factory=BlockIndex)
-
-    def take(self, events: Sequence[WireEvent]) -> None:
-        self.batches += 1
-        self.index.apply(SOURCE, events)
-        for event in events:
-            if event.kind is EventKind.STORED:
-                self.hashes.update(event.block_hashes)
-            elif event.kind is EventKind.REMOVED:
-                self.removed += len(event.block_hashes)
-
-
-@dataclass
-class Live:
-    """The engines and a router before them."""
-
-    running: RunningRouter
-    engines: dict[str, VllmEngine]
-    truths: defaultdict[str, Published] = field(default_factory=lambda: defaultdict(Published))
-
-    @property
-    def index(self) -> BlockIndex:
-        return self.running.scheduler.caches.index
-
-    async def ask(self, prompt: str | Sequence[int], *, max_tokens: int = 4, **more: Any) -> httpx.Response:
-        document = {"model": MODEL, "prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "temperature": 0, **more}
-        return await self.running.client.post(COMPLETIONS, json=document, timeout=SECONDS)
-
-    async def cached(self, prompt: Sequence[int], **more: Any) -> tuple[str, int]:
-        """Who answered a prompt, and how many of its tokens that engine had cached."""
-        answer = await self.ask(prompt, **more)
-        assert answer.status_code == 200, answer.text
-        return answer.headers["x-fairlead-instance"], int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
-
-    def hear_out(self, instance: str) -> None:
-        """Take from the engine's replay socket what it has published since we asked it last.
-
-        It drops what a busy reader does not take in time: then the rest is asked for.
-        """
-        truth, complete = self.truths[instance], False
-        with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
-            asking.linger, asking.rcvtimeo, asking.rcvhwm = 0, int(SECONDS * 1000), 0
-            asking.connect(self.engines[instance].replay_endpoint)
-            while not complete:
-                complete = True
-                asking.send_multipart((b"", truth.batches.to_bytes(8, "big")))
-                while (frames := asking.recv_multipart())[-2] != b"\xff" * 8:
-                    complete = complete and int.from_bytes(frames[-2], "big") == truth.batches
-                    if complete:
-                        truth.take(decode(frames[-1]).events)
-
-    async def agrees(self, instance: str) -> BlockIndex:
-        """Wait until the router's index has as many blocks as the engine says; what it says, as an index."""
-        await asyncio.to_thread(self.hear_out, instance)
-        truth = self.truths[instance].index
-        await until(lambda: self.index.blocks(Source(instance=instance)) == truth.blocks(SOURCE), SECONDS)
-        return truth
-
-    async def agrees_about(self, instance: str, asked: Sequence[Sequence[int]]) -> None:
-        """Wait for that, and compare prompt by prompt."""
-        truth = await self.agrees(instance)
-        for prompt in asked:
-            keys = block_keys(prompt, BLOCK_TOKENS)
-            assert self.index.match(Source(instance=instance), keys) == truth.match(SOURCE, keys)
-
-    async def metric(self, instance: str, name: str) -> float:
-        """The sum of an engine's samples of this name."""
-        async with httpx.AsyncClient(trust_env=False) as client:
-            page = (await client.get(f"http://{self.engines[instance].address}/metrics", timeout=SECONDS)).text
-        return sum(sample.value for family in text_string_to_metric_families(page) for sample in family.samples if sample.name == name)
-
-
-@pytest.fixture
-async def live(world: World, engines: dict[str, VllmEngine]) -> Live:
-    addresses = [engine.address for engine in engines.values()]
-    world.api.state.set_table(routing_table(addresses, model=MODEL, engine_type="vllm", policy="least-request"))
-    running = await world.start_router(timeouts=Timeouts(connect=5.0, first_byte=SECONDS, idle=SECONDS, total=SECONDS, shutdown=5.0))
-    made = Live(running=running, engines=engines)
-    await until(lambda: bool(running.router.pools.all()), SECONDS)
-    await until(lambda: set(running.scheduler.caches.heard) == set(engines), SECONDS)
-    return made
+CHAT = "/v1/chat/completions"
 
 
 def streamed(body: str) -> list[dict[str, Any]]:

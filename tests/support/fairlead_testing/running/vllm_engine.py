@@ -20,6 +20,7 @@ START_SECONDS = 900.0
 
 MODEL = "tiny/qwen"
 BLOCK_TOKENS = 32
+CONTEXT_TOKENS = 4_096
 BLOCKS = 300
 """So few that some hundred prompts evict each other."""
 
@@ -58,6 +59,7 @@ class VllmEngine:
         command = [
             str(self.tools / "vllm/bin/vllm"), "serve", str(self.tools / "tiny-qwen"), "--served-model-name", MODEL,
             "--host", "127.0.0.1", "--port", str(self.port), "--enforce-eager", "--dtype", "bfloat16", "--max-num-seqs", "16",
+            "--max-model-len", str(CONTEXT_TOKENS), "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
             "--block-size", str(BLOCK_TOKENS), "--num-gpu-blocks-override", str(BLOCKS), "--prefix-caching-hash-algo", "sha256_cbor",
             "--enable-prompt-tokens-details", "--kv-events-config", json.dumps(events), *self.flags,
         ]  # fmt: skip
