@@ -41,7 +41,8 @@ class BindingChange:
     `based_on` is the newest version the API has told this router (0 = none). `after` is the id of a later change by
     this router that the API has not answered yet, None when there is none. `id` is unique for ever; the
     MigrationRecord of the same move has the same id. A change with `previous` equal to `instance` is only a sign of
-    life of a session that stays.
+    life of a session that stays; with `shared` it tells that the name is no session's, as several conversations use it,
+    and that nobody holds it any more.
     """
 
     id: str = ""
@@ -54,6 +55,7 @@ class BindingChange:
     based_on: int = 0
     after: str | None = None
     context_tokens: int = 0
+    shared: bool = False
 
 
 @value
@@ -61,7 +63,8 @@ class Binding:
     """A session's current home as the API knows it, streamed to all routers.
 
     `version` grows by one with every move; `instance` None = unbound (expired). `change` is the id of the
-    BindingChange that made the binding; by it a router recognises its own change.
+    BindingChange that made the binding; by it a router recognises its own change. `shared_at`: when the name was last
+    found to be shared by several conversations; Unix seconds.
     """
 
     pool: PoolKey
@@ -73,3 +76,4 @@ class Binding:
     migrated_at: float | None
     context_tokens: int = 0
     change: str | None = None
+    shared_at: float | None = None

@@ -23,6 +23,7 @@ class DecisionReason(StrEnum):
     SESSION_COLD = "session-cold"
     SESSION_HOT_MIGRATED = "session-hot-migrated"
     SESSION_HOST_GONE = "session-host-gone"
+    SESSION_NAME_SHARED = "session-name-shared"
     HOTSPOT_MIGRATED = "hotspot-migrated"
     RANDOM = "random"
     FEWEST_REQUESTS = "fewest-requests"
@@ -77,7 +78,8 @@ class SampledDecision(Generic[Pool, Time]):
     (None = from a router that does not tell). `sample_rate` is the share of decisions recorded (0-1]; moves and
     refusals are always recorded. `ttft_seconds` is the TTFT the request finally had, that wait included, at
     `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the
-    instance that decodes what another one prefilled, the last one tried.
+    instance that decodes what another one prefilled, the last one tried. `named` is the client's name for the session
+    where several conversations share that: `session` is then another of its names, or how it begins, or None.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """
@@ -100,6 +102,7 @@ class SampledDecision(Generic[Pool, Time]):
     served_by: str | None = None
     decode: str | None = None
     priority_class: str = DEFAULT_CLASS
+    named: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

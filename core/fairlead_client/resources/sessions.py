@@ -8,6 +8,10 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
+    """`shared_at`: when its name was found to be no session's, as several conversations use it; then each of these is a
+    session by itself, and nobody holds this one.
+    """
+
     pool: str
     session: str
     instance: str | None
@@ -17,6 +21,7 @@ class SessionSummary:
     last_seen_at: datetime
     migrations: int
     context_tokens: int
+    shared_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

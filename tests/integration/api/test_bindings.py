@@ -1,7 +1,9 @@
 """Bindings through reports on a real database: who wins, what is recorded, and what never doubles."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -29,6 +31,39 @@ async def test_a_cold_binding_is_stored_with_version_one(api: ApiInstance) -> No
     found = await api.viewer.session(CHAT, "s")
     assert (found.session.instance, found.session.version, found.session.reason) == ("a", 1, "cold")
     assert [(holder.instance, holder.released_at) for holder in found.history] == [("a", None)]
+
+
+async def test_a_name_found_to_be_shared_is_held_by_nobody_and_says_since_when(api: ApiInstance) -> None:
+    await with_instances(api, "a", "b")
+    first = a_binding("everybody", "a", at=time.time() - 700)
+    found = replace(first, id="", previous="a", at=first.at + 2, based_on=1, shared=True)
+    late = a_binding("everybody", "b", at=first.at + 3, based_on=1)
+    await api.router.post_report(a_report("r1", bindings=(first, a_binding("own", "b"))))
+    await api.router.post_report(a_report("r2", bindings=(found,)))
+    shown = await api.viewer.session(CHAT, "everybody")
+    assert (shown.session.instance, shown.session.version) == (None, 1)
+    assert shown.session.shared_at is not None and abs(shown.session.shared_at.timestamp() - found.at) < 0.01
+    assert [holder.released_at for holder in shown.history] == [shown.session.shared_at]
+    assert (await api.viewer.session(CHAT, "own")).session.shared_at is None
+    await api.router.post_report(a_report("r3", bindings=(late,)))
+    shown = await api.viewer.session(CHAT, "everybody")
+    assert shown.session.shared_at is not None, "a router that had not heard of it"
+    again = a_binding("everybody", "a", at=first.at + 600, based_on=2)
+    await api.router.post_report(a_report("r4", bindings=(again,)))
+    shown = await api.viewer.session(CHAT, "everybody")
+    assert (shown.session.instance, shown.session.shared_at) == ("a", None)
+
+
+async def test_a_name_found_to_be_shared_in_the_report_that_bound_it_has_its_history(api: ApiInstance) -> None:
+    await with_instances(api, "a")
+    first = a_binding("everybody", "a")
+    found = replace(first, id="", previous="a", at=first.at + 1, shared=True)
+    never = replace(found, session="never bound")
+    await api.router.post_report(a_report("r1", bindings=(first, found, never)))
+    shown = await api.viewer.session(CHAT, "everybody")
+    assert shown.session.instance is None and shown.session.shared_at is not None
+    assert [holder.released_at is not None for holder in shown.history] == [True]
+    assert [item.session for item in (await api.viewer.sessions()).items] == ["everybody"]
 
 
 async def test_an_instance_that_goes_while_a_session_is_bound_to_it_keeps_none(api: ApiInstance, database_url: str) -> None:

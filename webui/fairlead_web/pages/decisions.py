@@ -91,6 +91,7 @@ PLACED = frozenset(
         "pool",
         "request",
         "session",
+        "named",
         "at",
         "policy",
         "table_version",

@@ -21,7 +21,7 @@ from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.store import notifying, tables
 from fairlead_api.store.database import moment
 from fairlead_api.store.sessions.moves import save_migrations
-from fairlead_api.store.sessions.rows import SessionRow, bind
+from fairlead_api.store.sessions.rows import SessionRow, bind, give_up
 from fairlead_api.store.sessions.writing import add_sessions, lock_sessions, save_sessions
 
 Key = tuple[int, str]
@@ -100,6 +100,11 @@ class _Judging:
                 row.touched = True
 
     def _apply(self, row: SessionRow, change: BindingChange) -> None:
+        if change.shared:
+            row.last_seen_at = max(row.last_seen_at, moment(change.at))
+            if row.held.version:
+                give_up(row, change)
+            return
         known = (row.pool_id, change.instance) in self._alive
         verdict = judge(change, row.held) if known else Verdict.CONFLICT
         if verdict is Verdict.CONFLICT:

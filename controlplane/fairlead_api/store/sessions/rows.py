@@ -1,7 +1,7 @@
 """A session's row while a report (or a drain) is applied to it."""
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fairlead.binding_races import Held, next_version
@@ -28,6 +28,8 @@ class SessionRow:
     last_seen_at: datetime
     migrations: int
     context_tokens: int
+    shared_at: datetime | None = None
+    """When its name was last found to be shared by several conversations."""
     ended_at: datetime | None = None
     """When its last holder was released, if nobody holds it."""
     new: bool = False
@@ -56,7 +58,30 @@ class SessionRow:
             migrated_at=self.migrated_at.timestamp() if self.migrated_at else None,
             context_tokens=self.context_tokens,
             change=self.held.change,
+            shared_at=self.shared_at.timestamp() if self.shared_at else None,
         )
+
+
+SHARED_SECONDS = 30.0
+"""A binding so soon after its name was found to be shared comes from a router that has not heard of it yet."""
+
+
+def give_up(row: SessionRow, change: BindingChange) -> None:
+    """The session's name was found to be shared: nobody holds it any more."""
+    at = max(moment(change.at), row.bound_at)
+    if row.held.instance is not None:
+        _release(row, at)
+        row.held = replace(row.held, instance=None)
+        row.ended_at = at
+    row.shared_at, row.changed, row.touched = at, True, True
+
+
+def _release(row: SessionRow, at: datetime) -> None:
+    """Its holder held it until then."""
+    if row.holders:
+        row.holders[-1]["released_at"] = at
+    else:
+        row.released[row.held.version] = at
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
@@ -73,10 +98,10 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
         row.moves.append(record if record is not None and record.source == source else bare_record(change, source or ""))
         row.migrations += 1
         row.migrated_at = at
-    if row.holders and row.held.instance is not None:
-        row.holders[-1]["released_at"] = at
-    elif row.held.instance is not None:
-        row.released[row.held.version] = at
+    if row.held.instance is not None:
+        _release(row, at)
+    if row.shared_at is not None and at - row.shared_at > timedelta(seconds=SHARED_SECONDS):
+        row.shared_at = None
     row.held = Held(instance=change.instance, version=version, router=router, change=change.id)
     row.reason, row.bound_at, row.ended_at, row.changed = change.reason.value, at, None, True
     row.holders.append(

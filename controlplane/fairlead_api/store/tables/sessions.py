@@ -19,6 +19,7 @@ sessions = Table(
     count_column("migrations"),
     count_column("context_tokens"),
     text_column("change", null=True),
+    time_column("shared_at", null=True),
     Index(None, "pool_id", "instance"),
     Index(None, "last_seen_at"),
     Index(None, "instance", "last_seen_at"),

@@ -42,6 +42,7 @@ decisions = Table(
     text_column("served_by", null=True),
     text_column("decode", null=True),
     class_column(),
+    text_column("named", null=True),
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),

@@ -127,6 +127,14 @@ class KeepsHomes(Protocol):
 
 
 @runtime_checkable
+class BindsBeginnings(Protocol):
+    """A policy that gives homes to requests without a session too, by how their prompts begin."""
+
+    def prefix_session(self, request: RoutingRequest) -> str:
+        """By what name it binds the request if that has no session."""
+
+
+@runtime_checkable
 class FollowsTable(Protocol):
     """A policy that keeps something of the table, such as a ring of its instances."""
 
@@ -189,6 +197,7 @@ class PolicyInForce:
 
     choose: Callable[[RoutingRequest, PoolView, float], Decision]
     keeps_homes: bool
+    binds_beginnings: BindsBeginnings | None
     follows_table: FollowsTable | None
     restricts_placement: RestrictsPlacement | None
     rebalances: Rebalances | None
@@ -203,6 +212,7 @@ class PolicyInForce:
         return PolicyInForce(
             choose=policy.choose,
             keeps_homes=isinstance(policy, KeepsHomes) and policy.binds,
+            binds_beginnings=policy if isinstance(policy, BindsBeginnings) else None,
             follows_table=policy if isinstance(policy, FollowsTable) else None,
             restricts_placement=policy if isinstance(policy, RestrictsPlacement) else None,
             rebalances=policy if isinstance(policy, Rebalances) else None,

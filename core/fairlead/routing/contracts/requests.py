@@ -22,6 +22,13 @@ class RoutingRequest:
     for prompts without blocks.
     """
     session: str | None = None
+    """The session by its name: as the client gave it, and in a decision as far as that name is one session's."""
+    further_names: tuple[str, ...] = ()
+    """Names of the session in other places of the request, for when that one is shared by several conversations."""
+    beginning: int = 0
+    """Hash of how the conversation begins, the same in all its turns; 0 = unknown."""
+    named: str | None = None
+    """The client's name for the session, where that turned out to be shared and `session` is another, or none."""
     max_output_tokens: int = 0
     streamed: bool = True
     """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its

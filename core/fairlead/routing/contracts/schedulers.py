@@ -93,6 +93,10 @@ class Scheduler(Protocol):
         """The policy in force, if it learns from what came of requests."""
 
     @property
+    def binds_beginnings(self) -> bool:
+        """Whether the policy in force binds requests without a session by how they begin."""
+
+    @property
     def caches(self) -> EngineCaches:
         """What engines say they hold; the caller feeds it with their events, if they send any."""
 

@@ -66,6 +66,12 @@ class WeighedDecision(Protocol):
     def candidates(self) -> Sequence[Candidate]: ...
 
     @property
+    def session(self) -> str | None: ...
+
+    @property
+    def named(self) -> str | None: ...
+
+    @property
     def passed_over(self) -> str | None: ...
 
     @property
@@ -100,6 +106,9 @@ def explain(decision: WeighedDecision) -> str:
         )
     if decision.held_seconds:
         sentences.append(f"Before that it was held for {in_words(decision.held_seconds, Unit.SECONDS)}: no instance accepted requests.")
+    if decision.named is not None:
+        own = "it was placed as a request without a session" if decision.session is None else f"it was placed as {decision.session}"
+        sentences.append(f"Its client names the session {decision.named}, but several conversations share that name: {own}.")
     sentences.append(_prediction(decision, chosen))
     if decision.decode == decision.chosen:
         sentences.append(f"In the end it only decoded: {decision.served_by or 'another instance'} computed the prompt.")

@@ -8,7 +8,7 @@ newest version the API has told and the pending change it follows, so that the A
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -88,11 +88,15 @@ class SessionBindings:
         if binding.instance is None or now - known.reported_at < self.ttl_seconds / REFRESHES_PER_TTL:
             return None
         known.reported_at = now
+        return self._sign_of_life(known, binding.instance, now)
+
+    def _sign_of_life(self, known: _Known, instance: str, now: float) -> BindingChange:
+        binding = known.binding
         return BindingChange(
             pool=self._pool,
-            session=session,
-            instance=binding.instance,
-            previous=binding.instance,
+            session=binding.session,
+            instance=instance,
+            previous=instance,
             reason=binding.reason,
             at=now,
             based_on=known.confirmed_version,
@@ -117,6 +121,17 @@ class SessionBindings:
         )
         self._propose(known, change, now)
         return change
+
+    def give_up(self, session: str, now: float) -> BindingChange | None:
+        """The name turned out to be shared by several conversations: forget where it lives, and return the change that
+        tells so; None for one without a home.
+        """
+        known = self._known.get(session)
+        if known is None or known.binding.instance is None:
+            return None
+        change = self._sign_of_life(known, known.binding.instance, now)
+        self._forget(session)
+        return replace(change, shared=True)
 
     def recall(self, change: BindingChange, now: float) -> None:
         """Take back a change that this router made before it was restarted and that the API may not have answered. To
@@ -289,4 +304,5 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
         migrated_at=binding.migrated_at,
         context_tokens=context_tokens,
         change=binding.change,
+        shared_at=binding.shared_at,
     )

@@ -12,7 +12,7 @@ from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.decisions import Weighing
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import least_pending, weighed
-from fairlead.routing.choosing.terms import HOST_GONE, HOST_STAYS
+from fairlead.routing.choosing.terms import HOST_GONE, HOST_STAYS, NAME_SHARED
 from fairlead.routing.choosing.transfers import sending_seconds
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
@@ -48,7 +48,9 @@ class EarParameters(QueueParameters):
 
 
 class Ear:
-    """The policy `ear`. Requests without a session are bound by the hash of their first two blocks."""
+    """The policy `ear`. Requests without a session are bound by the hash of their first two blocks, while those are one
+    conversation's.
+    """
 
     name = "ear"
     binds = True
@@ -57,8 +59,8 @@ class Ear:
         self._parameters = parameters
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
-        session = request.session or prefix_session(request)
-        home = view.binding(session)
+        session = session_of(request)
+        home = None if session is None else view.binding(session)
         host = None if home is None or home.instance is None else view.load(home.instance)
         if home is None or host is None or not host.is_candidate(now):
             return self._cold(request, session, home, view, now)
@@ -94,19 +96,28 @@ class Ear:
             ttft_seconds=ttft,
         )
 
-    def _cold(self, request: RoutingRequest, session: str, home: Binding | None, view: PoolView, now: float) -> Decision:
+    def prefix_session(self, request: RoutingRequest) -> str:
+        """See `BindsBeginnings`."""
+        return prefix_session(request)
+
+    def _cold(self, request: RoutingRequest, session: str | None, home: Binding | None, view: PoolView, now: float) -> Decision:
         candidates = view.candidates()
         least = min([load.pending_prefill_tokens for load in candidates])
         tied = [load for load in candidates if load.pending_prefill_tokens == least]
         instance = min(tied, key=lambda load: (load.sessions, load.entry.id)).entry.id
         fallbacks = least_pending(candidates, (instance,))
-        reason = DecisionReason.SESSION_COLD if home is None else DecisionReason.SESSION_HOST_GONE
+        if home is not None:
+            reason, rule = DecisionReason.SESSION_HOST_GONE, "host-gone"
+        elif request.named is not None:
+            reason, rule = DecisionReason.SESSION_NAME_SHARED, "name-shared"
+        else:
+            reason, rule = DecisionReason.SESSION_COLD, "first-placement"
         return Decision(
             instance=instance,
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
-            weigh=lambda: self._weigh(request, "first-placement" if home is None else "host-gone", (instance, *fallbacks), view),
-            bind=binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
+            weigh=lambda: self._weigh(request, rule, (instance, *fallbacks), view),
+            bind=None if session is None else binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
             session=session,
         )
 
@@ -200,6 +211,11 @@ def room_tokens(request: RoutingRequest, home: Binding) -> int:
     return max(home.context_tokens, request.prompt_tokens)
 
 
+def session_of(request: RoutingRequest) -> str | None:
+    """The session of a request, or the prefix that stands for one; None where whatever would name it is shared."""
+    return request.session or (None if request.named is not None else prefix_session(request))
+
+
 def prefix_session(request: RoutingRequest) -> str:
     """The session of a request that names none: the prefix of its first two blocks, or what there is."""
     known = request.blocks[:2]
@@ -253,6 +269,11 @@ ENTRY = PolicyEntry(
             DecisionRule(
                 code="first-placement",
                 because="the session is new, and it had the fewest tokens waiting",
+                order=(TOTAL, "sessions"),
+            ),
+            DecisionRule(
+                code="name-shared",
+                because=f"{NAME_SHARED}, the conversation itself is new, and it had the fewest tokens waiting",
                 order=(TOTAL, "sessions"),
             ),
             DecisionRule(code="host-gone", because=HOST_GONE, order=(TOTAL, "sessions")),

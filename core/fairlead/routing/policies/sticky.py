@@ -7,8 +7,8 @@ from xxhash import xxh3_64_intdigest
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
-from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, nothing, weighed
-from fairlead.routing.choosing.terms import HOST_STAYS
+from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_loaded, nothing, weighed
+from fairlead.routing.choosing.terms import HOST_STAYS, NAME_SHARED
 from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -16,12 +16,14 @@ from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 from fairlead.routing.knowledge.rings import HashRing
-from fairlead.routing.policies.ear import prefix_session
+from fairlead.routing.policies.ear import prefix_session, session_of
 from fairlead.tables import RoutingTable
 
 
 class Sticky:
-    """The policy `sticky`. Requests without a session are bound by the hash of their first two blocks."""
+    """The policy `sticky`. Requests without a session are bound by the hash of their first two blocks, while those are
+    one conversation's.
+    """
 
     name = "sticky"
     binds = True
@@ -30,27 +32,34 @@ class Sticky:
         self._ring = HashRing(())
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
-        session = request.session or prefix_session(request)
-        home = view.binding(session)
+        session = session_of(request)
+        home = None if session is None else view.binding(session)
         host = None if home is None or home.instance is None else view.load(home.instance)
         candidates = view.candidates()
         if host is not None and host.is_candidate(now):
             instance, reason, rule = host.entry.id, DecisionReason.SESSION_BOUND, "host-stays"
             fallbacks = least_pending(candidates, (instance,))
         else:
-            nearest = self._nearest(session, candidates)
+            nearest = _least_loaded(candidates) if session is None else self._nearest(session, candidates)
             instance, fallbacks = nearest[0], nearest[1:]
-            reason, rule = (
-                (DecisionReason.SESSION_COLD, "first-placement") if home is None else (DecisionReason.SESSION_HOST_GONE, "host-gone")
-            )
+            if home is not None:
+                reason, rule = DecisionReason.SESSION_HOST_GONE, "host-gone"
+            elif request.named is not None:
+                reason, rule = DecisionReason.SESSION_NAME_SHARED, "no-session" if session is None else "name-shared"
+            else:
+                reason, rule = DecisionReason.SESSION_COLD, "first-placement"
         return Decision(
             instance=instance,
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
             weigh=weighed(request, view, rule, (instance, *fallbacks), nothing),
-            bind=binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
+            bind=None if session is None else binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
             session=session,
         )
+
+    def prefix_session(self, request: RoutingRequest) -> str:
+        """See `BindsBeginnings`."""
+        return prefix_session(request)
 
     def table_changed(self, table: RoutingTable) -> None:
         """Rebuild the ring that first assignments go by."""
@@ -64,6 +73,10 @@ class Sticky:
         return nearest or tuple(load.entry.id for load in candidates[: FALLBACKS + 1])
 
 
+def _least_loaded(candidates: Sequence[InstanceLoad]) -> tuple[str, ...]:
+    return tuple(load.entry.id for load in sorted(candidates, key=less_loaded)[: FALLBACKS + 1])
+
+
 ENTRY = PolicyEntry(
     name=Sticky.name,
     intent="Sessions stay on the instance they were first hashed to.",
@@ -74,6 +87,15 @@ ENTRY = PolicyEntry(
             DecisionRule(code="host-stays", because=HOST_STAYS),
             DecisionRule(
                 code="first-placement", because="the session is new, and it is the nearest clockwise from the session's place on the ring"
+            ),
+            DecisionRule(
+                code="name-shared",
+                because=f"{NAME_SHARED}, and it is the nearest clockwise from the conversation's own place on the ring",
+            ),
+            DecisionRule(
+                code="no-session",
+                because=f"{NAME_SHARED}, nothing else tells the conversation from others, and it had the fewest tokens waiting",
+                order=("pending_tokens",),
             ),
             DecisionRule(
                 code="host-gone",

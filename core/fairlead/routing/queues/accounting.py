@@ -18,6 +18,7 @@ from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.shared_names import Hold
 from fairlead.routing.queues.pending_moves import PendingMove
 
 
@@ -59,6 +60,8 @@ class TrackedRequest:
     fallbacks: tuple[str, ...] = ()
     session: str | None = None
     """The key of its binding, if the policy keeps one for it."""
+    holds: tuple[Hold, ...] = ()
+    """The names of sessions that it uses, until it ends."""
     decision_id: str = ""
     reason: DecisionReason = DecisionReason.FALLBACK
     learn: Callable[[str, float], None] | None = None

@@ -54,7 +54,7 @@ class Moving:
         kept; True when an earlier home was left for it.
         """
         state = self._state
-        if session is None or not state.policy.keeps_homes:
+        if session is None or not state.policy.keeps_homes or state.names.is_shared(session, now):
             return False
         tracked.session = session
         previous = state.bindings.get(session)

@@ -143,6 +143,7 @@ class Recorder:
             weighing=weighing,
             sample_rate=1.0 if keep else self._sample_rate,
             priority_class=request.priority_class,
+            named=request.named,
         )
 
     def settle_decision(

@@ -230,7 +230,11 @@ class PoolScheduler:
         """The API's word on sessions of this pool: other routers' bindings, drains, lost races; how many own moves
         lost.
         """
-        return sum(self._state.bindings.apply(binding, now, lost) for binding in bindings)
+        state = self._state
+        for binding in bindings:
+            if binding.shared_at is not None:
+                state.names.hear(binding.session, binding.shared_at)
+        return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
         """Take back what this router did before it was restarted."""
@@ -268,6 +272,11 @@ class PoolScheduler:
     def learns_online(self) -> LearnsOnline | None:
         """The policy in force, if it learns from what came of requests; another one once the table's policy changed."""
         return self._state.policy.learns_online
+
+    @property
+    def binds_beginnings(self) -> bool:
+        """Whether the policy in force binds requests without a session by how they begin."""
+        return self._state.policy.binds_beginnings is not None
 
     @property
     def caches(self) -> EngineCaches:

@@ -23,6 +23,7 @@ from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.routing.knowledge.shared_names import SharedNames
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import build_queue
@@ -82,6 +83,7 @@ class SchedulerState:
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.caches = EngineCaches()
         self.expecting = Expecting(self.caches, parameters.expected_seconds)
+        self.names = SharedNames(table.session.ttl_seconds)
         self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.loads, settings.bindings_limit, self.accounting.changed)
         self.view = LiveView(
             table,
@@ -173,6 +175,8 @@ class SchedulerState:
                 del self.queues[tracked.instance]
         self.held.remove(tracked, self.view.now)
         self.waiting.pop(tracked.request.id, None)
+        self.names.let_go(tracked.holds)
+        tracked.holds = ()
         self.accounting.end(tracked)
 
     def new_queue(self, instance: str) -> Queue:

@@ -39,7 +39,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     if table.uid != before.uid:
         state.bindings.clear()
     state.table = state.view.table = table
-    state.bindings.ttl_seconds = table.session.ttl_seconds
+    state.bindings.ttl_seconds = state.names.keep_seconds = table.session.ttl_seconds
     if table.early_rejection.mode != before.early_rejection.mode:
         state.gate = build_gate(table.early_rejection.mode)
         _begin_forecast(state)

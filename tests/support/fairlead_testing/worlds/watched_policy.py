@@ -36,6 +36,8 @@ class Recorded:
     candidates: Sequence[CandidateScore]
     passed_over: str | None
     prompt_tokens: int = 1
+    session: str | None = None
+    named: str | None = None
     held_seconds: float | None = None
     ttft_seconds: float | None = None
     served_by: str | None = None

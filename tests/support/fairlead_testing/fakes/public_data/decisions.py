@@ -71,6 +71,7 @@ def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[Routing
             considered=len(INSTANCES[pool]),
             passed_over=None,
             served_by=ranked[0].instance,
+            named="default_user_id" if number == 4 else None,
         )
         found.append(replace(decision, explanation=explain(decision)))
     return found

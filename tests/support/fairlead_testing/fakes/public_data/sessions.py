@@ -26,6 +26,7 @@ def sessions(now: datetime) -> list[SessionSummary]:
                 last_seen_at=at,
                 migrations=number % 3,
                 context_tokens=900 + int(noise("context", number) * 90000),
+                shared_at=at if number == 90 else None,
             )
         )
     return found

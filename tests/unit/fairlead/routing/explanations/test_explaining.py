@@ -194,3 +194,12 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
 
 def test_total_is_a_name_no_policy_uses_for_something_else() -> None:
     assert all(term.name != TOTAL for policy in BUILT_IN.names for term in BUILT_IN.entry(policy).terms.terms)
+
+
+@pytest.mark.parametrize(
+    ("session", "told"), [("conversation:1", "placed as conversation:1"), (None, "placed as a request without a session")]
+)
+def test_a_name_that_several_conversations_share_is_told_with_what_the_request_went_by(session: str | None, told: str) -> None:
+    decision = replace(recorded("ear", "name-shared", scored("a", 0.0, sessions=0.0)), named="default_user_id", session=session)
+    assert "names the session default_user_id, but several conversations share that name" in explain(decision)
+    assert told in explain(decision)

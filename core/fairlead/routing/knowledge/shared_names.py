@@ -1,0 +1,152 @@
+"""Which names of sessions are those of one conversation, judged by how they are used.
+
+A client may put anything where a session's name belongs: its user, its own name, a constant. What such a name brings
+together is no conversation, and one instance cannot be given all of it. So a name counts as a session's only while it
+is used like one: a few requests at once, as agents make them, and one conversation, or little beside it.
+
+A name is *shared* that has more than `AT_ONCE` requests in flight, or whose requests overlap and begin in more than
+`BEGINNINGS` ways, or in more than `CONVERSATIONS` that go on. It is taken to be shared until nothing has shown it for
+`keep_seconds`. Turns of one conversation that arrive before the last one is answered, each longer than the one before,
+do not count as several at once.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+AT_ONCE = 4
+"""Requests of one session that may be in flight: an agent's parallel calls."""
+BEGINNINGS = 4
+"""Ways in which requests of one session that overlap may begin: titles, summaries and checks beside a conversation."""
+CONVERSATIONS = 2
+"""Of these, how many may come again, as turns of a conversation do: an agent and one that it asked."""
+MOST_BEGINNINGS = 16
+"""Beginnings remembered of one name, the newest."""
+MOST_REMEMBERED = 20_000
+"""Names without a request in flight that are remembered, as there is something against them."""
+
+
+class Hold(NamedTuple):
+    """A request's use of a name, until it ends. `counts`: among those at once."""
+
+    name: str
+    beginning: int
+    counts: bool
+
+
+@dataclass(slots=True)
+class _Beginning:
+    requests: int = 0
+    in_flight: int = 0
+    overlaps: bool = False
+    seen_at: float = 0.0
+
+
+@dataclass(slots=True)
+class _Use:
+    in_flight: int = 0
+    at_once: int = 0
+    depth: int = 0
+    """Blocks of the longest prompt in flight."""
+    last_block: int = 0
+    longest: int = 0
+    """Its beginning."""
+    beginnings: dict[int, _Beginning] = field(default_factory=dict)
+    shared_until: float = 0.0
+    seen_at: float = 0.0
+
+
+class SharedNames:
+    """How the names of one pool's sessions are used. Times are Unix seconds."""
+
+    def __init__(self, keep_seconds: float) -> None:
+        self.keep_seconds = keep_seconds
+        self._used: dict[str, _Use] = {}
+        self._remembered: OrderedDict[str, _Use] = OrderedDict()
+        """Those without a request in flight."""
+
+    def is_shared(self, name: str, now: float) -> bool:
+        """Whether several conversations are taken to use the name."""
+        use = self._used.get(name) or self._remembered.get(name)
+        return use is not None and now < use.shared_until
+
+    def hold(self, name: str, beginning: int, blocks: Sequence[int], now: float) -> Hold:
+        """A request by this name arrives, of a conversation with this beginning (0 = unknown) and a prompt of these
+        chained blocks.
+        """
+        use = self._used.get(name)
+        if use is None:
+            use = self._used[name] = self._remembered.pop(name) if name in self._remembered else _Use()
+        counts = not _goes_on(use, beginning, blocks)
+        if not use.in_flight or len(blocks) > use.depth:
+            use.depth, use.last_block, use.longest = len(blocks), blocks[-1] if blocks else 0, beginning
+        if beginning:
+            self._note(use, beginning, now)
+        use.in_flight += 1
+        use.at_once += counts
+        use.seen_at = now
+        if use.at_once > AT_ONCE or self._begins_in_many_ways(use, now):
+            use.shared_until = now + self.keep_seconds
+        return Hold(name, beginning, counts)
+
+    def let_go(self, holds: Iterable[Hold]) -> None:
+        """The request that has these holds ended."""
+        for name, beginning, counts in holds:
+            use = self._used[name]
+            use.in_flight -= 1
+            use.at_once -= counts
+            known = use.beginnings.get(beginning)
+            if known is not None:
+                known.in_flight -= 1
+            if not use.in_flight:
+                del self._used[name]
+                if use.shared_until or len(use.beginnings) > 1:
+                    self._remember(name, use)
+
+    def hear(self, name: str, found_at: float) -> None:
+        """Another router found at this time that the name is shared."""
+        use = self._used.get(name) or self._remembered.get(name)
+        if use is None:
+            use = _Use(seen_at=found_at)
+            self._remember(name, use)
+        use.shared_until = max(use.shared_until, found_at + self.keep_seconds)
+
+    def __len__(self) -> int:
+        return len(self._used) + len(self._remembered)
+
+    def _note(self, use: _Use, beginning: int, now: float) -> None:
+        known = use.beginnings.pop(beginning, None) or _Beginning()
+        use.beginnings[beginning] = known  # the newest last
+        known.requests += 1
+        known.in_flight += 1
+        known.seen_at = now
+        if len(use.beginnings) == 1:
+            return
+        for other, one in tuple(use.beginnings.items()):
+            if one is not known and one.in_flight:
+                one.overlaps = known.overlaps = True
+            elif not one.in_flight and (now - one.seen_at > self.keep_seconds or len(use.beginnings) > MOST_BEGINNINGS):
+                del use.beginnings[other]
+
+    def _begins_in_many_ways(self, use: _Use, now: float) -> bool:
+        if len(use.beginnings) <= CONVERSATIONS:
+            return False
+        overlapping = [one for one in use.beginnings.values() if one.overlaps and now - one.seen_at <= self.keep_seconds]
+        return len(overlapping) > BEGINNINGS or sum(one.requests > 1 for one in overlapping) > CONVERSATIONS
+
+    def _remember(self, name: str, use: _Use) -> None:
+        self._remembered[name] = use
+        while len(self._remembered) > MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+        oldest = next(iter(self._remembered.values()))
+        if use.seen_at - max(oldest.seen_at, oldest.shared_until) > self.keep_seconds:
+            self._remembered.popitem(last=False)
+
+
+def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
+    """Whether a prompt goes on from the longest one in flight, as the next turn of a conversation does."""
+    depth = use.depth
+    if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:
+        return False
+    return blocks[depth - 1] == use.last_block

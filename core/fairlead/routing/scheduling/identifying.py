@@ -1,0 +1,56 @@
+"""Identifying: which session a request belongs to, by the names it has and by how those are used.
+
+The first of its names that is one session's counts. Behind the names that a client gives stands how the conversation
+itself begins; where that too is shared, the request belongs to no session.
+"""
+
+from dataclasses import replace
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.shared_names import Hold
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.state import SchedulerState
+
+
+def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
+    """Give the request its session, and hold the names it uses until it ends. A name that turns out to be shared keeps
+    no home.
+    """
+    request = tracked.request
+    names = _names(request, state)
+    if not names or tracked.holds:
+        return
+    holds: list[Hold] = []
+    chosen: str | None = None
+    for name in names:
+        was_shared = state.names.is_shared(name, now)
+        holds.append(state.names.hold(name, request.beginning, request.blocks, now))
+        if not state.names.is_shared(name, now):
+            chosen = name
+            break
+        if not was_shared and state.policy.keeps_homes:
+            _report(state, name, now)
+    tracked.holds = tuple(holds)
+    if chosen != names[0]:
+        tracked.request = replace(request, session=chosen, named=request.named or names[0])
+
+
+def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
+    """What may name its session, in turn. A prompt's first blocks, by which some policies bind what has no name, count
+    as a name where it is known how the conversation begins beyond them.
+    """
+    binds = state.policy.binds_beginnings
+    given = () if request.session is None else (request.session, *request.further_names)
+    if request.beginning:
+        own = f"conversation:{request.beginning:016x}"
+        if given:
+            return (*given, own)
+        return () if binds is None else (binds.prefix_session(request), own)
+    return (*given, binds.prefix_session(request)) if given and binds is not None else given
+
+
+def _report(state: SchedulerState, name: str, now: float) -> None:
+    """The name is no session's any more, whatever was bound by it."""
+    change = state.bindings.give_up(name, now)
+    if change is not None:
+        state.recorder.bound(change)
