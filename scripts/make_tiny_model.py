@@ -36,7 +36,8 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}
 {%- if add_generation_prompt and enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n' }}{% endif -%}
 """
-"""As templates of reasoning models are: tools first, calls as JSON, and thoughts only of what follows the last user's message."""
+"""As templates of reasoning models are: tools first, calls as JSON, and thoughts only of what follows the last user's
+message."""
 
 folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)

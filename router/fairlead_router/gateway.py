@@ -23,11 +23,12 @@ from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pool import Pool
-from fairlead_router.pools import Opens, Pools
+from fairlead_router.pools import Pools
 from fairlead_router.proxying import Proxy
 from fairlead_router.refusals import MEMORY_FULL, BadRequest, ErrorAnswer, memory_full, own_fault, shutting_down
 from fairlead_router.request_accounts import LaterAnswer
 from fairlead_router.requests import forwarded_headers, is_shown_id, parse_request, request_head
+from fairlead_router.response_holders import ResponseHolders
 from fairlead_router.routed_requests import RoutedRequests, answer_follows, opened_by
 from fairlead_router.settings import RouterSettings
 from fairlead_router.usage_asking import ask_for_usage, may_ask_for_usage
@@ -70,6 +71,7 @@ class Gateway:
         self._proxy = proxy
         self._direct = direct
         self._held = held
+        self._holders = ResponseHolders(held, direct, pools)
         self._informing = informing
         self._routed = routed
         self._metrics = metrics
@@ -137,8 +139,10 @@ class Gateway:
         body = parsed.body
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._routed.pool_for(parsed.model, headers, key)
-        forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
-        request = self._routed.request(pool, endpoint, parsed, headers, session_value, key, arrived, body_bytes=len(body))
+        forwarded, naming, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
+        if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
+            await self._holders.seek(parsed.document, endpoint, pool, headers)
+        request = self._routed.request(pool, endpoint, parsed, headers, naming, key, arrived, body_bytes=len(body))
         divisible = request.divisible
         name = pool.engine_name(parsed.model)
         if parsed.model != name:
@@ -222,13 +226,14 @@ class Gateway:
         arrived = self._now()
         await self._bodies.whole(scope["headers"], client)
         response = paths.response_id(scope["raw_path"])
-        home = self._held.find(response)
-        pool = self._pools.get(home[0]) if home is not None else None
-        opens = opened_by(key)
-        if home is None or pool is None or home[1] not in pool.addresses or not opens(pool):
-            pool, instance = await self._find_holder(scope, response, opens)
-        else:
-            instance = home[1]
+        found = await self._holders.find(response, opened_by(key), scope["headers"])
+        if found is None:
+            message = (
+                f"response {response[:100]!r} is held by no instance: an engine keeps the responses it made for as long as it runs, "
+                "and only if its store is switched on"
+            )
+            raise BadRequest(404, "response_not_found", message)
+        pool, instance = found
         self._count(key)
         call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
         charge = self._held.charge(response)
@@ -243,19 +248,6 @@ class Gateway:
         """A request that costs no tokens goes to a pool."""
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
-
-    async def _find_holder(self, scope: Scope, response: str, opens: Opens) -> tuple[Pool, str]:
-        pools = [pool for pool in self._pools.all() if opens(pool)]
-        found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), scope["headers"])
-        if found is None or found[1] not in found[0].addresses:
-            message = (
-                f"response {response[:100]!r} is held by no instance: an engine keeps the responses it made for as long as it runs, "
-                "and only if its store is switched on"
-            )
-            raise BadRequest(404, "response_not_found", message)
-        pool, instance = found
-        self._held.remember(response, pool.key, instance)
-        return pool, instance
 
     def _direct_call(
         self, scope: Scope, client: ClientRequest, endpoint: Endpoint, pool: Pool, arrived: float, body: bytes, *, length: int | None

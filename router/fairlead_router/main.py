@@ -101,7 +101,7 @@ class Router:
         held = HeldResponses()
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
-        routed = RoutedRequests(self.pools, self.keys, self.calls, self.prompt_tokens, self.now, trusted=trusted)
+        routed = RoutedRequests(self.pools, self.keys, self.calls, self.prompt_tokens, held, self.now, trusted=trusted)
         self.gateway = Gateway(
             settings,
             self.pools,

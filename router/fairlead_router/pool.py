@@ -41,8 +41,8 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__", "_engines", "accepting", "accounts", "addresses", "block_bytes", "choice", "classes", "counters", "direct", "divides",
-        "engines", "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
+        "__weakref__", "_engines", "accepting", "accounts", "addresses", "binds_beginnings", "block_bytes", "choice", "classes", "counters", "direct",
+        "divides", "engines", "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
         "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
@@ -87,6 +87,7 @@ class Pool:
 
     def _take(self, table: RoutingTable) -> None:
         self.table = table
+        self.binds_beginnings = self.scheduler.binds_beginnings
         self.session_header = table.session.header.lower().encode("latin-1")
         self._engines = {entry.id: table.engine.at(entry.engine) for entry in table.instances if entry.engine is not None}
         self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))

@@ -266,7 +266,7 @@ class Proxy:
                 raise answer_failed(connection, said.failure)
             usage = said.usage
             if call.dialect is Dialect.RESPONSES and is_response_id(said.response_id):
-                self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket.charge)
+                self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
         headers = exchange.answer_headers()
         self._answered(exchange, usage or Usage())
         client.begin(status, headers, len(body))
@@ -351,7 +351,7 @@ class Proxy:
 
     def _remember(self, exchange: Exchange, reader: StreamReader) -> None:
         if is_response_id(reader.response_id):
-            self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket.charge)
+            self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
     def _answered(self, exchange: Exchange, usage: Usage) -> None:
         """The engine's answer is complete: settle the account and give the connection back."""

@@ -1,6 +1,4 @@
-"""Reads requests: checks fields, extracts the prompt for routing and the session, and builds the headers for an
-engine.
-"""
+"""Reads requests: checks fields, extracts the prompt for routing, and builds the headers for an engine."""
 
 from __future__ import annotations
 
@@ -11,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
-import xxhash
 
 from fairlead_router.body_edits import edited
 from fairlead_router.dialects import Dialect
@@ -20,6 +17,7 @@ from fairlead_router.peer_fields import refuse_peer_addresses, refuse_peers
 from fairlead_router.prompts import Document, bad_field
 from fairlead_router.refusals import BadRequest
 from fairlead_router.sending import LONGEST_KNOWN, is_credential
+from fairlead_router.session_names import SESSION_HEADERS
 
 
 class ParsedRequest:
@@ -29,7 +27,7 @@ class ParsedRequest:
     none, which leaves it to the engine.
     """
 
-    __slots__ = ("body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream", "user")
+    __slots__ = ("body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
 
     def __init__(self, body: bytes, document: Document, endpoint: Endpoint) -> None:
         self.body = body
@@ -47,7 +45,6 @@ class ParsedRequest:
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
         self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams else 0
-        self.user = _user(document)
 
     def renamed(self, model: str) -> bytes:
         """The body for an engine that knows the model by this name; nothing else in it changes."""
@@ -157,30 +154,6 @@ def _whole(value: object) -> int | None:
     return int(text) if len(text) < 20 else -1 if text[0] == "-" else _LARGEST
 
 
-def _user(document: Document) -> str | None:
-    """The end user, from OpenAI's field or Anthropic's; it serves as the session of clients that name no session."""
-    user = document.get("user")
-    if user is None and isinstance(metadata := document.get("metadata"), dict):
-        user = metadata.get("user_id")
-    return user if isinstance(user, str) and user else None
-
-
-SESSION_HEADERS = (b"x-session-id", b"x-llm-d-session-id", b"x-dynamo-session-id")
-"""Session headers of other gateways, read when the pool's own header is absent.
-
-Values are opaque: an instance's address in one is never trusted.
-"""
-
-_LONGEST_SESSION = 200
-
-
-def session_name(raw: str) -> str:
-    """A session id that is safe to store and show: a long or unprintable id is replaced by its hash."""
-    if len(raw) <= _LONGEST_SESSION and raw.isprintable():
-        return raw
-    return "hashed-" + xxhash.xxh3_128_hexdigest(raw.encode("utf-8", "surrogatepass"))
-
-
 SYSTEM_HEADERS = frozenset(
     {
         b"accept-encoding",  # answers are read for usage, so engines must not compress them
@@ -221,8 +194,9 @@ def _fate(name: bytes) -> int:
 
 def forwarded_headers(
     headers: Iterable[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool = False
-) -> tuple[bytes, bytes | None, bytes | None]:
-    """Client headers → (header block for the engine, session value, client's request id). Names must be lower case.
+) -> tuple[bytes, dict[bytes, bytes] | None, bytes | None]:
+    """Client headers → (header block for the engine, those that may name a session, client's request id). Names must be
+    lower case.
 
     The client's credentials are for this gateway; only with `credentials` do engines get them too. Raises BadRequest
     for a request id that names peers of the engine.
@@ -230,14 +204,12 @@ def forwarded_headers(
     most = _CREDENTIALS if credentials else _PASSED
     block: list[bytes] = []
     named: set[bytes] = set()  # thousands of both fit into the largest headers
-    session: bytes | None = None
-    peer_session: bytes | None = None
+    naming: dict[bytes, bytes] | None = None
     request_id: bytes | None = None
     for name, value in headers:
-        if name == session_header:
-            session = value
-        elif name in SESSION_HEADERS:
-            peer_session = value
+        if name == session_header or name in SESSION_HEADERS:
+            naming = naming or {}
+            naming[name] = value
         fate = _fate(name) if len(name) <= LONGEST_KNOWN else _fate.__wrapped__(name)
         if fate <= most:
             block += (name, b": ", value, b"\r\n")
@@ -250,7 +222,7 @@ def forwarded_headers(
     if named:
         kept = zip(block[::4], block[2::4], strict=True)
         block = [part for name, value in kept if name not in named for part in (name, b": ", value, b"\r\n")]
-    return b"".join(block), session or peer_session, request_id
+    return b"".join(block), naming, request_id
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:

@@ -5,7 +5,7 @@ The gateway and the endpoint picker differ in how a request reaches them and its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
@@ -14,6 +14,7 @@ from fairlead_router.calls import Calls
 from fairlead_router.claims import priority_class, tenant
 from fairlead_router.dialects import Dialect
 from fairlead_router.dividing import is_divisible
+from fairlead_router.held_responses import HeldResponses
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.paths import Endpoint
 from fairlead_router.pool import Pool
@@ -21,7 +22,9 @@ from fairlead_router.pools import Opens, Pools, every
 from fairlead_router.prompt_sizes import prompt_size
 from fairlead_router.prompt_tokens import PromptTokens
 from fairlead_router.refusals import BadRequest, Headers
-from fairlead_router.requests import ParsedRequest, session_name
+from fairlead_router.requests import ParsedRequest
+from fairlead_router.response_holders import previous_response
+from fairlead_router.session_names import beginning, session_names
 
 POOL_HEADER = b"x-fairlead-pool"
 
@@ -42,12 +45,21 @@ class RoutedRequests:
     """
 
     def __init__(
-        self, pools: Pools, keys: GatewayKeys, calls: Calls, prompt_tokens: PromptTokens, now: Callable[[], float], *, trusted: bool
+        self,
+        pools: Pools,
+        keys: GatewayKeys,
+        calls: Calls,
+        prompt_tokens: PromptTokens,
+        held: HeldResponses,
+        now: Callable[[], float],
+        *,
+        trusted: bool,
     ) -> None:
         self._pools = pools
         self._keys = keys
         self._calls = calls
         self._prompt_tokens = prompt_tokens
+        self._held = held
         self._now = now
         self._trusted = trusted
 
@@ -68,21 +80,28 @@ class RoutedRequests:
         endpoint: Endpoint,
         parsed: ParsedRequest,
         headers: Headers,
-        session_value: bytes | None,
+        naming: Mapping[bytes, bytes] | None,
         key: GatewayKey | None,
         arrived_at: float,
         *,
         body_bytes: int,
         within: tuple[str, ...] | None = None,
     ) -> RoutingRequest:
-        """What routing is told. The session is that of the header, else the document's end user."""
-        session = session_value.decode("latin-1") if session_value else parsed.user
+        """What routing is told. `naming` are the headers that may name the session, `within` the only instances that
+        may serve it; one that goes on from a response may be served by that one's holder only.
+        """
         prompt = parsed.prompt.text
+        previous: str | None = None
+        if "previous_response_id" in parsed.document and (response := previous_response(parsed.document, endpoint)) is not None:
+            previous = self._held.session(response)
+            within = self._holder(response, pool, within)
+        names = session_names(naming, pool.session_header, parsed.document, previous)
         adapter = pool.adapter(parsed.model)
         root = prompt_root(adapter, parsed.prompt.root)
         blocks = block_hashes(prompt, pool.block_bytes, root)
         size, sizes = prompt_size(endpoint, parsed.document, parsed.prompt), pool.token_sizes
         known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, sizes.tokens(size.counted_bytes, size.kind), adapter)
+        first_hash = first_bytes_hash(prompt, pool.block_bytes, blocks, root)
         as_others = sizes.of(size.kind) == sizes.bytes_per_token
         return RoutingRequest(
             id=self._calls.next_id(),
@@ -93,8 +112,10 @@ class RoutedRequests:
             is_plain_text=size.is_plain_text,
             block_tokens=0 if as_others or not blocks else max(1, round(known.prompt_tokens * pool.block_bytes / len(prompt))),
             blocks=blocks,
-            first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks, root),
-            session=session_name(session) if session else None,
+            first_bytes_hash=first_hash,
+            session=names[0] if names else None,
+            further_names=names[1:],
+            beginning=beginning(parsed.document, first_hash) if names or pool.binds_beginnings else 0,
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,
             divisible=not pool.divides or (endpoint.divides and is_divisible(parsed.document)),
@@ -104,3 +125,12 @@ class RoutedRequests:
             engine_blocks=known.engine_blocks,
             within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
         )
+
+    def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Only the instance that holds the response, if it takes requests and is among those that may serve this one.
+        Else any of these, and its engine says that it does not know the response.
+        """
+        home = self._held.find(response)
+        if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):
+            return within
+        return (home[1],)

@@ -54,6 +54,8 @@ class Ticket:
     def decide(self, verdict: Dispatch | Refusal) -> None:
         """The scheduler decided: wake the task that waits for it."""
         self.verdict = verdict
+        if isinstance(verdict, Dispatch) and verdict.request.named is not None:
+            self.request = verdict.request  # it has another session than its client said
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

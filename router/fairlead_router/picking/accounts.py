@@ -224,7 +224,7 @@ class RoutedAccount:
     def _remember(self, response: str | None) -> None:
         if is_response_id(response) and isinstance(self.ticket.verdict, Dispatch):
             self._remembered = True
-            self._held.remember(response, self.pool.key, self.ticket.verdict.instance, self.ticket.charge)
+            self._held.remember(response, self.pool.key, self.ticket.verdict.instance, self.ticket)
 
 
 class DirectAccount:

@@ -10,7 +10,6 @@ from fairlead.tables import Outlook
 from fairlead_router import paths
 from fairlead_router.calls import Calls
 from fairlead_router.charges import Charge
-from fairlead_router.direct import DirectRelay
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.picking.accounts import DirectAccount
@@ -18,8 +17,9 @@ from fairlead_router.picking.finding import members
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.pool import Pool
-from fairlead_router.pools import Opens, Pools
+from fairlead_router.pools import Opens
 from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves
+from fairlead_router.response_holders import ResponseHolders
 from fairlead_router.settings import RouterSettings
 
 Work = Callable[[], Coroutine[None, None, None]]
@@ -34,19 +34,17 @@ class DirectPicks:
     def __init__(
         self,
         settings: RouterSettings,
-        pools: Pools,
         keys: GatewayKeys,
         calls: Calls,
-        direct: DirectRelay,
+        holders: ResponseHolders,
         held: HeldResponses,
         now: Callable[[], float],
         start: Callable[[PickedRequest, Work], None],
     ) -> None:
         self._settings = settings
-        self._pools = pools
         self._keys = keys
         self._calls = calls
-        self._direct = direct
+        self._holders = holders
         self._held = held
         self._now = now
         self._start = start
@@ -94,18 +92,10 @@ class DirectPicks:
         """The instance that made the response; if none is remembered, look for it. No other can stand in for it."""
         path = target.partition(b"?")[0].removesuffix(b"/")
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
-        home = self._held.find(response)
-        pool = self._pools.get(home[0]) if home is not None else None
-        if home is None or pool is None or home[1] not in pool.addresses or not opens(pool):
-            pools = [pool for pool in self._pools.all() if opens(pool)]
-            headers = _of_http1(asked.headers)  # engines speak that
-            found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), headers)
-            if found is None or found[1] not in found[0].addresses:
-                raise BadRequest(404, "response_not_found", f"response {response[:100]!r} is held by no instance")
-            pool, instance = found
-            self._held.remember(response, pool.key, instance)
-        else:
-            instance = home[1]
+        found = await self._holders.find(response, opens, of_http1(asked.headers))  # engines speak that
+        if found is None:
+            raise BadRequest(404, "response_not_found", f"response {response[:100]!r} is held by no instance")
+        pool, instance = found
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
         if subset is None or instance in members(pool, subset):
@@ -114,6 +104,6 @@ class DirectPicks:
             self._refuse(asked, pool)
 
 
-def _of_http1(headers: HeaderList) -> HeaderList:
+def of_http1(headers: HeaderList) -> HeaderList:
     """The headers that may stand in a request of HTTP/1.1; whoever reaches the picker's port may send any bytes."""
     return [(name, value) for name, value in headers if _NAME.fullmatch(name) and not _ENDS_A_LINE.search(value)]

@@ -13,9 +13,10 @@ from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.refusals import BadRequest
-from fairlead_router.requests import SESSION_HEADERS, SYSTEM_HEADERS
+from fairlead_router.requests import SYSTEM_HEADERS
 from fairlead_router.routed_requests import POOL_HEADER, opened_by
 from fairlead_router.sending import is_credential
+from fairlead_router.session_names import SESSION_HEADERS
 
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
 _SUFFIX = b"-picker"
@@ -63,16 +64,9 @@ def opening(key: GatewayKey | None, only: str | None) -> Opens:
     return opens_it
 
 
-def session_of(headers: HeaderList, session_header: bytes) -> bytes | None:
-    """The session's name, by the pool's own header or else by one of other gateways."""
-    peer: bytes | None = None
-    own: bytes | None = None
-    for name, value in headers:
-        if name == session_header:
-            own = value
-        elif name in SESSION_HEADERS:
-            peer = value
-    return own or peer
+def session_headers(headers: HeaderList, session_header: bytes) -> dict[bytes, bytes]:
+    """The headers that may name the session: the pool's own, and those of clients and other gateways."""
+    return {name: value for name, value in headers if name == session_header or name in SESSION_HEADERS}
 
 
 def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:

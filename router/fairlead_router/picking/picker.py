@@ -24,14 +24,15 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.peer_fields import refuse_peer_addresses
 from fairlead_router.picking.accounts import RoutedAccount
-from fairlead_router.picking.direct_picks import DirectPicks, Work
-from fairlead_router.picking.finding import any_pool, find_endpoint, members, opening, pool_of_service, session_of
+from fairlead_router.picking.direct_picks import DirectPicks, Work, of_http1
+from fairlead_router.picking.finding import any_pool, find_endpoint, members, opening, pool_of_service, session_headers
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
 from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, memory_full, own_fault, refusal_answer, shutting_down
-from fairlead_router.requests import parse_request
+from fairlead_router.requests import ParsedRequest, parse_request
+from fairlead_router.response_holders import ResponseHolders
 from fairlead_router.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.settings import RouterSettings
 from fairlead_router.tickets import Ticket
@@ -72,7 +73,8 @@ class Picker:
         self._informing = informing
         self._metrics = metrics
         self.now = now
-        self._past = DirectPicks(settings, pools, keys, calls, direct, held, now, self._start)
+        self._holders = ResponseHolders(held, direct, pools)
+        self._past = DirectPicks(settings, keys, calls, self._holders, held, now, self._start)
         """What goes past the scheduler."""
 
     @property
@@ -234,17 +236,45 @@ class Picker:
         key: GatewayKey | None,
         opens: Opens,
     ) -> None:
-        size = len(asked.body)
         self._limit(asked.body)
         parsed = parse_request(asked.body, endpoint)
-        headers = asked.headers
-        pool = self._routed.pool_for(parsed.model, headers, key, opens)
+        pool = self._routed.pool_for(parsed.model, asked.headers, key, opens)
         if pool.divides:
             message = f"pool {pool.key} divides prefill and decode, which no proxy can follow; send the request to the router's own gateway"
             raise BadRequest(501, "pool_divides", message)
-        session = session_of(headers, pool.session_header)
+        if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
+            self._start(asked, partial(self._seek_holder, asked, endpoint, subset, key, parsed, pool))
+        else:
+            self._submit(asked, endpoint, subset, key, parsed, pool)
+
+    async def _seek_holder(
+        self,
+        asked: PickedRequest,
+        endpoint: Endpoint,
+        subset: tuple[str, ...] | None,
+        key: GatewayKey | None,
+        parsed: ParsedRequest,
+        pool: Pool,
+    ) -> None:
+        """Find out first who holds the response that it goes on from."""
+        await self._holders.seek(parsed.document, endpoint, pool, of_http1(asked.headers))
+        asked.task = None
+        self._submit(asked, endpoint, subset, key, parsed, pool)
+
+    def _submit(
+        self,
+        asked: PickedRequest,
+        endpoint: Endpoint,
+        subset: tuple[str, ...] | None,
+        key: GatewayKey | None,
+        parsed: ParsedRequest,
+        pool: Pool,
+    ) -> None:
+        headers = asked.headers
+        naming = session_headers(headers, pool.session_header)
         within = None if subset is None else members(pool, subset)
-        request = self._routed.request(pool, endpoint, parsed, headers, session, key, asked.arrived_at, body_bytes=size, within=within)
+        size = len(asked.body)
+        request = self._routed.request(pool, endpoint, parsed, headers, naming, key, asked.arrived_at, body_bytes=size, within=within)
         name = pool.engine_name(parsed.model)
         body = parsed.body if parsed.model == name else parsed.renamed(name)
         asks: Change | None = None

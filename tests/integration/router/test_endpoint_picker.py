@@ -157,6 +157,18 @@ async def test_a_response_that_nobody_remembers_is_looked_for_with_headers_that_
     await _all_settled(running)
 
 
+async def test_a_request_that_goes_on_from_a_response_is_picked_for_its_holder(world: World, proxies: list[Proxy]) -> None:
+    running = await world.ready(3)
+    proxy = await _proxy(running, proxies)
+    body = json.dumps({"model": "mock", "input": "go on", "previous_response_id": "resp_7-i2"}).encode()
+    for _ in range(3):  # looked for, and remembered
+        answer = await proxy.request(body, path="/v1/responses")
+        assert (answer.status, answer.served) == (200, world.engines[2].address)
+    other = await proxy.request(body, path="/v1/responses", subset=[world.engines[0].address])
+    assert other.served == world.engines[0].address, "a gateway's word is above it"
+    await _all_settled(running)
+
+
 async def test_a_response_whose_holder_is_no_member_of_the_subset_is_a_503(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(2)
     proxy = await _proxy(running, proxies)

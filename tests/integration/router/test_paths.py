@@ -174,6 +174,63 @@ async def test_a_response_another_router_saw_being_made_is_looked_for_and_then_r
     assert len(_seen(world)) == asked + 1
 
 
+async def test_a_request_that_goes_on_from_a_response_goes_to_its_holder_from_any_router(world: World) -> None:
+    first = await world.ready(count=3)
+    second = await world.start_router("router-1", seed=2)
+    await until(lambda: second.router.informing.synced)
+    for asked in (first, second, first):
+        response, engine = await _made(first)
+        for turn in range(3):
+            body = {"model": "mock", "input": f"turn {turn}", "previous_response_id": response}
+            answer = (await asked.client.post("/v1/responses", json=body)).json()
+            assert answer["engine"] == engine
+            response = answer["id"]
+    assert first.busy() == second.busy() == 0
+
+
+async def test_a_chain_of_responses_is_the_session_of_its_first_request_or_one_of_its_own(world: World) -> None:
+    running = await world.ready(count=3, policy="fairlead")
+    named = (await running.client.post("/v1/responses", json={"model": "mock", "input": "a"}, headers={"x-session-id": "s1"})).json()
+    bare = (await running.client.post("/v1/responses", json={"model": "mock", "input": "b"})).json()
+    for before, session in ((named, "s1"), (bare, bare["id"])):
+        for _ in range(2):
+            body = {"model": "mock", "input": "go on", "previous_response_id": before["id"]}
+            after = (await running.client.post("/v1/responses", json=body)).json()
+            assert (found := running.scheduler.binding(session)) is not None and found.instance == after["engine"] == before["engine"]
+            before = after
+
+
+async def test_where_nobody_holds_the_response_the_request_is_routed_and_its_engine_says_so(world: World) -> None:
+    running = await world.ready(count=3)
+    for previous in ("resp_9", "resp/9", "", 7, None):
+        answer = await running.client.post("/v1/responses", json={"model": "mock", "input": "x", "previous_response_id": previous})
+        assert answer.status_code == 200
+    assert sum("/v1/responses/" in line for line in _seen(world)) == 3, "looked for once at each, where it is an id"
+
+
+@pytest.mark.parametrize(
+    ("headers", "fields"),
+    [
+        ({"x-session-id": "s"}, {}),
+        ({"x-claude-code-session-id": "s", "x-claude-code-agent-id": "a"}, {}),
+        ({"thread-id": "s"}, {"prompt_cache_key": "p"}),
+        ({}, {"prompt_cache_key": "p", "user": "u"}),
+        ({}, {"session_id": "s"}),
+        ({}, {"metadata": {"user_id": '{"session_id": "5eec5eec-0000"}'}}),
+    ],
+)
+async def test_requests_of_one_session_stay_together_wherever_it_is_named(
+    world: World, headers: dict[str, str], fields: dict[str, Any]
+) -> None:
+    running = await world.ready(count=4, policy="sticky")
+    served = set()
+    for turn in range(6):
+        body = {"model": "mock", "messages": [{"role": "user", "content": f"turn {turn} " * 3000}], **fields}
+        answer = await running.client.post("/v1/chat/completions", json=body, headers=headers)
+        served.add(answer.headers["x-fairlead-instance"])
+    assert len(served) == 1
+
+
 async def test_a_response_nobody_holds_is_a_404_with_its_reason(world: World) -> None:
     running = await world.ready()
     for answer in (await running.client.get("/v1/responses/resp_9"), await running.client.post("/v1/responses/resp_9/cancel")):

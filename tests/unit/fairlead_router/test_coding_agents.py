@@ -13,6 +13,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import SloFacts
 from fairlead_router.answers import Usage
 from fairlead_router.calls import Calls
+from fairlead_router.held_responses import HeldResponses
 from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import find
@@ -56,7 +57,8 @@ def _play(policy: str, *, billed: bool) -> list[tuple[str, int, str]]:
     now = 1000.0
     pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), now)
     routed = RoutedRequests(
-        cast(Pools, None), cast(GatewayKeys, None), cast(Calls, _Ids()), PromptTokens(cast(UpstreamPool, None), lambda: now), lambda: now,
+        cast(Pools, None), cast(GatewayKeys, None), cast(Calls, _Ids()), PromptTokens(cast(UpstreamPool, None), lambda: now),
+        HeldResponses(), lambda: now,
         trusted=False,
     )  # fmt: skip
     endpoint = find(b"/v1/messages")

@@ -1,7 +1,9 @@
 """Responses that engines hold, as far as a router remembers them."""
 
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import PoolKey
 from fairlead_router.held_responses import HeldResponses
+from fairlead_router.tickets import Ticket
 
 POOL = PoolKey(namespace="default", name="chat")
 
@@ -16,3 +18,11 @@ def test_the_response_asked_for_longest_ago_is_forgotten_first() -> None:
     assert held.find("b") is None
     assert held.find("a") == (POOL, "i0")
     assert len(held) == 2
+
+
+def test_a_response_belongs_to_its_requests_session_and_one_without_begins_a_session() -> None:
+    held = HeldResponses()
+    request = RoutingRequest(id="r", arrived_at=0.0, prompt_tokens=1, blocks=(), first_bytes_hash=0, session="s1")
+    held.remember("a", POOL, "i0", Ticket(request))
+    held.remember("b", POOL, "i0")
+    assert (held.session("a"), held.session("b"), held.session("unknown")) == ("s1", "b", "unknown")

@@ -13,6 +13,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_router.answers import Usage
 from fairlead_router.calls import Calls
+from fairlead_router.held_responses import HeldResponses
 from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import find
@@ -67,7 +68,7 @@ class LivePool:
         self.pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), self.now)
         tokens = PromptTokens(cast(UpstreamPool, None), lambda: self.now)
         self._routed = RoutedRequests(
-            cast(Pools, None), cast(GatewayKeys, None), cast(Calls, _Ids()), tokens, lambda: self.now, trusted=False
+            cast(Pools, None), cast(GatewayKeys, None), cast(Calls, _Ids()), tokens, HeldResponses(), lambda: self.now, trusted=False
         )
 
     def run(self, clients: int, chats: int, document: dict[str, Any], text_bytes: int = 20_000) -> tuple[int, int]:

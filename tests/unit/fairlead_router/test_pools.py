@@ -53,6 +53,7 @@ class CheckingScheduler:
         self.table = table
         self.caches = EngineCaches()
         self.learns_online: LearnsOnline | None = None
+        self.binds_beginnings = False
         self.slots = slots
         self.routers = 0
         self.refuse: set[str] = set()
