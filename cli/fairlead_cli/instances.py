@@ -52,6 +52,7 @@ def show(name: str, instance: str, look: Look) -> None:
                 ("reason", one.reason),
                 ("restarts", f"{one.restarts}"),
                 ("share of ring", percent(one.key_share)),
+                *((found_now.reason, f"{found_now.message} (by {found_now.routers} routers)") for found_now in found.conditions),
             ]
         )
         rows = [(when(step.at), short(step.before), step.after.value, step.reason) for step in found.transitions]

@@ -60,5 +60,11 @@ class EngineSpec(EngineSpecFacts):
         ),
     )
 
+    replace_stalled_after_seconds: float = duration(
+        "How long an engine that has requests and makes no progress, as routers see it, keeps its pod; then another instance takes its place. 0s: for ever.",
+        "60s",
+        minimum=0.0,
+        maximum=86400.0,
+    )
     metrics: MetricsSpec = nested(MetricsSpec, "Where the engine's own metrics are read.")
     simulated: SimulatedSpec | None = nested(SimulatedSpec, "How the simulated engine behaves; only for type simulated.", optional=True)

@@ -115,6 +115,8 @@ class InstanceTrouble:
     instance: str
     trouble: str
     words: str
+    seconds: float = 0.0
+    """For how long, where that matters: the least that a router says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,11 @@ class EngineFigures:
         "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
         False,
     )
+    canary: bool = truth(
+        "Whether routers ask an engine that has been idle for half a minute for one token, to find one that hangs before a client does. "
+        "Not for engines that sleep, or that ask for a credential.",
+        False,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

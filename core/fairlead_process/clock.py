@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from typing import ClassVar
 
 
 def utc_now() -> datetime:
@@ -56,3 +57,29 @@ class SteadyClock:
             self._behind_since = ticks
         elif ticks - self._behind_since >= BELIEVED_SECONDS:
             self._anchor, self._behind_since = anchor, None
+
+
+class AwakeClock:
+    """The time of `clock` at first, which then goes on only while this process runs: not while it is stopped, swapped
+    out or suspended.
+
+    By it silence is measured, as nobody can be heard who speaks while we sleep. `look` must be called often; of the
+    time between two looks at most `LONGEST_LOOK_SECONDS` count.
+    """
+
+    __slots__ = ("_clock", "_looked_at", "_seconds")
+
+    LONGEST_LOOK_SECONDS: ClassVar[float] = 1.0
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._looked_at = self._seconds = clock()
+
+    def look(self) -> None:
+        """The process runs."""
+        now = self._clock()
+        self._seconds += min(max(0.0, now - self._looked_at), self.LONGEST_LOOK_SECONDS)
+        self._looked_at = now
+
+    def __call__(self) -> float:
+        return self._seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from fairlead_router.dialects import Dialect
@@ -65,7 +65,7 @@ class Call:
 
     __slots__ = (
         "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head",
-        "hides_usage", "id", "model", "quiet_since", "received", "stream", "task", "ticket",
+        "hides_usage", "id", "model", "quiet_since", "received", "stream", "task", "ticket", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -87,10 +87,12 @@ class Call:
         self.dialect = dialect
         self.deadline = deadline
         self.awaited_since = 0.0
-        """When it was sent to the engine whose answer has not begun; 0 = none is awaited."""
+        """When it was sent to the engine whose answer is awaited, by the clock of `Silences`; 0 = none is."""
         self.quiet_since = 0.0
-        """Time of the last piece of an answer that has begun; 0 = it has not begun."""
+        """Time of the last piece of an answer that has begun, by the same clock; 0 = it has not begun."""
         self.received = 0
+        self.tokens = 0
+        """Of its answer, when it was looked at last."""
         self.connection: UpstreamConnection | None = None
         self.give_up: Callable[[float], None] | None = None
         """Ends the wait for an instance, so that the call is refused; None while it does not wait for one."""
@@ -113,11 +115,23 @@ class Call:
 
 
 class Calls:
-    """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`."""
+    """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`. `moved`
+    hears of the engines from which tokens have come.
 
-    def __init__(self, timeouts: Timeouts, silences: Silences, now: Callable[[], float], prefix: str) -> None:
+    A client's time runs by `now`, the silence of an engine by the clock of `silences`.
+    """
+
+    def __init__(
+        self,
+        timeouts: Timeouts,
+        silences: Silences,
+        now: Callable[[], float],
+        prefix: str,
+        moved: Callable[[Collection[str]], None] = lambda addresses: None,
+    ) -> None:
         self._timeouts = timeouts
         self._silences = silences
+        self._moved = moved
         self._now = now
         self._prefix = prefix
         self._loop = asyncio.get_running_loop()
@@ -159,36 +173,42 @@ class Calls:
         """The request is on its way on this connection."""
         call.connection = connection
         call.quiet_since = 0.0
-        call.awaited_since = self._now()
+        call.awaited_since = self._silences.awake()
         if call.ticket is not None:
             call.ticket.given = True
 
     def just_sent(self, call: Call) -> bool:
         """Whether the request was sent so shortly ago that its engine can hardly have begun to compute."""
-        return self._now() - call.awaited_since < JUST_SENT_SECONDS
+        return self._silences.awake() - call.awaited_since < JUST_SENT_SECONDS
 
     def began(self, call: Call) -> None:
         """The answer has begun: from now on the time between its pieces is limited."""
         call.awaited_since = 0.0
-        call.quiet_since = self._now()
+        call.quiet_since = self._silences.awake()
         if call.connection is not None:
             self._silences.heard(call.connection.address)
 
     def sweep(self) -> None:
-        """Called a few times a second: ends what exceeds its first-byte, idle or total time.
+        """Called a few times a second: ends what exceeds its first-byte, idle or total time, and what is at an engine
+        that hangs.
 
         An answer that is not streamed begins when all of it is computed, so that its first byte has the total time; but
-        no answer is awaited longer of an engine that is silent to everything for the time to the first byte.
+        no answer is awaited longer of an engine that is silent to everything, or that makes no progress.
         """
-        now = self._now()
-        longest_ago = now - self._timeouts.first_byte
+        now, awake = self._now(), self._silences.awake()
+        longest_ago = awake - self._timeouts.first_byte
+        moved: set[str] = set()
         for call in tuple(self._calls):
             connection = call.connection
             if connection is not None and call.stream and 0 < call.awaited_since <= longest_ago:
                 connection.abort(UpstreamFailure("timeout", f"{connection.address} sent nothing for {self._timeouts.first_byte:g} s"))
-            elif connection is not None and call.awaited_since and self._silences.since(connection.address) <= longest_ago:
-                words = f"{connection.address} has answered nothing for {self._timeouts.first_byte:g} s, its metrics included"
+            elif connection is not None and call.awaited_since and self._silences.is_silent(connection.address, self._timeouts.first_byte):
+                silent = awake - self._silences.since(connection.address)
+                words = f"{connection.address} has answered nothing for {silent:.0f} s, its metrics included"
                 connection.abort(UpstreamFailure("timeout", words))
+            elif connection is not None and self._silences.stalls and self._hangs(call, connection):
+                words = self._silences.stalls[connection.address].words
+                connection.abort(UpstreamFailure("stalled", f"{connection.address} makes no progress: {words}"))
             elif call.deadline <= now:
                 if connection is not None:
                     connection.abort(UpstreamFailure("deadline", f"the request took longer than {self._timeouts.total:g} s"))
@@ -197,16 +217,35 @@ class Calls:
                 if call.deadline + STALLED_CLIENT_SECONDS <= now:
                     call.client_gone()  # it does not even read the error
             elif connection is not None and call.quiet_since > 0:
-                self._limit_silence(call, connection, now)
+                self._limit_silence(call, connection, awake, moved)
+        if moved:
+            self._moved(moved)
 
-    def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float) -> None:
+    def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:
+        """Whether its engine is stalled and should not be waited for: it has begun the answer and brings nothing more,
+        or has not and another one can.
+        """
+        stall = self._silences.stalls.get(connection.address)
+        if stall is None:
+            return False
+        ticket = call.ticket
+        has_part = call.quiet_since > 0 and (ticket is None or ticket.saw_first_token or ticket.passed_on)
+        if has_part:
+            return connection.received == call.received and not connection.paused
+        return stall.avoidable
+
+    def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
         """End an answer that is silent for too long. An engine that says it computes may hold pieces back, as it does
-        with a tool's arguments until they can be parsed.
+        with a tool's arguments until they can be parsed; whether that is true shows its progress.
         """
         if connection.received != call.received or connection.paused:
             call.received = connection.received
             call.quiet_since = now
             self._silences.heard(connection.address)
+            stream = None if call.ticket is None else call.ticket.stream
+            if stream is not None and stream.generated_tokens != call.tokens:
+                call.tokens = stream.generated_tokens
+                moved.add(connection.address)
         elif now - call.quiet_since >= self._timeouts.idle and not self._silences.works(connection.address):
             message = f"{connection.address} sent nothing for {self._timeouts.idle:g} s in the middle of its answer"
             connection.abort(UpstreamFailure("stalled", message))

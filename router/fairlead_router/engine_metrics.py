@@ -7,10 +7,13 @@ says is kept as a trouble, for the control API.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
-from fairlead.instances import REACHABLE
+from fairlead.instances import REACHABLE, InstanceState
 from fairlead.reports.engines import EngineTrouble
+from fairlead.tables import InstanceEntry
+from fairlead_router.engine_lives import EngineLives
 from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.model_cards import read_cards
@@ -24,6 +27,8 @@ SCRAPE_SECONDS = 1.0
 MODELS_SECONDS = 30.0
 DOUBTED_SECONDS = 0.05
 TIMEOUT_SECONDS = 0.9
+PATIENT_SECONDS = 5.0
+"""For an engine that has not answered: whether it is slow or silent."""
 AT_ONCE = 16
 MOST_NAMED = 5
 _SILENT = ("timeout", "unreachable")
@@ -36,22 +41,45 @@ class EngineScraper:
     An instance that does not answer has no reading; policies treat that as unknown.
     """
 
-    def __init__(self, pools: Pools, upstream: UpstreamPool, silences: Silences, metrics: RouterMetrics, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        pools: Pools,
+        upstream: UpstreamPool,
+        silences: Silences,
+        lives: EngineLives,
+        metrics: RouterMetrics,
+        now: Callable[[], float],
+    ) -> None:
         self._pools = pools
         self._upstream = upstream
         self._silences = silences
+        self._lives = lives
         self._metrics = metrics
         self._now = now
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._patient_slots = asyncio.Semaphore(AT_ONCE)
+        self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._models_due: dict[tuple[str, str], float] = {}
 
     async def scrape(self) -> None:
-        """Read every reachable instance once; done every SCRAPE_SECONDS."""
-        present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if entry.state in REACHABLE]
+        """Read every instance that can be reached or has requests; done every SCRAPE_SECONDS. Who is slow to answer
+        holds up no other.
+        """
+        present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if _is_read(pool, entry)]
         keys = {(str(pool.key), entry.id) for pool, entry in present}
         self._models_due = {key: due for key, due in self._models_due.items() if key in keys}
         self._silences.keep({entry.address for _, entry in present})
-        await asyncio.gather(*(self._read(pool, entry.id, entry.address) for pool, entry in present))
+        self._lives.keep(present)
+        for pool, entry in present:
+            key = (str(pool.key), entry.id)
+            if key not in self._reading:
+                self._reading[key] = asyncio.create_task(self._read(pool, entry), name=f"read {entry.id}")
+        if self._reading:
+            await asyncio.wait(self._reading.values(), timeout=SCRAPE_SECONDS)
+        for key, task in tuple(self._reading.items()):
+            if task.done():
+                del self._reading[key]
+                task.result()
 
     async def read_doubted(self) -> None:
         """Read the lists of the engines that refused a name; done every DOUBTED_SECONDS. Of each at most once in
@@ -61,9 +89,11 @@ class EngineScraper:
         if doubted:
             await asyncio.gather(*(self._check_models(*one) for one in doubted))
 
-    async def _read(self, pool: Pool, instance: str, address: str) -> None:
-        async with self._slots:
-            page = await self._metrics_page(pool, instance, address)
+    async def _read(self, pool: Pool, entry: InstanceEntry) -> None:
+        instance, address = entry.id, entry.address
+        is_silent = not math.isinf(self._silences.since(address))
+        async with self._patient_slots if is_silent else self._slots:
+            page = await self._metrics_page(pool, entry, PATIENT_SECONDS if is_silent else TIMEOUT_SECONDS)
             await self._check_models(pool, instance, address)
         if page is None:
             pool.engines.pages.pop(instance, None)
@@ -77,20 +107,22 @@ class EngineScraper:
             pool.engines.kv_usage[instance] = usage
         pool.scheduler.observe_engine(instance, usage, self._now())
 
-    async def _metrics_page(self, pool: Pool, instance: str, address: str) -> EnginePage | None:
+    async def _metrics_page(self, pool: Pool, entry: InstanceEntry, seconds: float) -> EnginePage | None:
+        instance, address = entry.id, entry.address
         engine = pool.engine_of(instance)
         try:
-            page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
+            page = await self._upstream.fetch(address, engine.metrics_path, seconds=seconds)
         except UpstreamFailure as failure:
             self._metrics.scrape_errors += 1
             if failure.kind in _SILENT:
-                self._silences.unanswered(address, self._now())
+                self._silences.unanswered(address)
             else:
                 self._heard(pool, instance, address)
             return None
         self._heard(pool, instance, address)
         told = read_page(page, engine.type, engine.kv_usage_metric)
         self._silences.runs(address, told.running or 0)
+        self._lives.saw(pool, entry, told)
         return told
 
     def _heard(self, pool: Pool, instance: str, address: str) -> None:
@@ -135,6 +167,10 @@ class EngineScraper:
             found[EngineTrouble.ADAPTER_NOT_SERVED] = f"it serves {named}, not {lacks}; correct spec.adapters or --lora-modules"
         if model not in models:
             found[EngineTrouble.MODEL_NOT_SERVED] = f"it serves {named}, not {model}; correct spec.model or --served-model-name"
+
+
+def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
+    return entry.state in REACHABLE or (entry.state is InstanceState.LOST and pool.scheduler.take_given(entry.id).requests > 0)
 
 
 def _plausible(usage: float | None) -> float | None:

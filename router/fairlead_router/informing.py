@@ -142,8 +142,9 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
         for row in pool.scheduler.carried():
             known = found.get((name, row.instance))
             if known is None:
-                usage, page = pool.engines.kv_usage.get(row.instance), pool.engines.pages.get(row.instance)
-                found[name, row.instance] = InstanceReading(name, row.instance, row.in_flight, row.waiting, usage, page)
+                engines = pool.engines
+                usage, page, life = engines.kv_usage.get(row.instance), engines.pages.get(row.instance), engines.lives.get(row.instance)
+                found[name, row.instance] = InstanceReading(name, row.instance, row.in_flight, row.waiting, usage, page, life)
             else:
                 known.in_flight += row.in_flight
                 known.waiting += row.waiting
@@ -168,6 +169,7 @@ def _debug(pool: Pool) -> dict[str, object]:
         "direct": {instance: count for instance, count in pool.direct.items() if count},
         "kv_usage": pool.engines.kv_usage,
         "engines": {instance: msgspec.to_builtins(page) for instance, page in pool.engines.pages.items()},
+        "lives": {instance: life.life for instance, life in pool.engines.lives.items()},
         "troubled_engines": [msgspec.to_builtins(row) for row in pool.engines.troubled()],
     }
 

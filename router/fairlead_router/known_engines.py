@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Set
 
 from fairlead.reports.engines import EngineTrouble, TroubledEngine
+from fairlead.routing.knowledge.progress import EngineProgress
 from fairlead.tables import PoolKey
 from fairlead_router.engine_pages import EnginePage
 from fairlead_router.model_cards import Card, aliases_of
@@ -17,13 +18,15 @@ CACHE_SIZE_STEP = 0.05
 class KnownEngines:
     """The engines of one pool by instance. One that does not answer has no usage and no page."""
 
-    __slots__ = ("_cache_sizes", "_pool", "aliases", "cache_tokens", "cards", "kv_usage", "pages", "troubles")
+    __slots__ = ("_cache_sizes", "_pool", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "troubles")
 
     def __init__(self, pool: PoolKey) -> None:
         self._pool = pool
         self.kv_usage: dict[str, float] = {}
         self.pages: dict[str, EnginePage] = {}
         """What each engine's metrics said last."""
+        self.lives: dict[str, EngineProgress] = {}
+        """How each engine's work goes on."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
         """By instance: what is not as the spec says, in words."""
         self.cache_tokens: int | None = None
@@ -36,7 +39,7 @@ class KnownEngines:
 
     def keep_only(self, instances: Set[str], model: str) -> None:
         """Forget all other instances; the pool serves this model."""
-        for kept in (self.kv_usage, self.pages, self._cache_sizes, self.troubles, self.cards):
+        for kept in (self.kv_usage, self.pages, self.lives, self._cache_sizes, self.troubles, self.cards):
             for gone in kept.keys() - instances:
                 del kept[gone]
         self.aliases = aliases_of(model, self.cards.values())
@@ -56,10 +59,21 @@ class KnownEngines:
         self.cache_tokens = smallest
         return True
 
+    def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
+        """An instance has this trouble, in these words; None: it has not."""
+        if words is not None:
+            self.troubles[instance][trouble] = words
+        elif instance in self.troubles:
+            self.troubles[instance].pop(trouble, None)
+
     def troubled(self) -> tuple[TroubledEngine, ...]:
         """What is not as the spec says, by instance."""
         return tuple(
-            TroubledEngine(pool=self._pool, instance=instance, trouble=trouble, words=words)
+            TroubledEngine(pool=self._pool, instance=instance, trouble=trouble, words=words, seconds=self._seconds(instance, trouble))
             for instance, found in sorted(self.troubles.items())
             for trouble, words in sorted(found.items())
         )
+
+    def _seconds(self, instance: str, trouble: EngineTrouble) -> float:
+        life = self.lives.get(instance) if trouble is EngineTrouble.ENGINE_STALLED else None
+        return 0.0 if life is None else life.stalled_seconds

@@ -88,6 +88,11 @@ class KvEventFollower:
         """What is known of each followed instance's events, by pool and instance."""
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
+    def events_heard(self, pool: str, instance: str) -> int:
+        """How many events of this instance were heard since it was met."""
+        followed = self._followed.get((pool, instance))
+        return 0 if followed is None or followed.events is None else sum(one.events for one in followed.events.subscriptions)
+
     def close(self) -> None:
         """Follow nobody any more."""
         for followed in self._followed.values():

@@ -19,13 +19,15 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import RoutingTable
 from fairlead_client.internal import SystemApi
-from fairlead_process.clock import SteadyClock
+from fairlead_process.clock import AwakeClock, SteadyClock
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
 from fairlead_router.body_memory import BodyMemory, memory_for_bodies
 from fairlead_router.calls import Calls
+from fairlead_router.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
+from fairlead_router.canaries import Canaries
 from fairlead_router.client_connections import ConnectionLimits
 from fairlead_router.cors import Cors
 from fairlead_router.deciding.company import LOOK_SECONDS, Company
@@ -33,6 +35,7 @@ from fairlead_router.deciding.folder import Folder
 from fairlead_router.deciding.listed import Directory
 from fairlead_router.deciding.told_routers import ToldRouters
 from fairlead_router.direct import DirectRelay
+from fairlead_router.engine_lives import EngineLives
 from fairlead_router.engine_metrics import DOUBTED_SECONDS, SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
 from fairlead_router.held_responses import HeldResponses
@@ -91,8 +94,11 @@ class Router:
         self.pools = Pools(scheduler_factory, self.metrics, self.now, recorded_share=settings.recorded_traffic)
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
-        silences = Silences()
-        self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}")
+        self.awake = AwakeClock(self.now)
+        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
+        silences = Silences(self.awake)
+        lives = EngineLives(silences, self.kv_events.events_heard, self.now)
+        self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
         largest = max(settings.max_body_bytes, settings.max_upload_bytes)
         self.body_memory = BodyMemory(settings.body_memory_bytes or memory_for_bodies(largest))
         self.informing = Informing(self.pools, self.upstream, self.metrics)
@@ -160,8 +166,8 @@ class Router:
             self.delivery.wake,
         )
         self.follower = TableFollower(settings.router_id, self.api, self.pools, self.keys, self.cache, self.metrics, self._synced, self.now)
-        self.scraper = EngineScraper(self.pools, self.upstream, silences, self.metrics, self.now)
-        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
+        self.scraper = EngineScraper(self.pools, self.upstream, silences, lives, self.metrics, self.now)
+        self.canaries = Canaries(self.pools, self.upstream, self.awake)
         self.trainer = Trainer(self.now)
         self.training = PoolTraining(
             settings.router_id, self.pools, self.trainer, self.api, self.metrics, self.now, lambda: uuid.uuid4().hex
@@ -212,6 +218,7 @@ class Router:
         self._tasks.start("send", self.delivery.send_forever)
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
         self._tasks.every(DOUBTED_SECONDS, "doubted lists", self.scraper.read_doubted)
+        self._tasks.every(CANARY_LOOK_SECONDS, "canaries", self.canaries.send)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
         if self.company is not None:
@@ -219,6 +226,7 @@ class Router:
 
     async def _tick(self) -> None:
         self._ticks += 1
+        self.awake.look()
         if self.company is not None:
             self.company.let_stale_go()
         self.pools.tick()
@@ -253,7 +261,7 @@ class Router:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         self.picker.close()
         await self.calls.wait_until_idle(1.0)
-        await self._tasks.stop("stream", "collect", "send", "scrape", "doubted lists", "kv events", "train")
+        await self._tasks.stop("stream", "collect", "send", "scrape", "doubted lists", "canaries", "kv events", "train")
         self.kv_events.close()
         await self.trainer.close()
         await self.collector.collect(final=True)

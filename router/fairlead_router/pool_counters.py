@@ -53,10 +53,12 @@ class PoolCounters:
 
     __slots__ = (
         "beliefs",
+        "canaries",
         "cancelled",
         "classes",
         "decode_only",
         "direct",
+        "engine_stalls",
         "failed",
         "handover",
         "hit_tokens",
@@ -94,6 +96,8 @@ class PoolCounters:
         self.hit_tokens = 0
         self.output_tokens = 0
         self.implausible_usages = 0
+        self.engine_stalls = 0
+        self.canaries: Counter[str] = Counter()
         self.lost_moves = 0
         self.decode_only: Counter[str] = Counter()
         self.unfetched = 0

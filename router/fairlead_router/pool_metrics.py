@@ -40,6 +40,14 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         "fairlead_router_retries", "Attempts repeated on another instance before the answer had content.", labels=["pool"]
     )
     lost = CounterMetricFamily("fairlead_router_lost_moves", "Moves of sessions made here that lost to an earlier writer.", labels=["pool"])
+    canaries = CounterMetricFamily(
+        "fairlead_router_canaries",
+        "Idle engines asked for one token, by outcome: answered, hung, late (it had other work by then), or the kind of failure.",
+        labels=["pool", "outcome"],
+    )
+    stalls = CounterMetricFamily(
+        "fairlead_router_engine_stalls", "Times that an engine with requests of this router was found to make no progress.", labels=["pool"]
+    )
     odd = CounterMetricFamily(
         "fairlead_router_implausible_usages",
         "Token counts and cache usages engines told that cannot be; taken as unknown, or as the most that can be.",
@@ -89,6 +97,9 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
             direct.add_metric([pool, outcome], count)
         retries.add_metric([pool], counters.retries)
         lost.add_metric([pool], counters.lost_moves)
+        stalls.add_metric([pool], counters.engine_stalls)
+        for outcome, count in counters.canaries.items():
+            canaries.add_metric([pool, outcome], count)
         odd.add_metric([pool], counters.implausible_usages)
         for kind, count in (("prompt", counters.prompt_tokens), ("hit", counters.hit_tokens), ("output", counters.output_tokens)):
             tokens.add_metric([pool, kind], count)
@@ -109,6 +120,8 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         errors,
         retries,
         lost,
+        stalls,
+        canaries,
         odd,
         tokens,
         decode_only,

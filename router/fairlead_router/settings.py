@@ -38,7 +38,7 @@ class Timeouts:
             _SECONDS,
             "per attempt at a streamed request, from sending it to an engine until its answer begins (`timeout`); an answer that is not"
             " streamed begins when all of it is computed and has the total time, unless its engine answers nothing at all for as long as"
-            " this, its metrics included",
+            " this, its metrics included, or for 30 s if it told these before",
             "shorter than a long prefill takes away requests that would have been answered",
         ),
     )
@@ -48,7 +48,7 @@ class Timeouts:
             "FAIRLEAD_IDLE_TIMEOUT_SECONDS",
             _SECONDS,
             "from one piece of an answer to the next (`stalled`), of an engine that does not answer about its metrics, or says there that"
-            " it runs no request",
+            " it runs no request; one that is seen to make no progress is not waited for so long",
             "an answer that is silent longer is ended",
         ),
     )

@@ -1,27 +1,50 @@
-"""Engines that answer nothing at all, by which one that hangs is told from one that computes for long."""
+"""Engines that answer nothing at all, or make no progress, by which one that hangs is told from one that computes for
+long.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+SILENT_SECONDS = 30.0
+"""An engine that told its metrics before, and answers nothing for so long, is not waited for."""
+
+
+class Stall(NamedTuple):
+    """An engine has work and makes no progress. `avoidable`: another instance can serve what waits for it."""
+
+    words: str
+    avoidable: bool
 
 
 class Silences:
     """Since when each engine has answered nothing, by address: neither about its metrics, which a working engine tells
-    while it computes, nor anything of a request; and how many requests it says that it runs. Times are the router's.
+    while it computes, nor anything of a request; how many requests it says that it runs; and which engines are stalled.
+
+    Times are those of `awake`, which stands still while this process does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, awake: Callable[[], float]) -> None:
+        self.awake = awake
         self._since: dict[str, float] = {}
         self._running: dict[str, int] = {}
+        self.stalls: dict[str, Stall] = {}
+        """What `engine_lives` found last."""
 
     def since(self, address: str) -> float:
         """The time of the first question that it did not answer, infinity when it answers."""
         return self._since.get(address, math.inf)
 
-    def unanswered(self, address: str, now: float) -> None:
+    def is_silent(self, address: str, seconds: float) -> bool:
+        """Whether it has answered nothing for so long, or for `SILENT_SECONDS` if it has told its metrics before."""
+        limit = min(seconds, SILENT_SECONDS) if address in self._running else seconds
+        return self.awake() - self.since(address) >= limit
+
+    def unanswered(self, address: str) -> None:
         """It has not answered what was asked."""
-        self._since.setdefault(address, now)
+        self._since.setdefault(address, self.awake())
 
     def heard(self, address: str) -> None:
         """It has answered something."""
@@ -39,3 +62,4 @@ class Silences:
         """Forget all engines but these."""
         self._since = {address: since for address, since in self._since.items() if address in addresses}
         self._running = {address: running for address, running in self._running.items() if address in addresses}
+        self.stalls = {address: stall for address, stall in self.stalls.items() if address in addresses}

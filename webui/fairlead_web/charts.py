@@ -59,13 +59,17 @@ class Bar:
 _COLOURED = tuple(
     map(BindingReason, ("hot-migration", "slo", "hotspot", "drain", "instance-lost", "ring-change", "prefix-key", "operator"))
 )
-_OF_REQUESTS = {BindingReason.NO_ROOM: BindingReason.HOT_MIGRATION, BindingReason.SESSION_MOVED: BindingReason.PREFIX_KEY}
-"""Triggers of re-routes alone have the colours of triggers of migrations alone: there are eight."""
+_AS = {
+    BindingReason.NO_ROOM: BindingReason.HOT_MIGRATION,
+    BindingReason.SESSION_MOVED: BindingReason.PREFIX_KEY,
+    BindingReason.ENGINE_STALLED: BindingReason.INSTANCE_LOST,
+}
+"""Triggers with the colour of another: there are eight. Those of re-routes alone have those of migrations alone."""
 
 
 def series_of(trigger: BindingReason) -> int:
     """The colour class of a trigger: always the same, however often it occurs and whatever else does."""
-    named = _OF_REQUESTS.get(trigger, trigger)
+    named = _AS.get(trigger, trigger)
     return _COLOURED.index(named) if named in _COLOURED else len(_COLOURED) - 1
 
 

@@ -4,7 +4,7 @@ import msgspec
 from sqlalchemy import select, text
 
 from fairlead.gateway_keys import GatewayKeyFacts
-from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.bindings import Binding, told_reason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound
 from fairlead_api.store import tables
@@ -76,7 +76,7 @@ class PostgresStream:
                 session=row.session,
                 instance=row.instance,
                 version=row.version,
-                reason=BindingReason(row.reason),
+                reason=told_reason(row.reason),
                 bound_at=row.bound_at.timestamp(),
                 migrated_at=row.migrated_at.timestamp() if row.migrated_at else None,
                 context_tokens=row.context_tokens,

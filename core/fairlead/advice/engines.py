@@ -1,4 +1,6 @@
-"""InstancesLost and InstanceFailing: engines that cannot be reached, are lost again and again, or fail requests."""
+"""InstancesLost, InstanceFailing, EngineStalled and EngineSlow: engines that cannot be reached, are lost again and
+again, fail requests, or make no progress.
+"""
 
 from collections.abc import Iterator
 
@@ -18,6 +20,7 @@ from fairlead.advice.findings import (
 )
 from fairlead.advice.situations import PoolSituation, SeenInstance
 from fairlead.instances import InstanceState
+from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
 
 AGAIN = 2
@@ -32,6 +35,10 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
     for one in pool.instances:
         if one.state is InstanceState.LOST:
             continue
+        if EngineTrouble.ENGINE_STALLED in one.troubles:
+            yield _stalled(pool, one)
+        elif EngineTrouble.ENGINE_SLOW in one.troubles:
+            yield _slow(pool, one)
         if one.losses >= AGAIN:
             yield _lost_again(pool, one)
         if pool.exceeds(one.served.failed, one.served.requests):
@@ -63,6 +70,39 @@ def _lost_again(pool: PoolSituation, one: SeenInstance) -> Finding:
         sentence=f"{one.id} of {pool.pool} was lost {one.losses} times in the last hour{_replaced(pool)}.",
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=3600.0, instance=one.id),
         remedy=_drain(pool, one),
+    )
+
+
+def _stalled(pool: PoolSituation, one: SeenInstance) -> Finding:
+    seconds = one.troubles[EngineTrouble.ENGINE_STALLED]
+    lasts = f" for {wording.seconds(seconds)}" if seconds else ""
+    others = sum(other.accepting and EngineTrouble.ENGINE_STALLED not in other.troubles for other in pool.instances)
+    left = f"{others} of {wording.count(len(pool.instances), 'instance')} can take its requests"
+    return Finding(
+        pool=pool.pool,
+        cause=Cause.ENGINE_STALLED,
+        subject=one.id,
+        level=Level.BAD if pool.out_of_slo or not others else Level.WARN,
+        harm=Harm(amount=1.0, unit=HarmUnit.INSTANCES),
+        sentence=(
+            f"The engine of {one.id} of {pool.pool} has requests and has made no progress{lasts}, though its HTTP server answers; "
+            f"{left}{_replaced(pool)}."
+        ),
+        evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=max(seconds, pool.window_seconds), instance=one.id),
+        remedy=_drain(pool, one),
+        explains=frozenset({condition("Degraded", EngineTrouble.ENGINE_STALLED), failing(one.id)}),
+    )
+
+
+def _slow(pool: PoolSituation, one: SeenInstance) -> Finding:
+    return Finding(
+        pool=pool.pool,
+        cause=Cause.ENGINE_SLOW,
+        subject=one.id,
+        level=Level.NOTE,
+        harm=Harm(amount=1.0, unit=HarmUnit.INSTANCES),
+        sentence=f"The engine of {one.id} of {pool.pool} has requests and makes no progress now, for longer than its steps took lately.",
+        evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=one.id),
     )
 
 

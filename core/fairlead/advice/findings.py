@@ -51,6 +51,8 @@ class Cause(StrEnum):
     LOSING_MOVES = "LosingMoves"
     INSTANCES_LOST = "InstancesLost"
     INSTANCE_FAILING = "InstanceFailing"
+    ENGINE_STALLED = "EngineStalled"
+    ENGINE_SLOW = "EngineSlow"
     PREDICTIONS_OFF = "PredictionsOff"
     FIGURE_OFF = "FigureOff"
     BUDGET_BURNS = "BudgetBurns"

@@ -56,6 +56,7 @@ class Served:
 class SeenInstance:
     """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None where
     it was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted.
+    `troubles` is what routers find of its engine, each with the seconds for which they have found it.
     """
 
     id: str
@@ -67,6 +68,7 @@ class SeenInstance:
     load: float | None = None
     losses: int = 0
     sessions: int | None = None
+    troubles: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def accepting(self) -> bool:

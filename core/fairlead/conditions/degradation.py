@@ -5,6 +5,7 @@ from fairlead.conditions.roles import below_minimum
 from fairlead.instances import InstanceState
 from fairlead.pool_states import InstanceTrouble
 from fairlead.reconciling.observed import ObservedInstance
+from fairlead.reports.engines import PASSING
 
 _NAMED = 5
 """Most instances that a message names; it counts the others."""
@@ -34,8 +35,8 @@ def degraded(facts: PoolFacts) -> Condition:
     if facts.strangers:
         message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
         return Condition(type=kind, status="True", reason="StrangePods", message=message)
-    if facts.observations is not None and facts.observations.troubled_engines:
-        found = facts.observations.troubled_engines
+    found = () if facts.observations is None else tuple(one for one in facts.observations.troubled_engines if one.trouble not in PASSING)
+    if found:
         return Condition(type=kind, status="True", reason=min(one.trouble for one in found), message=_of_engines(found))
     return Condition(type=kind, status="False", reason="AsExpected", message="No fault is known")
 

@@ -46,6 +46,8 @@ class DrainReason(StrEnum):
     ROLE_FLIP = "RoleFlip"
     REQUESTED = "Requested"
     """A person asked for it; another instance takes its place, but not that of an adopted one, which stays empty."""
+    STALLED = "EngineStalled"
+    """Routers see that its engine makes no progress; another instance takes its place."""
     NOT_SELECTED = "NotSelected"
     """No role selects the adopted pod any more, or the role does that the pool's own pod had."""
 

@@ -21,6 +21,7 @@ from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInst
 from fairlead.reconciling.replicas import delete_outdated_unborn, scale
 from fairlead.reconciling.requested_drains import drain_requested
 from fairlead.reconciling.round_plan import RoundPlan, timer_of
+from fairlead.reconciling.stalled import drain_stalled
 from fairlead.reconciling.states import next_state
 from fairlead.reconciling.warming import weights
 
@@ -59,6 +60,7 @@ def next_actions(
                 keep_adopted(plan, role)
                 scale_adopted(plan, role)
         for role in makes:
+            drain_stalled(plan, role)
             arriving, moving = under_way.arriving(role.role), under_way.moving.get(role.role, 0)
             scale(plan, role, arriving=arriving, moving=moving, succeeding=drain_requested(plan, role))
         _give_up_strays(plan, desired)

@@ -145,6 +145,8 @@ class DesiredRole:
     """Its instances are pods that it selects; `spec_hash` is that of the selected ones."""
     workload: Workload | None = None
     """What is to be scaled to `replicas`; None = nothing, or nothing that may be scaled now."""
+    replace_stalled_after_seconds: float = 60.0
+    """An instance whose engine is stalled for so long is replaced; 0 = never."""
     prefill_tokens_per_second: float = 6250.0
     """Converts cached tokens into the seconds a session would wait elsewhere; used to choose the instance to remove."""
 

@@ -1,6 +1,8 @@
 """Bindings: the home of a session, as routers change it and as the API streams it."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 
 from fairlead.tables import PoolKey
 from fairlead.values import value
@@ -11,7 +13,8 @@ class BindingReason(StrEnum):
 
     `cold` first placement · `hot-migration` the instance that held it was hot · `slo` the other candidate of its
     pair could serve it sooner · `hotspot` moved with a queued request · `drain` its instance is leaving ·
-    `instance-lost` its instance is gone or failing · `ring-change` its place on the ring changed because instances
+    `instance-lost` its instance is gone or failing · `engine-stalled` its instance's engine made no progress ·
+    `ring-change` its place on the ring changed because instances
     came or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat ·
     `operator` a person asked for it.
 
@@ -26,11 +29,22 @@ class BindingReason(StrEnum):
     HOTSPOT = "hotspot"
     DRAIN = "drain"
     INSTANCE_LOST = "instance-lost"
+    ENGINE_STALLED = "engine-stalled"
     RING_CHANGE = "ring-change"
     PREFIX_KEY = "prefix-key"
     NO_ROOM = "no-room"
     SESSION_MOVED = "session-moved"
     OPERATOR = "operator"
+
+
+TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({BindingReason.ENGINE_STALLED: BindingReason.INSTANCE_LOST})
+"""What routers are told in the place of a reason that those of the last release do not know; no router acts on it."""
+
+
+def told_reason(stored: str) -> BindingReason:
+    """Why a session is where it is, in a word that every router knows. Raises ValueError for no reason at all."""
+    reason = BindingReason(stored)
+    return TOLD_AS.get(reason, reason)
 
 
 @value
@@ -62,9 +76,9 @@ class BindingChange:
 class Binding:
     """A session's current home as the API knows it, streamed to all routers.
 
-    `version` grows by one with every move; `instance` None = unbound (expired). `change` is the id of the
-    BindingChange that made the binding; by it a router recognises its own change. `shared_at`: when the name was last
-    found to be shared by several conversations; Unix seconds.
+    `reason` is one of `told_reason`. `version` grows by one with every move; `instance` None = unbound (expired).
+    `change` is the id of the BindingChange that made the binding; by it a router recognises its own change.
+    `shared_at`: when the name was last found to be shared by several conversations; Unix seconds.
     """
 
     pool: PoolKey

@@ -19,6 +19,14 @@ class EngineTrouble(StrEnum):
     """The gauge is no share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
+    ENGINE_SLOW = "EngineSlow"
+    """It has work and has made no progress for longer than it ever should."""
+    ENGINE_STALLED = "EngineStalled"
+    """It has work and makes no progress, though its HTTP server answers: it gets no requests and is replaced."""
+
+
+PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
+"""Troubles that come and go: they are shown at the instance, and make no pool Degraded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +38,8 @@ class TroubledEngine:
     trouble: str
     """An `EngineTrouble`, or the word of a newer router."""
     words: str
+    seconds: float = 0.0
+    """For how long the router has found it, where that matters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

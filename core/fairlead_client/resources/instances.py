@@ -90,6 +90,18 @@ class LearntOfEngines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCondition:
+    """What `routers` live routers find of the instance's engine now. `reason` is a word of
+    `fairlead.reports.engines.EngineTrouble`, or of a newer router; `seconds` is for how long, 0 where that is not told.
+    """
+
+    reason: str
+    message: str
+    seconds: float
+    routers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSession:
     """A session whose home the instance is. `share` (0-1) is that of its context in all contexts counted."""
 
@@ -125,6 +137,7 @@ class InstanceDetail:
 
     instance: InstanceSummary
     transitions: list[InstanceTransition]
+    conditions: list[EngineCondition]
     caches: list[CacheKnowledge]
     learnt: list[LearntOfEngines]
     held: SessionsHeld

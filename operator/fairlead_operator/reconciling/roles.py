@@ -149,6 +149,7 @@ def desired_roles(
             warming=Warming(seconds=spec.routing.warming.duration_seconds, first_weight=spec.routing.warming.first_weight),
             adopts=role.selector is not None,
             workload=workloads.get(role.name),
+            replace_stalled_after_seconds=spec.engine.replace_stalled_after_seconds,
             prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
         )
         for role in spec.roles

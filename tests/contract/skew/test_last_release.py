@@ -7,6 +7,7 @@ rolled out: add the new beside the old, and take the old away a release later.
 
 import pytest
 
+from fairlead.reports.bindings import TOLD_AS, BindingReason, told_reason
 from fairlead_client import protocol
 from fairlead_testing.builders.protocol_schema import FROM_API, TO_API, Schema, recorded, schemas, unreadable
 
@@ -26,7 +27,14 @@ def test_routers_and_operators_read_what_an_api_of_the_last_release_sends() -> N
 
 
 def test_routers_and_operators_of_the_last_release_read_what_the_api_sends() -> None:
-    assert unreadable(sent=schemas(FROM_API), read=recorded()["from_api"]) == []
+    """But for words that the API tells no router."""
+    untold = {f"BindingReason: the word {reason.value!r} is not known" for reason in TOLD_AS}
+    assert set(unreadable(sent=schemas(FROM_API), read=recorded()["from_api"])) - untold == set()
+
+
+@pytest.mark.parametrize("reason", BindingReason)
+def test_every_reason_is_told_to_routers_in_a_word_of_the_last_release(reason: BindingReason) -> None:
+    assert told_reason(reason.value) in recorded()["from_api"]["BindingReason"]["enum"]
 
 
 SHAPE: Schema = {

@@ -221,6 +221,14 @@ def test_engines_that_are_not_as_the_spec_says_are_named_with_what_was_found() -
     assert (degraded.reason, degraded.message) == ("KvUsageMissing", "a: no gauge; a, b: it serves x, not m")
 
 
+def test_an_engine_that_is_slow_for_a_moment_makes_no_pool_degraded_and_one_that_is_stalled_does() -> None:
+    slow, stalled = troubled("a", "EngineSlow", "it moved nothing for a while"), troubled("b", "EngineStalled", "it moved nothing")
+    assert of(replace(SETTLED, observations=replace(answer(), troubled_engines=(slow,))))["Degraded"][0] == "False"
+    both = replace(SETTLED, observations=replace(answer(), troubled_engines=(slow, stalled)))
+    assert of(both)["Degraded"] == ("True", "EngineStalled")
+    assert message(both, "Degraded") == "b: it moved nothing"
+
+
 def test_what_happens_without_the_control_api_is_told_as_it_is() -> None:
     told = next(one for one in pool_conditions(replace(SETTLED, observations=None, api_problem="refused")) if one.reason == "NoAnswer")
     assert "no drain of it begins; drains under way end at drain.timeout; new instances wait" in told.message

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
 
-from fairlead_process.clock import SteadyClock, utc_now
+from fairlead_process.clock import AwakeClock, SteadyClock, utc_now
 
 
 def test_a_wall_clock_that_is_stepped_back_does_not_take_the_steady_clock_back() -> None:
@@ -75,3 +75,24 @@ def test_the_clock_of_the_machine_goes_on_from_its_wall_clock() -> None:
 
 def test_now_knows_its_zone() -> None:
     assert utc_now().tzinfo is UTC
+
+
+def test_an_awake_clock_stands_still_while_its_process_does() -> None:
+    machine = Machine()
+    awake = AwakeClock(machine.clock())
+    begun = awake()
+    for _ in range(50):
+        machine.monotonic += 0.02
+        machine.wall += 0.02
+        awake.look()
+    assert round(awake() - begun, 6) == 1.0
+    machine.monotonic += 4_000.0
+    machine.wall += 4_000.0
+    awake.look()
+    assert awake() - begun <= 1.0 + AwakeClock.LONGEST_LOOK_SECONDS
+    machine.wall += 90.0  # the steady clock leaps to a wall clock that is far ahead
+    for _ in range(100):
+        machine.monotonic += 1.0
+        machine.wall += 1.0
+        awake.look()
+    assert awake() - begun <= 102.0 + AwakeClock.LONGEST_LOOK_SECONDS

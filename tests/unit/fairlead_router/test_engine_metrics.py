@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
+from fairlead_router.engine_lives import EngineLives
 from fairlead_router.engine_metrics import EngineScraper
 from fairlead_router.engine_pages import EnginePage, PageUnreadable, ToldModels, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
@@ -118,6 +120,46 @@ def test_a_name_of_ones_own_has_no_others() -> None:
     assert read_page(b"my:usage 0.5\n" + VLLM_0_32, "vllm", "my:usage").kv_usage == 0.5
 
 
+def test_what_moves_with_an_engines_steps_is_read_by_rank() -> None:
+    page = (
+        VLLM_0_32 + b'vllm:iteration_tokens_total_count{engine="0",model_name="m"} 7876.0\nvllm:generation_tokens_total{engine="0"} 9.0\n'
+    )
+    ranks = page + page.replace(b'engine="0"', b'engine="1"').replace(b" 9.0", b" 7.0")
+    movement = read_page(ranks, "vllm", NAME).movement
+    assert set(movement) == {"0", "1"}
+    assert movement["0"].running == 3
+    assert movement["0"].counts[0] == 9.0
+    assert movement["1"].counts[0] == 7.0
+    assert movement["0"] != read_page(page.replace(b" 0.25", b" 0.26"), "vllm", NAME).movement["0"], "a part of a long prompt"
+    assert read_page(VLLM_0_32, "vllm", NAME).movement == {}, "it shows no steps"
+
+
+def test_the_movement_of_sglang_is_read_by_rank_and_not_by_its_parallel_processes() -> None:
+    line = b'sglang:realtime_tokens_total{mode="decode",model_name="m",tp_rank="%d"} 5.0\n'
+    [movement] = read_page(SGLANG_0_5_23 + line % 0 + line % 1, "sglang", USAGE_OF_SGLANG).movement.values()
+    assert movement.counts[0] == 5.0
+
+
+@pytest.mark.parametrize(("awake", "judged"), [(b"1.0", True), (b"0.0", False)])
+def test_an_engine_that_sleeps_shows_nothing_that_could_stand_still(awake: bytes, judged: bool) -> None:
+    page = VLLM_0_32 + b'vllm:generation_tokens_total{engine="0"} 9.0\nvllm:engine_sleep_state{engine="0",sleep_state="awake"} %s\n' % awake
+    assert bool(read_page(page, "vllm", NAME).movement) is judged
+
+
+def test_a_page_of_one_endless_line_is_read_in_a_time_that_grows_with_its_length_alone() -> None:
+    """What is no beginning of a line is passed over without a look at its end."""
+
+    class Counted(bytes):
+        looks = 0
+
+        def find(self, *arguments: Any) -> int:
+            Counted.looks += arguments[0] == b"\n"
+            return super().find(*arguments)
+
+    read_page(Counted(b"x " + NAME.encode() * 20_000), "vllm", NAME)
+    assert Counted.looks == 0
+
+
 def test_a_list_of_models_names_them_or_is_none() -> None:
     assert read_models(b'{"object": "list", "data": [{"id": "a", "parent": null}, {"id": "b", "parent": "a"}]}') == ToldModels(
         names=("a", "b")
@@ -169,8 +211,9 @@ class Scraped:
         metrics = RouterMetrics()
         self.pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: self.now)
         self.pools.apply(table or routing_table(["127.0.0.1:1"]))
-        self.silences = Silences()
-        self.scraper = EngineScraper(self.pools, self.engines, self.silences, metrics, lambda: self.now)
+        self.silences = Silences(lambda: self.now)
+        lives = EngineLives(self.silences, lambda pool, instance: 0, lambda: self.now)
+        self.scraper = EngineScraper(self.pools, self.engines, self.silences, lives, metrics, lambda: self.now)
 
     @property
     def pool(self) -> Pool:
@@ -296,6 +339,6 @@ async def test_an_engine_is_silent_from_the_first_scrape_that_gets_no_answer_at_
 
 async def test_the_silence_of_an_engine_that_is_gone_is_forgotten() -> None:
     stage = Scraped(b"")
-    stage.silences.unanswered("10.0.0.9:8000", 1.0)
+    stage.silences.unanswered("10.0.0.9:8000")
     await stage.scraper.scrape()
     assert stage.silences.since("10.0.0.9:8000") == math.inf

@@ -16,6 +16,7 @@ from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
+from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
@@ -151,6 +152,11 @@ class CheckingScheduler:
     def instance_heard(self, instance: str, now: float) -> None: ...
 
     def instance_worked(self, instance: str, now: float) -> None: ...
+
+    def instance_stalled(self, instance: str, now: float, *, stalled: bool) -> None: ...
+
+    def take_given(self, instance: str) -> GivenWork:
+        return GivenWork(requests=0)
 
     def broken(self, now: float) -> tuple[str, ...]:
         return ()

@@ -61,7 +61,7 @@ class FailingEngines:
         self.metrics = RouterMetrics()
         self.scheduler = PoolScheduler(table, "router-0", 1, sample_rate=1.0)
         self.pool = Pool(table, self.scheduler, self.metrics, self.time)
-        self.silences = Silences()
+        self.silences = Silences(lambda: self.time)
         self.calls = Calls(TIMEOUTS, self.silences, lambda: self.time, "r")
 
     async def begin(
@@ -238,7 +238,7 @@ async def test_no_answer_is_awaited_of_an_engine_that_answers_nothing_at_all() -
     engines.calls.enter(call)
     engines.calls.await_answer(call, cast(Any, connection))
     engines.time += TIMEOUTS.first_byte
-    engines.silences.unanswered(connection.address, engines.time)
+    engines.silences.unanswered(connection.address)
     engines.time += TIMEOUTS.first_byte - 0.1
     engines.calls.sweep()
     assert connection.failure == ""
@@ -254,10 +254,10 @@ async def test_an_engine_that_answers_another_request_is_not_silent_though_its_m
     for one, awaited in ((call, connection), (other, answered)):
         engines.calls.enter(one)
         engines.calls.await_answer(one, cast(Any, awaited))
-    engines.silences.unanswered(connection.address, engines.time)
+    engines.silences.unanswered(connection.address)
     engines.calls.began(other)
     assert engines.silences.since(connection.address) == math.inf
-    engines.silences.unanswered(connection.address, engines.time)
+    engines.silences.unanswered(connection.address)
     answered.received += 1
     engines.calls.sweep()
     assert engines.silences.since(connection.address) == math.inf, "more of its answer came"
@@ -276,7 +276,7 @@ async def test_an_answer_may_pause_for_as_long_as_its_engine_says_that_it_comput
     if running is not None:
         engines.silences.runs(connection.address, running)
     if not is_heard:
-        engines.silences.unanswered(connection.address, engines.time)
+        engines.silences.unanswered(connection.address)
     engines.time += TIMEOUTS.idle - 0.1
     engines.calls.sweep()
     assert connection.failure == ""

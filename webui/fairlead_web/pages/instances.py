@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.reconciling.actions import DrainReason
+from fairlead.reports.engines import PASSING
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.instances import CacheKnowledge, InstanceDetail, InstanceSummary, InstanceTransition
@@ -71,6 +72,8 @@ class InstancePage(Context):
     shell: Shell
     pool: str
     detail: InstanceDetail
+    passing: frozenset[str]
+    """Conditions of the engine that come and go."""
     caches: list[CacheRow]
     learnt: Learnt
     states: list[Bar]
@@ -233,6 +236,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             shell=shell,
             pool=pool,
             detail=detail,
+            passing=PASSING,
             caches=[cache_row(one) for one in detail.caches],
             learnt=learnt_of(detail.learnt, TIMES[detail.instance.role]),
             states=state_band(detail.transitions, visit.range),

@@ -5,7 +5,7 @@ one. A spec that cannot be used (the operator said so in `problem`) is mirrored 
 good one stays in force.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -168,9 +168,14 @@ def observations(
 
 
 def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
-    """Each trouble of a living instance once, in the words of one router."""
-    found = {(one.instance, one.trouble): one for router in routers for one in router.troubled_engines if one.instance in living}
-    return tuple(one for _, one in sorted(found.items()))
+    """Each trouble of a living instance once."""
+    return newest_of_each(one for router in routers for one in router.troubled_engines if one.instance in living)
+
+
+def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, ...]:
+    """Each trouble of an instance once, in the words of the router that found it last. Pure."""
+    newest = {(one.instance, one.trouble): one for one in sorted(found, key=lambda one: one.seconds, reverse=True)}
+    return tuple(one for _, one in sorted(newest.items()))
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None) -> PoolDemand | None:

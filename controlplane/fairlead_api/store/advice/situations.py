@@ -96,6 +96,9 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     losses: dict[int, dict[str, int]] = defaultdict(dict)
     for row in await connection.execute(statements.LOSSES, lately):
         losses[row.pool_id][row.instance] = row.losses
+    troubles: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for row in await connection.execute(statements.TROUBLED, routed):
+        troubles[row.pool, row.instance][row.trouble] = row.seconds
     instances: dict[int, list[SeenInstance]] = defaultdict(list)
     for row in await connection.execute(statements.INSTANCES, {"pools": ids}):
         one = SeenInstance(
@@ -105,6 +108,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             reason=row.reason,
             weight=row.weight,
             losses=losses[row.pool_id].get(row.id, 0),
+            troubles=troubles.get((str(row.pool_id), row.id), {}),
         )
         seen = traffic[row.pool_id].pop(row.id, None)
         instances[row.pool_id].append(one if seen is None else replace(one, served=seen))

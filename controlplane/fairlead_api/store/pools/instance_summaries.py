@@ -9,12 +9,13 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
+from fairlead_api.services.pools.mirroring import newest_of_each
 from fairlead_api.store import tables
 from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_api.store.pools.last_minutes import NOTHING, LastMinutes
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.records import read
-from fairlead_client.resources.instances import CacheKnowledge, InstanceCount, InstanceSummary, LearntOfEngines
+from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceCount, InstanceSummary, LearntOfEngines
 
 _LATELY = "load_samples WHERE pool_id = :pool AND {of} AND second > CAST(:now AS timestamptz) - interval '20 seconds'"
 # To sort all these samples takes twice as long as to find the newest seconds first. IS TRUE keeps the planner, which
@@ -38,6 +39,18 @@ async def known_caches(connection: AsyncConnection, pool_id: int, instance: str)
     known = routers.c.known_caches[str(pool_id)][instance]
     rows = await connection.execute(select(routers.c.id, known).where(IS_LIVE, known.is_not(None)).order_by(routers.c.id))
     return [CacheKnowledge(router=router, **fields) for router, fields in rows]
+
+
+async def engine_conditions(connection: AsyncConnection, pool_id: int, instance: str) -> list[EngineCondition]:
+    """What live routers find of the instance's engine, each condition once, in the words of who found it last."""
+    routers = await live_routers(connection, pool_id)
+    found = [one for router in routers for one in router.troubled_engines if one.instance == instance]
+    return [
+        EngineCondition(
+            reason=one.trouble, message=one.words, seconds=one.seconds, routers=sum(other.trouble == one.trouble for other in found)
+        )
+        for one in newest_of_each(found)
+    ]
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:

@@ -83,10 +83,15 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
         work = {instance: requests for of_pool, instance, requests, _ in in_flight if of_pool == pool_id}
         queued = {instance: waiting for of_pool, instance, _, waiting in in_flight if of_pool == pool_id}
         seen = None if use is None else _use(use, float(unheard_seconds))
-        troubles = tuple(InstanceTrouble(instance=instance, trouble=trouble, words=words) for instance, trouble, words in troubled or ())
+        troubles = tuple(_trouble(*one) for one in troubled or ())
         version = acknowledged.get(str(pool_id))
         views.append(RouterView(acknowledged=version, in_flight=work, waiting=queued, use=seen, troubled_engines=troubles))
     return views
+
+
+def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0) -> InstanceTrouble:
+    """Rows of a former version have no seconds."""
+    return InstanceTrouble(instance=instance, trouble=trouble, words=words, seconds=seconds)
 
 
 def _use(told: list[float], unheard_seconds: float) -> PoolUseView:

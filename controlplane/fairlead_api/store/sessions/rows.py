@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fairlead.binding_races import Held, next_version
-from fairlead.reports.bindings import Binding, BindingChange, BindingReason
+from fairlead.reports.bindings import Binding, BindingChange, told_reason
 from fairlead.reports.moves import MigrationRecord, MoveOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.store.database import moment
@@ -53,7 +53,7 @@ class SessionRow:
             session=self.session,
             instance=self.held.instance,
             version=self.held.version,
-            reason=BindingReason(self.reason),
+            reason=told_reason(self.reason),
             bound_at=self.bound_at.timestamp(),
             migrated_at=self.migrated_at.timestamp() if self.migrated_at else None,
             context_tokens=self.context_tokens,

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.bindings import Binding, told_reason
 from fairlead.tables import PoolKey
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.store import notifying
@@ -114,7 +114,7 @@ class PostgresUpkeep:
                     session=row.session,
                     instance=None,
                     version=row.version,
-                    reason=BindingReason(row.reason),
+                    reason=told_reason(row.reason),
                     bound_at=row.bound_at.timestamp(),
                     migrated_at=row.migrated_at.timestamp() if row.migrated_at else None,
                     context_tokens=row.context_tokens,

@@ -10,8 +10,8 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Why work cannot stay on an instance: drain, also when that is over and it is gone; instance-lost; or ring-change
-    when it still accepts.
+    """Why work cannot stay on an instance: drain, also when that is over and it is gone; instance-lost; engine-stalled;
+    or ring-change when it still accepts.
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN
@@ -20,6 +20,8 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
         return BindingReason.INSTANCE_LOST
     if load.entry.state in (InstanceState.DRAINING, InstanceState.CORDONED):
         return BindingReason.DRAIN
+    if load.is_stalled:
+        return BindingReason.ENGINE_STALLED
     return BindingReason.RING_CHANGE if load.may_be_sent(now) else BindingReason.INSTANCE_LOST
 
 

@@ -53,10 +53,12 @@ class InstanceLoad:
     """When its uncached work last went from none to some; None while it has none."""
     broken_until: float = 0.0
     """Circuit open until then (Unix seconds): not a candidate, unless it is spared."""
+    is_stalled: bool = False
+    """Its engine has work and makes no progress: not a candidate, unless it is spared."""
     is_spared: bool = False
-    """The circuits of all that could stand in for it are open too: sending is better than refusing. Kept by the
-    view.
-    """
+    """All that could stand in for it are shut too: sending is better than refusing. Kept by the view."""
+    longest_prefilled_microseconds: int = 0
+    """The longest prefill, as predicted, that has ended here since somebody asked."""
     heard_at: float = -inf
     """When its HTTP server answered a question of this router last (Unix seconds)."""
     lacks_decode: bool = False
@@ -104,18 +106,37 @@ class InstanceLoad:
         measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)
         return capacity_tokens - max(known, measured)
 
+    def is_shut(self, now: float) -> bool:
+        """Whether it is known to serve nothing at `now`: its circuit is open, or its engine is stalled."""
+        return self.is_stalled or self.broken_until > now
+
     def may_be_sent(self, now: float) -> bool:
-        """Whether its circuit lets a request through at `now`."""
-        return self.broken_until <= now or self.is_spared
+        """Whether a request may be sent here at `now`, as far as its engine is concerned."""
+        return self.is_spared or not self.is_shut(now)
 
     def is_candidate(self, now: float) -> bool:
-        """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill
+        """Whether new requests may be placed here at `now`: accepting, not shut, and able to prefill
         what someone will decode.
         """
         return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
 
     def takes_decodes(self, now: float) -> bool:
-        """Whether requests prefilled elsewhere may decode here at `now`: accepting, circuit closed,
+        """Whether requests prefilled elsewhere may decode here at `now`: accepting, not shut,
         and not a prefill instance.
         """
         return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.PREFILL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenWork:
+    """What this router has given to an engine.
+
+    `requests` are routed and unanswered, or in the middle of their answers; `others` went past the scheduler.
+    `longest_prefill_seconds` is the longest prefill under way as predicted, `prefilled_seconds` the longest that has
+    ended since it was asked last.
+    """
+
+    requests: int
+    others: int = 0
+    longest_prefill_seconds: float = 0.0
+    prefilled_seconds: float = 0.0

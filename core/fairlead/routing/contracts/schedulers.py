@@ -19,6 +19,7 @@ from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
+from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import RoutingTable
@@ -181,8 +182,16 @@ class Scheduler(Protocol):
 
     def instance_worked(self, instance: str, now: float) -> None: ...
 
+    def instance_stalled(self, instance: str, now: float, *, stalled: bool) -> None:
+        """Its engine has work and makes no progress, or does again. While it is stalled it gets nothing that another
+        instance can take, and what waits for it is placed elsewhere; the next `tick` tells the outcome.
+        """
+
+    def take_given(self, instance: str) -> GivenWork:
+        """What is under way at its engine, and the longest prefill that has ended there since this was asked last."""
+
     def broken(self, now: float) -> Collection[str]:
-        """Instances whose circuit is open."""
+        """Instances whose circuit is open, and those whose engine is stalled."""
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
         """A fresh reading of the engine's own metrics."""

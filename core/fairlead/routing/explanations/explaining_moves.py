@@ -13,6 +13,7 @@ TRIGGERS = {
     BindingReason.HOTSPOT: "the queue it waited in was overloaded",
     BindingReason.DRAIN: "its instance drained",
     BindingReason.INSTANCE_LOST: "its instance was gone or failing",
+    BindingReason.ENGINE_STALLED: "its instance's engine made no progress",
     BindingReason.RING_CHANGE: "instances came or went, and its place on the ring is another",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",

@@ -86,7 +86,7 @@ class LiveView:
         return view
 
     def invalidate(self) -> None:
-        """The table or a circuit changed."""
+        """The table, a circuit or the progress of an engine changed."""
         self._candidates = None
 
     def candidates(self) -> Sequence[InstanceLoad]:
@@ -224,7 +224,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """Of a part whose circuits are all open, every member is a candidate too."""
+        """Of a part whose members are all shut, every one is a candidate too."""
         members = [load for load in accepting if load.entry.id in within]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
@@ -243,10 +243,10 @@ class LiveView:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """Where the circuits of all that could serve are open, none keeps a request away. Decode instances can stand in for
-    prefill instances, not the other way round.
+    """Where all that could serve are shut, none keeps a request away. Decode instances can stand in for prefill
+    instances, not the other way round.
     """
-    nobody_decodes = all(load.broken_until > now for load in accepting if load.entry.role is not Role.PREFILL)
-    nobody = nobody_decodes and all(load.broken_until > now for load in accepting)
+    nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
+    nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)
     for load in accepting:
-        load.is_spared = load.broken_until > now and (nobody if load.entry.role is Role.PREFILL else nobody_decodes)
+        load.is_spared = load.is_shut(now) and (nobody if load.entry.role is Role.PREFILL else nobody_decodes)

@@ -117,6 +117,10 @@ class TrackedRequest:
         """Where it decodes: `decode`, or where it was prefilled."""
         return self.instance if self.decode is None else self.decode
 
+    def took_its_prefill(self, now: float) -> bool:
+        """Whether it was under way for long enough to have been computed as predicted, and not found in a cache."""
+        return self.dispatched_at is not None and now - self.dispatched_at >= self.prefill_microseconds / 2e6
+
     @property
     def is_hopeless(self) -> bool:
         """Whether it would fail elsewhere too. Engines that were lost with it may have died of something else, as with
@@ -233,6 +237,8 @@ class Accounting:
         assert tracked.stage is Stage.PREFILLING
         load = self.loads[tracked.instance]
         self._leave_prefill(load, tracked)
+        if tracked.prefill_microseconds > load.longest_prefilled_microseconds and tracked.took_its_prefill(now):
+            load.longest_prefilled_microseconds = tracked.prefill_microseconds
         load.last_first_token_at = now
         decode = tracked.decode
         self._unexpect(tracked)

@@ -129,6 +129,15 @@ class Circuits:
         """How many requests go on there, as far as the engine is known to live."""
         return load.prefilling + load.decoding if now - load.heard_at <= HEARD_SECONDS else 0
 
+    def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
+        """Its engine has work and makes no progress, or does again: that is seen, and needs no failures in a row."""
+        state, instance = self._state, load.entry.id
+        state.view.now = now
+        load.is_stalled = stalled
+        state.view.invalidate()
+        if stalled and instance in state.queues:
+            self._waiting.place_again(tuple(state.queues[instance].in_order(now)), now)
+
     # ── what shows whose fault it was ──
 
     def answered(self, tracked: TrackedRequest, instance: str, now: float) -> None:

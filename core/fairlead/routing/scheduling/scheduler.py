@@ -21,7 +21,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
-from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.loads import GivenWork, InstanceLoad
 from fairlead.routing.contracts.policies import LearnsOnline, PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, SchedulerRecords
@@ -201,9 +201,27 @@ class PoolScheduler:
         if load is not None:
             load.heard_at = now
 
+    def instance_stalled(self, instance: str, now: float, *, stalled: bool) -> None:
+        """Its engine has work and makes no progress, or does again; see the protocol."""
+        load = self._state.loads.get(instance)
+        if load is not None and load.is_stalled is not stalled:
+            self._circuits.stalled(load, now, stalled=stalled)
+
+    def take_given(self, instance: str) -> GivenWork:
+        """What is under way at its engine; see the protocol."""
+        load = self._state.loads.get(instance)
+        if load is None:
+            return GivenWork(requests=0)
+        prefilled, load.longest_prefilled_microseconds = load.longest_prefilled_microseconds, 0
+        return GivenWork(
+            requests=load.prefilling + load.decoding,
+            longest_prefill_seconds=max((microseconds for _, microseconds in load.in_flight.values()), default=0) / 1e6,
+            prefilled_seconds=prefilled / 1e6,
+        )
+
     def broken(self, now: float) -> tuple[str, ...]:
-        """Instances whose circuit is open: they failed, or are being probed."""
-        return tuple(instance for instance, load in self._state.loads.items() if load.broken_until > now)
+        """Instances whose circuit is open, as they failed or are being probed, and those whose engine is stalled."""
+        return tuple(instance for instance, load in self._state.loads.items() if load.is_shut(now))
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
         """A fresh reading of the engine's own metrics; `kv_usage` 0-1, None when it could not be read."""

@@ -172,6 +172,7 @@ def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     state.circuits.pop(load.entry.id, None)
     state.suspected.discard(load.entry.id)
     load.broken_until = 0.0
+    load.is_stalled = False
     load.kv_usage = None
     load.last_first_token_at = None
     load.forget_pace()

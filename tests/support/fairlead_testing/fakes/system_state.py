@@ -311,6 +311,8 @@ def _view(report: Report, pool: PoolKey) -> RouterView:
         held, tokens = used.held_requests, used.held_prompt_tokens
         use = PoolUseView(held_requests=held, held_prompt_tokens=tokens, idle_seconds=used.idle_seconds)
     troubled = tuple(
-        InstanceTrouble(instance=row.instance, trouble=row.trouble, words=row.words) for row in report.troubled_engines if row.pool == pool
+        InstanceTrouble(instance=row.instance, trouble=row.trouble, words=row.words, seconds=row.seconds)
+        for row in report.troubled_engines
+        if row.pool == pool
     )
     return RouterView(acknowledged=acknowledged, in_flight=work, use=use, troubled_engines=troubled)

@@ -136,13 +136,13 @@ def able_to_decode(view: PoolView, now: float) -> dict[str, InstanceLoad]:
 def _healthy(view: PoolView, now: float) -> dict[str, InstanceLoad]:
     loads = [view.load(entry.id) for entry in view.table.instances if entry.accepting]
     found = [load for load in loads if load is not None]
-    return {load.entry.id: load for load in found if load.broken_until <= now or is_spared(load, found, now)}
+    return {load.entry.id: load for load in found if not load.is_shut(now) or is_spared(load, found, now)}
 
 
 def is_spared(load: InstanceLoad, accepting: Sequence[InstanceLoad], now: float) -> bool:
     """Whether all that could stand in for an instance are broken too: decode instances can for prefill instances."""
     stand_in = [one for one in accepting if load.entry.role is Role.PREFILL or one.entry.role is not Role.PREFILL]
-    return all(one.broken_until > now for one in stand_in)
+    return all(one.is_shut(now) for one in stand_in)
 
 
 @contextmanager

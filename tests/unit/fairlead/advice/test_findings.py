@@ -532,3 +532,29 @@ def test_advice_that_a_bound_holds_back_has_no_plan() -> None:
 def test_advice_of_the_ratio_controller_is_a_plan_of_its_mode() -> None:
     pool = replace(divided(2, 4), refused={}, advised=(advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2),))
     assert only(pool).remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
+
+
+# --- stalled
+
+
+def test_an_engine_that_makes_no_progress_is_told_once_with_what_is_left() -> None:
+    degraded = SeenCondition(type="Degraded", status="True", reason="EngineStalled", message="chat-2: it moved nothing", age_seconds=90.0)
+    pool = with_instance(well(conditions=(degraded,)), 2, troubles={"EngineStalled": 42.0, "EngineSlow": 0.0})
+    found = only(pool)
+    assert (found.cause, found.level, found.harm.amount) == (Cause.ENGINE_STALLED, Level.WARN, 1.0)
+    assert "has made no progress for 42 s" in found.sentence
+    assert "3 of 4 instances can take its requests" in found.sentence
+    assert found.remedy is not None
+    assert found.remedy.kind == "drain"
+
+
+def test_where_every_engine_is_stalled_that_is_bad() -> None:
+    pool = well()
+    for number in range(4):
+        pool = with_instance(pool, number, troubles={"EngineStalled": 10.0})
+    assert {one.level for one in advise([pool])} == {Level.BAD}
+
+
+def test_a_slow_engine_is_a_note() -> None:
+    found = only(with_instance(well(), 1, troubles={"EngineSlow": 0.0}))
+    assert (found.cause, found.level, found.remedy) == (Cause.ENGINE_SLOW, Level.NOTE, None)

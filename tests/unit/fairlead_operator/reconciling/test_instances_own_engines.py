@@ -46,8 +46,10 @@ TEMPLATE_ONLY = {
 }
 """What an engine is started with; `timeScale` is in its speed, the rest nobody is told."""
 
-POOLS_OWN = {"bytesPerToken": 3}
-"""Rings are keyed by blocks of bytes, so all of a pool's instances must be reckoned with in the same ones."""
+POOLS_OWN = {"bytesPerToken": 3, "canary": True, "replaceStalledAfter": "9s"}
+"""Rings are keyed by blocks of bytes, so all of a pool's instances must be reckoned with in the same ones; how engines
+that hang are found and replaced is nothing that one is started with.
+"""
 
 IDENTITY = PoolIdentity(namespace="default", name="chat", uid="u1")
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}

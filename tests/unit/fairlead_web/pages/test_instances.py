@@ -124,3 +124,11 @@ async def test_each_instance_of_the_list_can_be_drained_by_those_who_may() -> No
         assert f'formaction="/pools/default/chat/instances/{name}/plans"' in page
     async with visitor("viewer") as one:
         assert "Drain…" not in (await one.http.get("/pools/default/chat/instances")).text
+
+
+async def test_an_engine_that_makes_no_progress_is_told_on_its_page_and_on_no_other() -> None:
+    async with visitor() as one:
+        stalled = (await one.http.get(f"/pools/default/chat/instances/{INSTANCES[CHAT][3]}")).text
+        assert "<strong>EngineStalled</strong>" in stalled
+        assert "by 2 routers, for 42" in " ".join(stalled.split())
+        assert "EngineStalled" not in (await one.http.get(f"/pools/default/chat/instances/{INSTANCES[CHAT][4]}")).text

@@ -119,6 +119,7 @@ class Pools:
             InstanceDetail(
                 instance=one,
                 transitions=self._world.transitions(one),
+                conditions=self._world.conditions_of_engine(name),
                 caches=self._world.caches(),
                 learnt=learnt,
                 held=self._world.held(pool, name),

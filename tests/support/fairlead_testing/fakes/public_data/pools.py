@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead.instances import InstanceState
-from fairlead.reports.engines import Quantity
-from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition, LearntOfEngines
+from fairlead.reports.engines import EngineTrouble, Quantity
+from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceSummary, InstanceTransition, LearntOfEngines
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 
@@ -72,6 +72,14 @@ def events(now: datetime, pool: str) -> list[PoolEventItem]:
         PoolEventItem(at=now - timedelta(minutes=9), reason="InstanceAdded", message="Replaces a failed pod.", instance=names[2]),
         PoolEventItem(at=now - timedelta(hours=2), reason="PolicyChanged", message="ear → dualmap, taken without restart.", instance=None),
     ]
+
+
+def engine_conditions(instance: str) -> list[EngineCondition]:
+    """The engine of one instance makes no progress."""
+    if instance != INSTANCES[CHAT][3]:
+        return []
+    words = "it has requests and its engine moved nothing for longer than the time that its steps allow, though its HTTP server answers"
+    return [EngineCondition(reason=EngineTrouble.ENGINE_STALLED, message=words, seconds=42.0, routers=2)]
 
 
 def caches() -> list[CacheKnowledge]:

@@ -17,7 +17,14 @@ from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
-from fairlead_client.resources.instances import CacheKnowledge, InstanceSummary, InstanceTransition, LearntOfEngines, SessionsHeld
+from fairlead_client.resources.instances import (
+    CacheKnowledge,
+    EngineCondition,
+    InstanceSummary,
+    InstanceTransition,
+    LearntOfEngines,
+    SessionsHeld,
+)
 from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
@@ -214,6 +221,9 @@ class World:
 
     def slo(self, pool: str) -> list[SloVersion]:
         return objectives.versions(self.now, pool, self.attainment[pool])
+
+    def conditions_of_engine(self, instance: str) -> list[EngineCondition]:
+        return pools.engine_conditions(instance)
 
     def caches(self) -> list[CacheKnowledge]:
         return pools.caches()

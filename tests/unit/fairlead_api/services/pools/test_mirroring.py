@@ -1,5 +1,6 @@
 """What the operator is answered."""
 
+from fairlead.pool_states import InstanceTrouble
 from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, Traffic, observations
 
 
@@ -13,3 +14,13 @@ def test_without_live_routers_everything_is_acknowledged_and_with_an_ignorant_on
     assert acknowledged() == (True, True)
     assert acknowledged(RouterView(acknowledged=3, in_flight={})) == (False, True)
     assert acknowledged(RouterView(acknowledged=4, in_flight={}), RouterView(acknowledged=None, in_flight={})) == (False, False)
+
+
+def test_a_stall_that_several_routers_find_counts_from_the_last_of_them() -> None:
+    def found(seconds: float) -> RouterView:
+        trouble = InstanceTrouble(instance="a", trouble="EngineStalled", words=f"for {seconds:g}", seconds=seconds)
+        return RouterView(acknowledged=4, in_flight={}, troubled_engines=(trouble,))
+
+    instances = [InstanceFacts(id="a", table_version=3, bound_sessions=1, cache_tokens=2)]
+    [told] = observations(4, [found(70.0), found(5.0), found(60.0)], instances, Traffic()).troubled_engines
+    assert (told.seconds, told.words) == (5.0, "for 5")

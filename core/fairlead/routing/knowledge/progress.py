@@ -1,0 +1,286 @@
+"""Whether an engine that has work makes progress, by what its metrics show and what its answers bring.
+
+An engine's HTTP server often is a process of its own, which goes on answering when the one that computes hangs: its
+metrics then repeat the last figures. So an engine is judged by what moves with its steps: counts of tokens and steps,
+the used share of its KV cache, the number of requests it runs, tokens that come, batches of KV events.
+
+    still = from the later of {what moved last, the first request of this router that waits for it} to the newest page
+    slow    when still >= allowed / 2
+    stalled when still >= allowed, until something moves
+
+    allowed = max(10 s, 4 x its longest step, 4 x the longest prefill under way that it has not shown to split)
+
+A step is the time between two movements while it runs requests, as they are seen here. The longest of the last half
+hour counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to
+one that says it runs nothing: a request may wait in front of it, for an image or a grammar.
+
+All times are seconds of a clock that stands still while this process does: what it slept through is no engine's
+silence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.routing.contracts.loads import GivenWork
+
+LEAST_SECONDS = 10.0
+"""Least time without a movement after which an engine is stalled."""
+TIMES_LONGEST = 4.0
+"""An engine may take so many times as long as its longest step."""
+PLAUSIBLE_STEP_SECONDS = 15.0
+"""What takes longer counts as this long: an engine that hung once may not hang for ever longer unseen."""
+UNMEASURED_SECONDS = 60.0
+"""Allowed while steps are not known, and to an engine that says it runs nothing."""
+LIKE = 1.25
+"""A prefill up to so many times as long as one that has ended takes the same steps."""
+MOST_PREFILL_SECONDS = 300.0
+"""Most that a long prefill may extend what is allowed to."""
+LOOK_SECONDS = 2.0
+"""Of the time from the last look to the one that shows a movement, most that counts as a part of the step."""
+KNOWN_STEPS = 3
+KNOWN_SECONDS = 3.0
+"""Steps are known once there were so many, in so much time."""
+WINDOW_SECONDS = 900.0
+"""Of this window and the one before, the longest counts."""
+CANARY_SECONDS = 30.0
+"""Where a pool allows it, an engine in which nothing has moved for so long is asked for a token."""
+SLOW_SHARE = 0.5
+"""Share of the allowed time after which an engine is slow."""
+TRIAL_SECONDS = 30.0
+LONGEST_TRIAL_SECONDS = 300.0
+"""A stalled engine that nothing waits for gets requests again after this time; it doubles while nothing moves."""
+
+
+class Life(StrEnum):
+    """How an engine's work goes on. These words are labels of metrics."""
+
+    UNKNOWN = "unknown"
+    """It shows nothing that moves with its steps, or is asleep."""
+    IDLE = "idle"
+    """Nothing of this router waits for it."""
+    UNMEASURED = "unmeasured"
+    """It has work, and its steps are not known yet."""
+    ACTIVE = "active"
+    SLOW = "slow"
+    STALLED = "stalled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movement:
+    """What one rank of an engine shows of its steps. `counts` never fall while the engine lives; `gauges` may."""
+
+    running: int
+    counts: tuple[float, ...]
+    gauges: tuple[float, ...] = ()
+
+    def is_restart_of(self, before: "Movement") -> bool:
+        """Whether another life of the engine shows this."""
+        return len(self.counts) == len(before.counts) and any(now < then for now, then in zip(self.counts, before.counts, strict=True))
+
+
+class _Longest:
+    """The largest value of this window and the one before."""
+
+    __slots__ = ("_before", "_began_at", "_now")
+
+    def __init__(self) -> None:
+        self._before = self._now = 0.0
+        self._began_at = 0.0
+
+    def add(self, value: float, now: float) -> None:
+        self._turn(now)
+        self._now = max(self._now, value)
+
+    def value(self, now: float) -> float:
+        self._turn(now)
+        return max(self._before, self._now)
+
+    def _turn(self, now: float) -> None:
+        if now - self._began_at >= WINDOW_SECONDS:
+            self._before = self._now if now - self._began_at < 2 * WINDOW_SECONDS else 0.0
+            self._now, self._began_at = 0.0, now
+
+
+class StepTimes:
+    """What is known of the steps of one engine."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._seconds = 0.0
+        self._longest = _Longest()
+        self._split = _Longest()
+
+    def add(self, seconds: float, now: float) -> None:
+        """A step took so long."""
+        self._steps += 1
+        self._seconds += seconds
+        self._longest.add(min(seconds, PLAUSIBLE_STEP_SECONDS), now)
+
+    def prefilled(self, seconds: float, now: float) -> None:
+        """A prefill that was predicted to take so long has ended: the steps it took are among those that are known."""
+        self._split.add(seconds, now)
+
+    @property
+    def known(self) -> bool:
+        """Whether there were enough of them to judge by."""
+        return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
+
+    def longest(self, now: float) -> float:
+        """Seconds of the longest one lately."""
+        return self._longest.value(now)
+
+    def allowed(self, prefill_seconds: float, now: float) -> float:
+        """Seconds in which something should move, while a prefill is under way that is predicted to take so long."""
+        unseen = prefill_seconds if prefill_seconds > LIKE * self._split.value(now) else 0.0
+        least = max(LEAST_SECONDS, TIMES_LONGEST * self.longest(now)) if self.known else UNMEASURED_SECONDS
+        return max(least, min(TIMES_LONGEST * unseen, MOST_PREFILL_SECONDS))
+
+
+class _Rank:
+    """One data-parallel rank: what it showed last, when it was looked at, and when it moved."""
+
+    __slots__ = ("moved_at", "seen_at", "shown")
+
+    def __init__(self, shown: Movement, now: float) -> None:
+        self.shown = shown
+        self.moved_at = self.seen_at = now
+
+
+class EngineProgress:
+    """The progress of one engine. `least_seconds` is the floor of what is allowed to it."""
+
+    def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
+        self._least_seconds = least_seconds
+        self._ranks: dict[str, _Rank] = {}
+        self._given_at: float | None = None
+        self._trial_at = 0.0
+        self._trial_seconds = TRIAL_SECONDS
+        self.steps = StepTimes()
+        self.life = Life.UNKNOWN
+        self.still_seconds = 0.0
+        """For how long nothing has moved though it has work."""
+        self.allowed_seconds = UNMEASURED_SECONDS
+        """How long that may be."""
+        self._stalled_at: float | None = None
+        self._certain_at: float | None = None
+        self.stalled_seconds = 0.0
+        """For how long it has certainly been stalled, when it was looked at last: while it says that it runs requests,
+        or after what was sent on trial came to nothing as well. Else what was sent may not have reached it.
+        """
+        self.on_trial = False
+        """Whether it is stalled and gets requests all the same, to see."""
+
+    # ── what is seen ──
+
+    def moved(self, now: float) -> None:
+        """A token came, or word of KV blocks. Of an engine with several ranks nobody knows which of them it was."""
+        if len(self._ranks) <= 1:
+            for rank in self._ranks.values():
+                if rank.shown.running:
+                    self._learn(rank, now)
+                rank.moved_at = rank.seen_at = now
+            self._recover()
+
+    def saw(self, ranks: Mapping[str, Movement], given: GivenWork, now: float) -> Life:
+        """Its metrics show this, by rank; nothing where it shows no steps. Returns how its work goes on."""
+        if ranks.keys() != self._ranks.keys():
+            self._ranks = {name: _Rank(shown, now) for name, shown in ranks.items()}
+            self.steps = StepTimes()
+            self._recover()
+        for name, shown in ranks.items():
+            self._saw_rank(self._ranks[name], shown, now)
+        if given.prefilled_seconds:
+            self.steps.prefilled(given.prefilled_seconds, now)
+        self.life = self._judge(given, now)
+        self.stalled_seconds = 0.0 if self._certain_at is None else now - self._certain_at
+        return self.life
+
+    def _saw_rank(self, rank: _Rank, shown: Movement, now: float) -> None:
+        before, rank.shown = rank.shown, shown
+        if shown != before:
+            if shown.is_restart_of(before):
+                self.steps = StepTimes()
+            elif before.running:
+                self._learn(rank, now)
+            rank.moved_at = now
+            self._recover()
+        rank.seen_at = now
+
+    def _learn(self, rank: _Rank, now: float) -> None:
+        """Something moved. When it did since it was looked at, nobody knows."""
+        if self._given_at is not None:
+            began_at = max(rank.moved_at, self._given_at)
+            self.steps.add(max(0.0, rank.seen_at - began_at) + min(now - max(rank.seen_at, began_at), LOOK_SECONDS), now)
+
+    def _recover(self) -> None:
+        self._stalled_at = self._certain_at = None
+        self.stalled_seconds = 0.0
+        self.on_trial = False
+        self._trial_seconds = TRIAL_SECONDS
+
+    # ── when it is asked for a token ──
+
+    def wants_canary(self, now: float) -> bool:
+        """Whether a token should be asked of it: it is idle, or stalled, and nothing has moved for a while."""
+        quiet = bool(self._ranks) and all(now - rank.moved_at >= CANARY_SECONDS for rank in self._ranks.values())
+        return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
+
+    def canary_unanswered(self, asked_at: float, now: float) -> bool:
+        """No token came that was asked for then. Returns whether that shows that the engine hangs: nothing has moved
+        since, and it was stalled already or says that it runs nothing which the token might wait for.
+        """
+        quiet = bool(self._ranks) and all(rank.moved_at <= asked_at for rank in self._ranks.values())
+        hangs = quiet and (self._stalled_at is not None or not any(rank.shown.running for rank in self._ranks.values()))
+        if hangs:
+            self._stall(now, certain=True)
+        return hangs
+
+    # ── what follows ──
+
+    def _judge(self, given: GivenWork, now: float) -> Life:
+        running = [rank for rank in self._ranks.values() if rank.shown.running]
+        waited_for = given.requests + given.others if running else given.requests
+        if not waited_for:
+            self._given_at = None
+        elif self._given_at is None:
+            self._given_at = now
+        self.allowed_seconds = self._allowed(given, is_running=bool(running), now=now)
+        if not self._ranks:
+            return Life.UNKNOWN
+        if self._given_at is None:
+            self.still_seconds = 0.0
+            return self._unasked(now)
+        since = min((rank.moved_at for rank in running), default=max(rank.moved_at for rank in self._ranks.values()))
+        self.still_seconds = now - max(since, self._given_at)
+        if self.still_seconds >= self.allowed_seconds:
+            self._stall(now, certain=bool(running) or self.on_trial)
+        if self._stalled_at is not None:
+            return Life.STALLED
+        if self.still_seconds >= SLOW_SHARE * self.allowed_seconds:
+            return Life.SLOW
+        return Life.ACTIVE if self.steps.known and running else Life.UNMEASURED
+
+    def _allowed(self, given: GivenWork, *, is_running: bool, now: float) -> float:
+        allowed = self.steps.allowed(given.longest_prefill_seconds, now)
+        return max(allowed, self._least_seconds if is_running else UNMEASURED_SECONDS)
+
+    def _stall(self, now: float, *, certain: bool) -> None:
+        """Something that waited for it has come to nothing; whether it certainly had reached it."""
+        if certain and self._certain_at is None:
+            self._certain_at = now
+        if self._stalled_at is None:
+            self._stalled_at = now
+        elif now >= self._trial_at:
+            self._trial_seconds = min(2 * self._trial_seconds, LONGEST_TRIAL_SECONDS)
+        else:
+            return
+        self.on_trial = False
+        self._trial_at = now + self._trial_seconds
+
+    def _unasked(self, now: float) -> Life:
+        """Nothing waits for it. What stalled is still stalled, but whether it is cannot be seen any more."""
+        if self._stalled_at is None:
+            return Life.IDLE
+        self.on_trial = self.on_trial or now >= self._trial_at
+        return Life.STALLED
