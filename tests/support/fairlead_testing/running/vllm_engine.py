@@ -90,6 +90,15 @@ class VllmEngine:
             time.sleep(0.5)
         raise AssertionError(f"vLLM did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
 
+    def signal_core(self, number: signal.Signals) -> None:
+        """To the process that computes alone; its HTTP server goes on."""
+        assert self.process is not None
+        found = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if b"EngineCore" in _read(path)]
+        cores = [int(folder.name) for folder in found if _group(int(folder.name)) == self.process.pid]
+        assert cores, "vLLM has no process of this name"
+        for core in cores:
+            os.kill(core, number)
+
     def signal(self, number: signal.Signals) -> None:
         """To its server and to its engine's process, as a lost or frozen node would do it."""
         assert self.process is not None
@@ -102,3 +111,17 @@ class VllmEngine:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it ended meanwhile
+        return b""
+
+
+def _group(process: int) -> int:
+    try:
+        return os.getpgid(process)
+    except ProcessLookupError:
+        return 0
