@@ -19,6 +19,7 @@ from fairlead_router.direct import DirectRelay, Upload
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest
+from fairlead_router.served_names import refuses_name
 from fairlead_router.settings import Timeouts
 from fairlead_router.side_circuits import fault_of
 from fairlead_router.silences import Silences
@@ -106,7 +107,7 @@ class Engines:
         self.asked: list[tuple[str, Way]] = []
         table = routing_table([f"10.0.0.{number}:8000" for number in range(instances)])
         self.pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), 1000.0)
-        self.calls = Calls(Timeouts(), Silences(), lambda: 1000.0, "r")
+        self.calls = Calls(Timeouts(), Silences(lambda: 1000.0), lambda: 1000.0, "r")
         self.client = Heard()
 
     async def begin(self, call: Call, instance: str, address: str, **_: object) -> UpstreamConnection:
@@ -169,7 +170,7 @@ def held_against(engines: Engines, *, left: bool) -> dict[str, int]:
     for instance, one in engines.asked:
         fault = fault_of(one.fails) if one.fails else None
         if not one.fails and one.status >= 400 and (instance, one) != (last, way):
-            fault = None if one.status == 404 and one.body == NAMES_THE_MODEL else Fault.REFUSED
+            fault = None if refuses_name(one.status, one.body, "mock") else Fault.REFUSED
         if one.leaves or fault is None:
             continue
         if fault is Fault.UNREACHED:

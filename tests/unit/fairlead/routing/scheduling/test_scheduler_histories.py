@@ -90,7 +90,7 @@ class SchedulerHistory(RuleBasedStateMachine):
 
     def snapshot(self) -> None:
         loads = self.scheduler.loads()
-        self.unfit_to_decode = {load.entry.id for load in loads if not load.takes_decodes(self.now)}
+        self.unfit_to_decode = {load.entry.id for load in loads if load.entry.role is Role.PREFILL or not self.may_be_sent(load)}
         able = [load.entry for load in loads if load.entry.id not in self.unfit_to_decode]
         decoding = [one for one in able if one.role is Role.DECODE] or able
         self.unfit = {load.entry.id for load in loads if not self.fits(load, decoding)}
@@ -102,8 +102,12 @@ class SchedulerHistory(RuleBasedStateMachine):
         fresh as its last question.
         """
         able = load.entry.role is not Role.PREFILL or any(load.entry.pairs_with(one) for one in decoding)
+        return able and self.may_be_sent(load)
+
+    def may_be_sent(self, load: InstanceLoad) -> bool:
+        """Whether it takes requests, as far as its state and its circuit go: a load is spared only by the last view."""
         accepting = [one for one in self.scheduler.loads() if one.entry.accepting]
-        return able and load.entry.accepting and (load.broken_until <= self.now or is_spared(load, accepting, self.now))
+        return load.entry.accepting and (load.broken_until <= self.now or is_spared(load, accepting, self.now))
 
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
         """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen.
