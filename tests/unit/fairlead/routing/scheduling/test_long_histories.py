@@ -296,6 +296,7 @@ def test_the_histories_come_by_everything_that_they_check() -> None:
     never = {RejectionReason.SHUTTING_DOWN, RejectionReason.POLICY_FAILED}  # test_scheduler_basics.py
     refused = [reason for reason in RejectionReason if reason not in never]
     elsewhere = {BindingReason.COLD, BindingReason.OPERATOR, BindingReason.NO_ROOM, BindingReason.SESSION_MOVED}  # test_moves_when_sent.py
+    elsewhere.add(BindingReason.ENGINE_STALLED)  # test_stalled_engines.py
     moved = [reason for reason in BindingReason if reason not in elsewhere]
     combined = [f"refused, {mode}, {discipline}" for mode in MODES for discipline in DISCIPLINES]
     assert {what: seen[what] for what in (*named, *refused, *moved, *combined) if seen[what] < 10} == {}
