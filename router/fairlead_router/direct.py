@@ -109,7 +109,8 @@ class DirectRelay:
         failure: UpstreamFailure | None = None
         headers: Sequence[tuple[bytes, bytes]] = ()
         while tries_left and not tries.failed_alike and not (upload and upload.begun):
-            instance = only or pool.choice.least_loaded(tried, self._now(), call.model) or await self._first_instance(call, pool, tried)
+            of_name = refusal is not None and refusal.of_name
+            instance = only or self._next(call, pool, tried, of_name=of_name) or await self._first_instance(call, pool, tried)
             if instance is None:
                 break
             tried.append(instance)
@@ -178,13 +179,23 @@ class DirectRelay:
         if (
             body is None
             or not (of_name or first)
-            or pool.choice.least_loaded(tried, now, call.model) is None
+            or self._next(call, pool, tried, of_name=of_name) is None
             or not (of_name or pool.choice.opinions.take(now))
         ):
             return None
         kept = KeptRefusal(instance, connection.status, _answer_headers(pool, instance, connection), body, of_name=of_name)
         self._sender.release(call, connection)
         return kept
+
+    def _next(self, call: Call, pool: Pool, tried: list[str], *, of_name: bool) -> str | None:
+        """The instance to ask next; once one has said that there is no such name (`of_name`), in the end also those
+        that are only taken to lack it.
+        """
+        choice, now = pool.choice, self._now()
+        found = choice.least_loaded(tried, now, call.model)
+        if found is None and of_name:
+            found = next(iter(choice.by_load(tried, now, call.model, choice.only_doubted(call.model, now))), None)
+        return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
         """Wait for a pool without an instance to have one; None when it gets none, or when those it had failed."""

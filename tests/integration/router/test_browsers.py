@@ -17,7 +17,8 @@ PAGE = "https://chat.example.com"
 CHAT = {"model": "mock", "messages": [{"role": "user", "content": "hi"}]}
 ENGINES_ANSWER = (
     b"HTTP/1.1 200 OK\r\naccess-control-allow-origin: *\r\naccess-control-allow-credentials: true\r\nvary: Accept\r\n"
-    b"x-request-id: engines-own\r\ncontent-length: 2\r\n\r\n{}"
+    b"x-request-id: engines-own\r\ncontent-length: 45\r\n\r\n"
+    b'{"choices": [{"message": {"content": "hi"}}]}'
 )
 
 

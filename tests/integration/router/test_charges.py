@@ -47,7 +47,9 @@ def at_engines(world: World) -> int:
 
 def tells(world: World, usage: dict[str, Any], **more: Any) -> None:
     """Let every engine answer `raw` with this usage."""
-    body = json.dumps({"id": "resp_a", "choices": [], "usage": usage, **more}).encode()
+    body = json.dumps(
+        {"id": "resp_a", "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}], "usage": usage, **more}
+    ).encode()
     for engine in world.engines:
         engine.raw = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
 

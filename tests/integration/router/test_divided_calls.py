@@ -22,7 +22,7 @@ async def split(world: World, **table: Any) -> tuple[RunningRouter, list[Scripte
 
 
 def legs(engines: list[ScriptedEngine], first: int = 0) -> list[tuple[str, dict[str, Any]]]:
-    return [(engine.name, seen["body"]) for engine in engines[first : first + 2] for seen in engine.seen]
+    return [(engine.name, seen["body"]) for engine in engines[first : first + 2] for seen in engine.seen if seen["body"]]
 
 
 def at_rest(running: RunningRouter) -> None:

@@ -64,8 +64,8 @@ async def test_the_bytes_of_a_token_are_learnt_from_whole_answers_and_from_strea
         await running.ask(text="two bytes each, ")  # the engine counts 8 tokens
         await running.ask(text="two bytes each, ", stream=True, stream_options={"include_usage": True})
     page = (await running.admin.get("/metrics")).text
-    assert 'fairlead_router_bytes_per_token{pool="default/chat"} 2.0' in page
-    assert 'fairlead_router_prompt_tokens_error{bytes_per_token="declared",pool="default/chat"} 0.5' in page
+    assert 'fairlead_router_bytes_per_token{pool="default/chat"} 2.75' in page
+    assert 'fairlead_router_prompt_tokens_error{bytes_per_token="declared",pool="default/chat"} 0.3125' in page
 
 
 async def test_several_pools_of_one_model_are_chosen_by_header(world: World) -> None:
