@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
+from fairlead_router.canonical_json import canonical_json
 
 Document = Mapping[str, Any]
 Chat = dict[str, Any]
@@ -171,7 +171,7 @@ _WITHOUT_TEXT = frozenset({"redacted_thinking", "tool_reference", "tool_addition
 
 def _arguments(given: object, as_json: bool) -> object:
     arguments = given if isinstance(given, dict) else {}
-    return orjson.dumps(arguments).decode() if as_json else arguments
+    return canonical_json(arguments).decode() if as_json else arguments
 
 
 def _call(call_id: object, name: object, arguments: object) -> Message:
@@ -276,7 +276,7 @@ def _add_item(item: Mapping[str, Any], into: list[Message]) -> None:
         name = f"{namespace}__{item.get('name')}" if namespace else item.get("name")
         _assistant(into).setdefault("tool_calls", []).append(_call(item.get("call_id"), name, item.get("arguments")))
     elif kind == "custom_tool_call":
-        arguments = orjson.dumps({"input": item.get("input") or ""}).decode()
+        arguments = canonical_json({"input": item.get("input") or ""}).decode()
         _assistant(into).setdefault("tool_calls", []).append(_call(item.get("call_id"), item.get("name"), arguments))
     elif kind in ("function_call_output", "custom_tool_call_output"):
         into.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")})

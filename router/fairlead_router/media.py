@@ -12,8 +12,9 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from xxhash import xxh3_128_hexdigest
+
+from fairlead_router.canonical_json import canonical_json
 
 BYTES_PER_TOKEN = 4
 
@@ -57,14 +58,17 @@ _JPEG_HEADER = 65_536
 """Letters of a JPEG that are searched for its size, which stands behind its metadata."""
 
 
-def medium(part: Mapping[str, Any]) -> tuple[str, bytes]:
-    """The modality (image, audio, video or file) of a part of a content, and the bytes that stand for it."""
+def medium(part: Mapping[str, Any], most_bytes: int = MOST_AUDIO_TOKENS * BYTES_PER_TOKEN) -> tuple[str, bytes]:
+    """The modality (image, audio, video or file) of a part of a content, and the bytes that stand for it, at most so
+    many, but always a hash.
+    """
     kind = str(part.get("type") or next(iter(part), ""))
     modality = next((word for word in ("image", "audio", "video") if word in kind), "file")
     source = _source(part)
     data = source[source.find(";base64,", 0, 200) + 8 :] if source.startswith("data:") else source
     length = _tokens(modality, data) * BYTES_PER_TOKEN
     digest = xxh3_128_hexdigest(data.encode())
+    length = max(min(length, most_bytes), len(digest))
     return modality, (digest * (length // len(digest) + 1))[:length].encode()
 
 
@@ -75,7 +79,7 @@ def _source(part: object) -> str:
         if field is None:
             break
         value = value[field]
-    return value if isinstance(value, str) else orjson.dumps(part).decode()
+    return value if isinstance(value, str) else canonical_json(part).decode()
 
 
 def _tokens(modality: str, data: str) -> int:

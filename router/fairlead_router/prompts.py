@@ -14,13 +14,12 @@ from contextlib import suppress
 from reprlib import Repr
 from typing import Any, NamedTuple
 
-import orjson
-
+from fairlead_router.canonical_json import canonical_json
 from fairlead_router.conversations import chat_of_messages, chat_of_response
 from fairlead_router.media import medium
 from fairlead_router.prompt_fields import ROOTS
 from fairlead_router.refusals import BadRequest
-from fairlead_router.rendered_chats import MEDIA, mark, render_chat
+from fairlead_router.rendered_chats import MEDIA, Pieces, mark, render_chat
 
 Document = dict[str, Any]
 
@@ -62,14 +61,14 @@ def chat_prompt(document: Document) -> Prompt:
     messages = _listed("messages", document.get("messages"), "messages")
     if document.get("input_ids"):
         return Prompt(_input_bytes("input_ids", document["input_ids"]), 0, _root(document))
-    into: list[bytes] = []
+    into = Pieces()
     kinds = render_chat(document, messages, into)
     return Prompt(b"".join(into), kinds, _root(document))
 
 
 def batch_prompt(document: Document) -> Prompt:
     """The conversations of a batch, one after the other."""
-    into: list[bytes] = []
+    into = Pieces()
     kinds = 0
     for index, conversation in enumerate(_listed("messages", document.get("messages"), "conversations")):
         if index:
@@ -96,7 +95,7 @@ def embedding_prompt(document: Document) -> Prompt:
     given = document.get("input")
     messages = document.get("messages") if given is None else given
     if isinstance(messages, list) and messages and isinstance(first := messages[0], dict) and "role" in first:
-        into: list[bytes] = []
+        into = Pieces()
         kinds = render_chat(document, messages, into, generates=False)
         return Prompt(b"".join(into), kinds, _root(document))
     if given is None and messages is not None:
@@ -109,11 +108,11 @@ def responses_prompt(document: Document) -> Prompt:
     if document.get("input") is None:
         raise bad_field("input", None, "give a text or a list of items")
     chat = chat_of_response(document)
-    into: list[bytes] = []
+    into = Pieces()
     kinds = render_chat(chat, chat["messages"], into)
     earlier = document.get("previous_input_messages")
     if earlier:
-        into[:0] = (_EARLIER, orjson.dumps(earlier))
+        into[:0] = (_EARLIER, canonical_json(earlier))
     return Prompt(b"".join(into), kinds, _root(document))
 
 
@@ -121,7 +120,7 @@ def anthropic_prompt(document: Document) -> Prompt:
     """`system` (a text or blocks), then the contents of `messages`."""
     _listed("messages", document.get("messages"), "messages")
     chat = chat_of_messages(document, anthropic_tools=True)
-    into: list[bytes] = []
+    into = Pieces()
     kinds = render_chat(chat, chat["messages"], into)
     return Prompt(b"".join(into), kinds, _root(document))
 
@@ -142,7 +141,7 @@ def texts_of(*fields: str) -> PromptReader:
     """A reader that joins the texts of those of these fields that are present; `messages` are a chat."""
 
     def read(document: Document) -> Prompt:
-        into: list[bytes] = []
+        into = Pieces()
         kinds = 0
         for field in fields:
             value = document.get(field)
@@ -169,7 +168,7 @@ def _root(document: Document) -> bytes:
     if _ROOTS.isdisjoint(document):
         return b""
     found = {field: value for field, default in ROOTS.items() if (value := document.get(field)) is not None and value != default}
-    return orjson.dumps(found) if found else b""
+    return canonical_json(found) if found else b""
 
 
 def _listed(field: str, value: object, items: str) -> list[Any]:
@@ -178,7 +177,7 @@ def _listed(field: str, value: object, items: str) -> list[Any]:
     return value
 
 
-def _collect(value: object, into: list[bytes], depth: int) -> int:
+def _collect(value: object, into: Pieces, depth: int) -> int:
     """Append the texts and media of a value; returns its kinds."""
     kinds = 0
     if isinstance(value, str):
@@ -188,7 +187,7 @@ def _collect(value: object, into: list[bytes], depth: int) -> int:
             kinds |= _collect(item, into, depth + 1)
     elif depth < _DEEPEST and isinstance(value, dict):
         if any(word in str(value.get("type")) for word in ("image", "audio", "video")):
-            into.append(medium(value)[1])
+            into.append(into.stand_in(value)[1])
             return MEDIA
         for field in _TEXT_FIELDS:
             if field in value:
@@ -206,6 +205,6 @@ def _input_bytes(field: str, value: object) -> bytes:
         rows = value if isinstance(value[0], list) else [value]
         with suppress(TypeError, OverflowError):
             return b"".join(array("I", row).tobytes() for row in rows)
-    texts: list[bytes] = []
+    texts = Pieces()
     _collect(value, texts, 0)
     return b"".join(texts)

@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 from xxhash import xxh3_128_digest
 
+from fairlead_router.canonical_json import NestsTooDeeply, canonical_json
 from fairlead_router.conversations import without_billing
 from fairlead_router.media import medium
 
@@ -31,6 +32,24 @@ TOOLS, MEDIA = 1, 2
 
 _NEXT_PART = b"\xfd"
 """Between the parts of a content."""
+
+MOST_MEDIA_BYTES = 4 * 1024 * 1024
+"""Of one prompt, for what stands for its media: a million tokens. A few bytes of a body can name a video, and what
+stands for it has thousands."""
+
+
+class Pieces(list[bytes]):
+    """The bytes of a prompt, piece by piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._media_left = MOST_MEDIA_BYTES
+
+    def stand_in(self, part: Mapping[str, Any]) -> tuple[str, bytes]:
+        """The modality of a medium and what stands for it; its hash alone once there are too many."""
+        modality, found = medium(part, self._media_left)
+        self._media_left = max(0, self._media_left - len(found))
+        return modality, found
 
 
 def mark(word: str) -> bytes:
@@ -56,7 +75,7 @@ _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "re
 """Types of parts that are text, with the field that has it."""
 
 
-def render_chat(chat: Chat, messages: list[Any], into: list[bytes], *, generates: bool = True) -> int:
+def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: bool = True) -> int:
     """Append the bytes of a chat. Returns what it has besides plain text: `TOOLS`, `MEDIA`, both or 0.
 
     `generates` is the default of `add_generation_prompt`.
@@ -83,11 +102,11 @@ def render_chat(chat: Chat, messages: list[Any], into: list[bytes], *, generates
     return kinds
 
 
-def _render_before(chat: Chat, into: list[bytes]) -> int:
+def _render_before(chat: Chat, into: Pieces) -> int:
     """What stands before the messages."""
     arguments = {field: value for field in _TEMPLATE_ARGUMENTS if (value := chat.get(field))}
     if arguments:
-        into += (_ARGUMENTS, orjson.dumps(arguments))
+        into += (_ARGUMENTS, canonical_json(arguments))
     kinds = 0
     tools = chat.get("tools")
     if isinstance(tools, list) and tools:
@@ -96,10 +115,10 @@ def _render_before(chat: Chat, into: list[bytes]) -> int:
         # Without tools, or with one, SGLang renders a chat that chooses so; vLLM can be told to leave them out.
         choice = chat.get("tool_choice")
         if choice == "none" or isinstance(choice, dict):
-            into += (_CHOICE, orjson.dumps(choice))
+            into += (_CHOICE, canonical_json(choice))
     if documents := chat.get("documents"):
         kinds = TOOLS
-        into += (_DOCUMENTS, orjson.dumps(documents))
+        into += (_DOCUMENTS, canonical_json(documents))
     return kinds
 
 
@@ -107,11 +126,11 @@ def _declarations(tools: list[Any]) -> bytes:
     """The tools as templates are given them, remembered by the hash of what the client sent: agents send tens of kB of
     the same tools with every request.
     """
-    given = orjson.dumps(tools)
+    given = canonical_json(tools)
     digest = xxh3_128_digest(given)
     known = _declarations_known.pop(digest, None)
     if known is None:
-        known = orjson.dumps([_declared(tool) for tool in tools])
+        known = canonical_json([_declared(tool) for tool in tools])
     if len(known) <= _LARGEST_REMEMBERED:
         _declarations_known[digest] = known
         if len(_declarations_known) > _MOST_REMEMBERED:
@@ -143,17 +162,17 @@ def _declared(tool: object) -> object:
     return declared
 
 
-def _render_message(message: Chat, role: object, content: object, into: list[bytes]) -> int:
+def _render_message(message: Chat, role: object, content: object, into: Pieces) -> int:
     kinds = 0
     if isinstance(role, str):
         into.append(_PLAIN.get(role) or mark(role))
     elif content is None and message.get("type"):
-        into += (_UNKNOWN, orjson.dumps(_lasting(message)))  # an item of a response that only the engine knows
+        into += (_UNKNOWN, canonical_json(_lasting(message)))  # an item of a response that only the engine knows
         return TOOLS
     if "reasoning" in message or "reasoning_content" in message:
         kinds = _render_thought(message, into)
     if role != "tool" and not _FIELDS.isdisjoint(message):
-        into += [piece for field in sorted(_FIELDS) if (value := message.get(field)) for piece in (_FIELD, orjson.dumps([field, value]))]
+        into += [piece for field in sorted(_FIELDS) if (value := message.get(field)) for piece in (_FIELD, canonical_json([field, value]))]
     is_system = role in _SYSTEM
     if isinstance(content, str):
         into.append((settled(content) if is_system else content).encode())
@@ -164,7 +183,7 @@ def _render_message(message: Chat, role: object, content: object, into: list[byt
     return kinds
 
 
-def _render_thought(message: Chat, into: list[bytes]) -> int:
+def _render_thought(message: Chat, into: Pieces) -> int:
     thought = message.get("reasoning")
     if thought is None:
         thought = message.get("reasoning_content")
@@ -174,11 +193,11 @@ def _render_thought(message: Chat, into: list[bytes]) -> int:
     return TOOLS
 
 
-def _render_parts(parts: list[Any], into: list[bytes], between: bytes, *, is_system: bool) -> int:
+def _render_parts(parts: list[Any], into: Pieces, between: bytes, *, is_system: bool) -> int:
     kinds = 0
     begin = b""
     for part in parts:
-        piece, kind = _part(part, is_system)
+        piece, kind = _part(part, into, is_system=is_system)
         if piece is not None:
             kinds |= kind
             into += (begin, piece)
@@ -186,7 +205,7 @@ def _render_parts(parts: list[Any], into: list[bytes], between: bytes, *, is_sys
     return kinds
 
 
-def _part(part: object, is_system: bool) -> tuple[bytes | None, int]:
+def _part(part: object, into: Pieces, *, is_system: bool) -> tuple[bytes | None, int]:
     """The bytes of a part of a content, a text or an object, and what it is besides text; None if it adds nothing."""
     if isinstance(part, str):
         text: object = part
@@ -194,7 +213,7 @@ def _part(part: object, is_system: bool) -> tuple[bytes | None, int]:
         kind = part.get("type")
         field = _TEXT_FIELDS.get(kind) if isinstance(kind, str) else "text" if "text" in part else None
         if field is None:
-            return _other_part(part, kind)
+            return _other_part(part, kind, into)
         text = part.get(field)
     else:
         return None, 0
@@ -206,16 +225,16 @@ def _part(part: object, is_system: bool) -> tuple[bytes | None, int]:
     return text.encode(), 0
 
 
-def _other_part(part: Mapping[str, Any], kind: object) -> tuple[bytes | None, int]:
+def _other_part(part: Mapping[str, Any], kind: object, into: Pieces) -> tuple[bytes | None, int]:
     if kind == "tool_reference":
         return _REFERENCE + str(part.get("name") or part.get("tool_name")).encode(), TOOLS
     if not part or (len(part) == 1 and kind is not None):
         return None, 0
-    modality, stand_in = medium(part)
+    modality, stand_in = into.stand_in(part)
     return _MODALITIES[modality] + stand_in, MEDIA
 
 
-def _render_calls(message: Chat, into: list[bytes]) -> int:
+def _render_calls(message: Chat, into: Pieces) -> int:
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not calls:
         return 0
@@ -223,7 +242,7 @@ def _render_calls(message: Chat, into: list[bytes]) -> int:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             arguments = function.get("arguments")
-            shown = _parsed(arguments) if isinstance(arguments, str) else orjson.dumps(arguments or {})
+            shown = _parsed(arguments) if isinstance(arguments, str) else canonical_json(arguments or {})
             into += (_CALL, str(function.get("name")).encode(), _NEXT_PART, shown)
     return TOOLS
 
@@ -241,7 +260,12 @@ def _object(arguments: str) -> bytes:
         decoded = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return b"{}"  # so engines take it
-    return orjson.dumps(decoded) if isinstance(decoded, dict) else b"{}"
+    if not isinstance(decoded, dict):
+        return b"{}"
+    try:
+        return canonical_json(decoded)
+    except NestsTooDeeply:
+        return arguments.encode()
 
 
 _short = lru_cache(maxsize=4096)(_object)

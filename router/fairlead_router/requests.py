@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from fairlead_router.body_edits import edited
+from fairlead_router.canonical_json import NestsTooDeeply, canonical_json
 from fairlead_router.dialects import Dialect
 from fairlead_router.paths import Endpoint
 from fairlead_router.peer_fields import refuse_peer_addresses, refuse_peers
@@ -61,7 +62,10 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
         _refuse_depth(document)
     if not isinstance(document, dict):
         raise BadRequest(400, "invalid_json", f"the body must be a JSON object, not {type(document).__name__}")
-    return ParsedRequest(body, document, endpoint)
+    try:
+        return ParsedRequest(body, document, endpoint)
+    except NestsTooDeeply:
+        raise _too_deep() from None
 
 
 DEEPEST_BODY = 254
@@ -77,8 +81,8 @@ def _may_nest_deeply(body: bytes) -> bool:
 
 def _refuse_depth(document: object) -> None:
     try:
-        orjson.dumps(document)  # which goes as deep as that
-    except orjson.JSONEncodeError:
+        canonical_json(document)
+    except NestsTooDeeply:
         raise _too_deep() from None
 
 

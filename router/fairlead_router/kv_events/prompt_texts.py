@@ -79,14 +79,14 @@ def question(path: str, document: Mapping[str, Any], adapter: str | None = None,
     if unaskable is None or any(document.get(field) is not None for field in unaskable) or not (salt is None or isinstance(salt, str)):
         return None
     rendering = rendering or RENDERINGS[0]
-    fields = _completion(document) if path == COMPLETIONS else _chat(path, document, rendering)
-    if fields is None:
-        return None
     try:
+        fields = _completion(document) if path == COMPLETIONS else _chat(path, document, rendering)
+        if fields is None:
+            return None
         heads, texts = _pieces(fields)
         root = orjson.dumps([path == COMPLETIONS, salt, adapter, {field: given for field, given in fields.items() if field in _ASKED}])
     except (TypeError, ValueError):
-        return None  # an integer that JSON's writer does not know
+        return None  # what JSON's writer does not know: a large integer, or a value that nests too deeply
     tool_bytes = len(root) if fields.get("tools") else 0  # the few bytes beside them do not count
     text = PromptText(root=root, heads=heads, texts=texts, cache_salt=salt, adapter=adapter, tool_bytes=tool_bytes)
     return Question(prompt=text, fields=fields, rendering=rendering)

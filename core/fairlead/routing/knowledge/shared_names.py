@@ -104,8 +104,9 @@ class SharedNames:
                 if use.shared_until or len(use.beginnings) > 1:
                     self._remember(name, use)
 
-    def hear(self, name: str, found_at: float) -> None:
-        """Another router found at this time that the name is shared."""
+    def hear(self, name: str, found_at: float, now: float) -> None:
+        """Another router found at this time that the name is shared; its clock may be ahead."""
+        found_at = min(found_at, now)
         use = self._used.get(name) or self._remembered.get(name)
         if use is None:
             use = _Use(seen_at=found_at)

@@ -96,15 +96,21 @@ def test_a_name_is_a_session_again_when_nothing_showed_for_long_that_it_is_share
 
 def test_what_another_router_found_counts_here() -> None:
     here = Clients()
-    here.names.hear("n", 5.0)
+    here.names.hear("n", 5.0, 6.0)
     assert here.names.is_shared("n", 5.0 + KEEP - 1)
     assert not here.names.is_shared("n", 5.0 + KEEP)
+
+
+def test_a_router_whose_clock_is_ahead_makes_no_name_shared_for_longer() -> None:
+    here = Clients()
+    here.names.hear("n", 1e9, 6.0)
+    assert not here.names.is_shared("n", 6.0 + KEEP)
 
 
 def test_names_that_other_routers_tell_of_fill_no_memory() -> None:
     names = SharedNames(KEEP)
     for number in range(MOST_REMEMBERED + 100):
-        names.hear(f"n{number}", 1.0)
+        names.hear(f"n{number}", 1.0, 1.0)
     assert len(names) == MOST_REMEMBERED
 
 
