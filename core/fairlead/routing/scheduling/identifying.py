@@ -32,7 +32,7 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
             _report(state, name, now)
     tracked.holds = tuple(holds)
     if chosen != names[0]:
-        tracked.request = replace(request, session=chosen, named=request.named or names[0])
+        tracked.request = replace(request, session=chosen, named=request.named or request.session)
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:

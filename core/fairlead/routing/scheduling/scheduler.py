@@ -251,7 +251,7 @@ class PoolScheduler:
         state = self._state
         for binding in bindings:
             if binding.shared_at is not None:
-                state.names.hear(binding.session, binding.shared_at)
+                state.names.hear(binding.session, binding.shared_at, now)
         return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
