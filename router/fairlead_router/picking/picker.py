@@ -242,24 +242,19 @@ class Picker:
         if pool.divides:
             message = f"pool {pool.key} divides prefill and decode, which no proxy can follow; send the request to the router's own gateway"
             raise BadRequest(501, "pool_divides", message)
+        submit = partial(self._submit, asked, endpoint, subset, key, parsed, pool)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
-            self._start(asked, partial(self._seek_holder, asked, endpoint, subset, key, parsed, pool))
+            self._start(asked, partial(self._seek_holder, asked, endpoint, parsed, pool, submit))
         else:
-            self._submit(asked, endpoint, subset, key, parsed, pool)
+            submit()
 
     async def _seek_holder(
-        self,
-        asked: PickedRequest,
-        endpoint: Endpoint,
-        subset: tuple[str, ...] | None,
-        key: GatewayKey | None,
-        parsed: ParsedRequest,
-        pool: Pool,
+        self, asked: PickedRequest, endpoint: Endpoint, parsed: ParsedRequest, pool: Pool, submit: Callable[[], None]
     ) -> None:
-        """Find out first who holds the response that it goes on from."""
+        """Find out who holds the response that it goes on from, and then `submit` it."""
         await self._holders.seek(parsed.document, endpoint, pool, of_http1(asked.headers))
         asked.task = None
-        self._submit(asked, endpoint, subset, key, parsed, pool)
+        submit()
 
     def _submit(
         self,
