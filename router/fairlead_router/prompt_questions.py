@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from fairlead.values import value
+from fairlead_router.canonical_json import NestsTooDeeply, canonical_json
 from fairlead_router.kv_events.prompt_texts import COMPLETIONS, MESSAGES, Question, detokenizing
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
@@ -147,7 +148,9 @@ class PromptQuestions:
         if self._now() < self._missing.get((asked.address, path), 0.0):
             return None
         try:
-            return await self._post(asked, path, msgspec.json.encode(body))
+            return await self._post(asked, path, canonical_json(body))
+        except NestsTooDeeply:  # in a field that no prompt is made of
+            return None
         except UpstreamFailure as failure:
             if failure.status not in NOT_OFFERED:
                 raise

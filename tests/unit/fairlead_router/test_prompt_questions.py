@@ -136,3 +136,13 @@ async def test_a_chat_is_rendered_and_not_counted() -> None:
     engine = Engine(in_place, offers=())
     assert bytes((await answer(engine, PLAIN, path=CHAT)).tokens) == b"<user>Hi"
     assert engine.asked == ["/v1/chat/completions/render", "/tokenize"]
+
+
+async def test_a_field_that_no_prompt_is_made_of_may_nest_as_deep_as_json_may() -> None:
+    deep: Any = 1
+    for _ in range(900):
+        deep = [deep]
+    engine = Engine(in_place, offers=(COUNT, RENDER))
+    found = await answer(engine, {**PLAIN, "output_format": deep})
+    assert bytes(found.tokens) == b"<user>Hi"
+    assert RENDER not in engine.asked
