@@ -30,6 +30,8 @@ CHANGES: dict[str, Any] = {
     "bytesPerToken": 5,
     "prefillTokensPerSecond": 7000,
     "kvCacheTokens": 900_000,
+    "canary": True,
+    "replaceStalledAfter": "90s",
     "simulated.timeScale": TIME_SCALE * 2,
     "simulated.blockSize": 32,
     "simulated.decodeStep": "25ms",
