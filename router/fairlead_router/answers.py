@@ -166,7 +166,7 @@ class StreamReader:
             return b"" if self._hear(piece) else piece
         start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
         while True:
-            if start >= kept:
+            if start >= kept and text.startswith(self._before, start):
                 start = self._skip_alike(text, start)
                 place = max(place, start)
             blank = _BLANK_LINE.search(text, place)
@@ -188,23 +188,20 @@ class StreamReader:
         """Count the complete events from `start` on that are alike one before, as engines send several at once. Returns
         where the first other one begins.
         """
-        before, after = self._before, self._after
+        before, after = self._before, b"" if self._by_name else self._after
+        length, count = len(before), 0
         while text.startswith(before, start):
-            content = start + len(before)
+            content = start + length
             quote = text.find(_QUOTE, content)
-            if quote <= content:
+            if quote <= content or not text.startswith(after, quote):
                 break
-            if self._by_name:
-                end = text.find(b"\n\n", content) + 2
-                if end < 2:
-                    break
-            elif text.startswith(after, quote):
-                end = quote + len(after)
-            else:
+            end = text.find(b"\n\n", quote) + 2 if self._by_name else quote + len(after)
+            if end < 2:
                 break
-            self.events += 1
-            self._spoken.deltas += 1
+            count += 1
             start = end
+        self.events += count
+        self._spoken.deltas += count
         return start
 
     def _wait(self) -> bytes:

@@ -52,6 +52,22 @@ class Connection(Protocol):
         """The request was answered."""
 
 
+class _ServersOwn:
+    """The lines of the server's own headers, which uvicorn makes once a second."""
+
+    def __init__(self) -> None:
+        self._headers: Headers = []
+        self._lines = b""
+
+    def of(self, headers: Headers) -> bytes:
+        if headers is not self._headers:
+            self._headers, self._lines = headers, b"".join(b"%s: %s\r\n" % pair for pair in headers)
+        return self._lines
+
+
+_SERVERS_OWN = _ServersOwn()
+
+
 class ClientRequest:
     """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
 
@@ -319,7 +335,7 @@ class ClientRequest:
             cycle.keep_alive = False
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
-        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self._connection.server_state.default_headers), self._standing]
+        lines = [STATUS_LINES[status], _SERVERS_OWN.of(self._connection.server_state.default_headers), self._standing]
         lines.append(self._lines_of_id(headers))
         old = cycle.scope["http_version"] == "1.0"
         if length is not None:

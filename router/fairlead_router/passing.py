@@ -48,7 +48,8 @@ class StreamPassage:
         self._client = client
         self._hears = hears
         self._clock = clock
-        self._since = clock()
+        self._since: float | None = None
+        """When the first piece without content came."""
         self._held: list[bytes] | None = []
         """What came before content; None once that has come."""
         self._size = 0
@@ -86,7 +87,7 @@ class StreamPassage:
             return True
         held.append(shown)
         self._size += len(shown)
-        if not (reader.began or self.begun or self._size > HELD_BYTES or self._clock() - self._since >= HELD_SECONDS):
+        if not (reader.began or self.begun or self._size > HELD_BYTES or self._held_for() >= HELD_SECONDS):
             return True
         self.begin()
         whole = b"".join(held)
@@ -96,6 +97,12 @@ class StreamPassage:
             self._held = None
             self._hears.has_content()
         return ready
+
+    def _held_for(self) -> float:
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        return now - self._since
 
 
 def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:

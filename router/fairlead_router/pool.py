@@ -170,7 +170,7 @@ class Pool:
             await self.waiting_room.wait(body_bytes, holding.hold_for_seconds)
 
     def _is_used(self) -> bool:
-        return bool(self.tickets or self.direct or self.waiting_room)
+        return bool(self.tickets or self.direct or self.waiting_room.waiters)
 
     # ── a request's way through ──
 
@@ -191,12 +191,12 @@ class Pool:
             self._end(ticket, Ending.LOST, now)  # the scheduler refused to know it, so nothing may be kept of it here
             raise
         self.deliver(results, now)
-        self._bound_held()
+        if self.waiting_room.waiters:
+            self._bound_held()
         return ticket
 
     def _bound_held(self) -> None:
-        if self.waiting_room:
-            self.waiting_room.make_room(self.scheduler.held(), self.table.holding)
+        self.waiting_room.make_room(self.scheduler.held(), self.table.holding)
 
     def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
         """The prompt is computed on the prefill instance; the answer is still to come from the decode instance, unless
@@ -279,13 +279,10 @@ class Pool:
             self.counters.compare(ticket.verdict, usage.cached_tokens)
         self._end(ticket, Ending.SERVED, now, usage)
         self.deliver(self.scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens), now)
-        if usage.prompt_tokens:
-            self._learn_token_size(ticket.request, usage.prompt_tokens, now)
-
-    def _learn_token_size(self, request: RoutingRequest, prompt_tokens: int, now: float) -> None:
-        """An engine counted so many tokens in the request's prompt."""
-        changed = self.token_sizes.observe(request.prompt_bytes, prompt_tokens, now, request.prompt_kind, text=request.is_plain_text)
-        if changed:
+        request = ticket.request
+        if usage.prompt_tokens and self.token_sizes.observe(
+            request.prompt_bytes, usage.prompt_tokens, now, request.prompt_kind, text=request.is_plain_text
+        ):
             size = round(self.token_sizes.bytes_per_token, 3)
             logger.info("bytes per token learned", extra={"pool": str(self.key), "bytes_per_token": size})
             self._count_anew(now)
@@ -384,7 +381,8 @@ class Pool:
         if self.tickets or self.guests or now - self.ticked_at >= 1.0:
             self.ticked_at = now
             self.deliver(self.scheduler.tick(now), now)
-            self._bound_held()
+            if self.waiting_room.waiters:
+                self._bound_held()
         if now >= self.forgets_at:
             self.forgets_at = now + FORGET_SECONDS
             if self.token_sizes.forget(now):

@@ -301,7 +301,7 @@ class Proxy:
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage)
-        passage = StreamPassage(reader, connection, client, _StreamBeginnings(self, exchange), self._now)
+        passage = StreamPassage(reader, connection, client, _StreamBeginnings(self, exchange, self._now), self._now)
         client.on_writable(connection.resume)
         try:
             last = await connection.pipe(passage.take)
@@ -324,7 +324,7 @@ class Proxy:
             self._sender.release(call, connection)
             raise answer_failed(connection, shortfall)
         passage.begin()
-        self._remember(exchange, reader)
+        self.remember(exchange, reader)
         if shortfall is None:
             self._answered(exchange, reader.usage())
         else:
@@ -334,23 +334,9 @@ class Proxy:
                 left += _broken(exchange, reader, f"{exchange.instance} ended it: {shortfall.message}")
         client.end(left)
 
-    def begins(self, exchange: Exchange) -> None:
-        """The client's answer begins."""
-        assert exchange.ticket.stream is not None
-        self._remember(exchange, exchange.ticket.stream)
-        exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
-
-    def has_content(self, exchange: Exchange) -> None:
-        """The first piece of generated content came: the first token."""
-        now = self._now()
-        if exchange.doubt is not None:
-            exchange.doubt.contradicted(now)
-        if exchange.handed_over_at:
-            exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
-        exchange.pool.first_token(exchange.ticket, now)
-
-    def _remember(self, exchange: Exchange, reader: StreamReader) -> None:
-        if is_response_id(reader.response_id):
+    def remember(self, exchange: Exchange, reader: StreamReader) -> None:
+        """Note who holds the response that comes, where its protocol keeps responses."""
+        if exchange.call.dialect is Dialect.RESPONSES and is_response_id(reader.response_id):
             self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
     def _answered(self, exchange: Exchange, usage: Usage) -> None:
@@ -374,21 +360,30 @@ class Proxy:
 
 
 class _StreamBeginnings:
-    """What a passage tells of one exchange."""
+    """What follows from the beginnings of one exchange's answer."""
 
-    __slots__ = ("_exchange", "_proxy")
+    __slots__ = ("_exchange", "_now", "_proxy")
 
-    def __init__(self, proxy: Proxy, exchange: Exchange) -> None:
+    def __init__(self, proxy: Proxy, exchange: Exchange, now: Callable[[], float]) -> None:
         self._proxy = proxy
         self._exchange = exchange
+        self._now = now
 
     def begins(self) -> None:
         """See `Beginnings`."""
-        self._proxy.begins(self._exchange)
+        exchange = self._exchange
+        assert exchange.ticket.stream is not None
+        self._proxy.remember(exchange, exchange.ticket.stream)
+        exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
 
     def has_content(self) -> None:
-        """See `Beginnings`."""
-        self._proxy.has_content(self._exchange)
+        """The first token; see `Beginnings`."""
+        exchange, now = self._exchange, self._now()
+        if exchange.doubt is not None:
+            exchange.doubt.contradicted(now)
+        if exchange.handed_over_at:
+            exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
+        exchange.pool.first_token(exchange.ticket, now)
 
 
 def _broken(exchange: Exchange, reader: StreamReader, why: str) -> bytes:

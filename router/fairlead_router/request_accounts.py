@@ -72,7 +72,7 @@ class RequestAccounts:
         ticket.ending = ending
         if usage is not None:
             if not usage.prompt_tokens:
-                usage = usage._replace(prompt_tokens=ticket.request.prompt_tokens)
+                usage = Usage(usage.output_tokens, usage.cached_tokens, ticket.request.prompt_tokens)
             ticket.usage = usage
             self._counters.output_tokens += usage.output_tokens
         if ending is Ending.SERVED:

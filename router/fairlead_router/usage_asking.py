@@ -83,7 +83,8 @@ class UsageAsking:
 
     def refuses(self, address: str) -> bool:
         """Whether the engine there refused to be asked a short time ago."""
-        return self._refusing.get(address, 0.0) > self._now()
+        until = self._refusing.get(address)
+        return until is not None and until > self._now()
 
     def refused(self, address: str) -> None:
         """The engine there refused to be asked."""

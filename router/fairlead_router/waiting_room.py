@@ -17,15 +17,15 @@ MOST_BYTES = SchedulerSettings().held_bytes
 class WaitingRoom:
     """The direct requests of one pool that wait. A request whose task is cancelled leaves at once."""
 
-    __slots__ = ("_bytes", "_waiters")
+    __slots__ = ("_bytes", "waiters")
 
     def __init__(self) -> None:
-        self._waiters: dict[asyncio.Future[None], int] = {}
-        """With the bytes of each one's body, in the order of arrival."""
+        self.waiters: dict[asyncio.Future[None], int] = {}
+        """With the bytes of each one's body, in the order of arrival. Read only."""
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self.waiters)
 
     def has_room(self, body_bytes: int, others: HeldDemand, holding: HoldingFacts) -> bool:
         """Whether one more request may wait, beside `others` that the scheduler holds."""
@@ -33,23 +33,23 @@ class WaitingRoom:
 
     def make_room(self, others: HeldDemand, holding: HoldingFacts) -> None:
         """The scheduler holds so much by now: the newest leave for which there is no room any more."""
-        while self._waiters and (len(self) + others.requests > holding.held_requests or self._bytes + others.body_bytes > MOST_BYTES):
-            self._let_go(next(reversed(self._waiters)))
+        while self.waiters and (len(self) + others.requests > holding.held_requests or self._bytes + others.body_bytes > MOST_BYTES):
+            self._let_go(next(reversed(self.waiters)))
 
     def open(self) -> None:
         """Let all go on, in the order of their arrival."""
-        for waiter in tuple(self._waiters):
+        for waiter in tuple(self.waiters):
             self._let_go(waiter)
 
     def _let_go(self, waiter: asyncio.Future[None]) -> None:
-        self._bytes -= self._waiters.pop(waiter, 0)
+        self._bytes -= self.waiters.pop(waiter, 0)
         if not waiter.done():
             waiter.set_result(None)
 
     async def wait(self, body_bytes: int, seconds: float) -> None:
         """Wait until the room is opened, or needed for others, at most `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = body_bytes
+        self.waiters[waiter] = body_bytes
         self._bytes += body_bytes
         try:
             async with asyncio.timeout(seconds):

@@ -1,8 +1,7 @@
 """What a request costs on each instance, as the policy `fairlead` compares it, and the order that follows.
 
-There are two ways to the same figures. An operation on a vector takes about as long for eight entries as for a hundred,
-so up to `FEW` instances are cheaper one by one. Both do the same arithmetic in the same order; a property test holds
-them to equal decisions, to the last bit.
+There are two ways to the same figures: over vectors, and one by one for up to `FEW` instances. Both do the same
+arithmetic in the same order; a property test holds them to equal decisions, to the last bit.
 """
 
 from collections.abc import Sequence
@@ -13,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead.routing.choosing.candidates import FALLBACKS
+from fairlead.routing.contracts.vectors import FEW as FEW
 from fairlead.routing.contracts.vectors import FloatVector, PoolVectors, lowest
-
-FEW = 16
 
 CHANCE = 0.25
 """By so much the paces of equal instances may differ."""
@@ -64,13 +62,14 @@ class Circumstances:
     kv_seconds: float
 
 
-def slownesses(paces: FloatVector) -> FloatVector | None:
+def slownesses(vectors: PoolVectors) -> FloatVector | None:
     """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance, and None where
     it may be for all.
     """
-    told = paces.tolist()
-    if max(told) <= (1 + CHANCE) * min(told):  # then each is as near to the mean
+    each = vectors.measures[3]
+    if max(each) <= (1 + CHANCE) * min(each):  # then each is as near to the mean
         return None
+    paces = vectors.lasting_pace
     mean = float(np.add.reduce(paces)) / len(paces)
     if float(np.maximum.reduce(paces)) / mean - 1 <= CHANCE and 1 - float(np.minimum.reduce(paces)) / mean <= CHANCE:
         return None

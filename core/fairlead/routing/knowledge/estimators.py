@@ -128,19 +128,19 @@ def _dot(left: Sequence[float], right: Sequence[float]) -> float:
 class _Mean:
     """A weighted mean of what was observed last; None before anything was."""
 
-    __slots__ = ("_sum", "_weight")
+    __slots__ = ("sum", "weight")
 
     def __init__(self) -> None:
-        self._sum = 0.0
-        self._weight = 0.0
+        self.sum = 0.0
+        self.weight = 0.0
 
     @property
     def value(self) -> float | None:
-        return self._sum / self._weight if self._weight else None
+        return self.sum / self.weight if self.weight else None
 
     def observe(self, value: float, weight: float = 1.0) -> None:
-        self._sum = self._sum * KEPT + value * weight
-        self._weight = self._weight * KEPT + weight
+        self.sum = self.sum * KEPT + value * weight
+        self.weight = self.weight * KEPT + weight
 
 
 class _Observed:
@@ -162,10 +162,14 @@ class _Observed:
         """So many tokens took so long; what was predicted before."""
         self.samples += 1
         self.observed_at = now
-        self.seconds_per_token.observe(seconds / tokens, tokens)
-        for errors, predicted in ((self.error, learnt), (self.declared_error, declared)):
-            if predicted is not None:
-                errors.observe(abs(predicted - seconds) / seconds, seconds)
+        mean = self.seconds_per_token  # written out, not `observe`: two answers and two prefills a request are taken here
+        mean.sum, mean.weight = mean.sum * KEPT + seconds, mean.weight * KEPT + tokens
+        if learnt is not None:
+            mean = self.error
+            mean.sum, mean.weight = mean.sum * KEPT + abs(learnt - seconds), mean.weight * KEPT + seconds
+        if declared is not None:
+            mean = self.declared_error
+            mean.sum, mean.weight = mean.sum * KEPT + abs(declared - seconds), mean.weight * KEPT + seconds
 
     def report(self, form: str, in_use: bool) -> EstimateReport:
         return EstimateReport(
@@ -187,8 +191,8 @@ class _ObservedByInstance:
 
     def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
         """As of `_Observed`; `learnt` is predicted by what all have taught."""
-        for observed in (self.all, self._each[instance]):
-            observed.observe(tokens, seconds, learnt, declared, now)
+        self.all.observe(tokens, seconds, learnt, declared, now)
+        self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
         """That of one instance, or of all for None."""

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
+from operator import itemgetter
 
 from fairlead.tables import EngineFacts
 
@@ -43,6 +44,8 @@ MOST_KINDS = 64
 """Kinds that are remembered; beyond, the one that was seen least recently is forgotten."""
 
 ERRORS_KEPT = 500
+
+_RATIO, _WEIGHT = itemgetter(1), itemgetter(2)
 
 GIVEN_IDS = "token-ids"
 """The kind of prompts that clients send as token ids, `ID_BYTES` each: nothing is to be learned of these."""
@@ -120,9 +123,9 @@ class _Estimate:
 
     def _estimate(self) -> None:
         self.observed = self.value = None
-        last = sorted([(ratio, weight) for _, ratio, weight in self._last])
-        half = sum([weight for _, weight in last]) / 2
-        for ratio, weight in last:
+        last = sorted(self._last, key=_RATIO)
+        half = sum(map(_WEIGHT, last)) / 2
+        for _, ratio, weight in last:
             half -= weight
             if half <= 0:
                 self.observed = ratio

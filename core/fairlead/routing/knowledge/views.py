@@ -148,9 +148,9 @@ class LiveView:
         return decode_share(self.decode_seconds(load.decode_tokens, load.decoding), self.table.slo.tpot_seconds)
 
     def pool_load(self) -> float:
-        shares = self.vectors().decode_share
-        count = max(1, len(shares))
-        return self.routers * self.offered.per_second(self.now) / count + float(np.add.reduce(shares)) / count
+        vectors = self.vectors()
+        count = max(1, len(vectors.loads))
+        return self.routers * self.offered.per_second(self.now) / count + vectors.decode_shares() / count
 
     def vectors(self) -> PoolVectors:
         candidates = self.candidates()

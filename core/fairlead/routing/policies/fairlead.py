@@ -109,7 +109,7 @@ class Fairlead:
         limit = IN_TIME * view.table.slo.ttft_seconds
         circumstances = Circumstances(
             now=now,
-            slowness=slownesses(vectors.lasting_pace),
+            slowness=slownesses(vectors),
             overtaken=view.overtaken_seconds(request),
             worth=worth,
             rests_count=load >= FULL,  # while there is time, rests give way to deadlines

@@ -189,6 +189,7 @@ class Accounting:
             tracked.dispatched_at = now
         if tracked.queued_seconds is None:
             tracked.queued_seconds = now - tracked.submitted_at
+        self.changed.add(tracked.instance)
         load.waiting -= 1
         load.prefilling += 1
         load.dispatched_prefill_tokens += tracked.miss_tokens
@@ -204,8 +205,9 @@ class Accounting:
         self.forget_late(tracked)
         tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
         self._estimate(tracked, hit_tokens)
-        load = self.loads[tracked.instance]
-        self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
+        if tracked.miss_tokens != tokens or tracked.prefill_microseconds != microseconds:
+            load = self.loads[tracked.instance]
+            self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
     def find_late(self, tracked: TrackedRequest) -> None:
         """A queued request can no longer be in time."""
@@ -241,8 +243,9 @@ class Accounting:
             load.longest_prefilled_microseconds = tracked.prefill_microseconds
         load.last_first_token_at = now
         decode = tracked.decode
-        self._unexpect(tracked)
-        tracked.decode = decode
+        if decode is not None:
+            self._unexpect(tracked)
+            tracked.decode = decode
         tracked.stage = Stage.DECODING
         decodes_on = tracked.instance if decode is None else decode
         decoding = self.loads[decodes_on]
@@ -314,7 +317,8 @@ class Accounting:
         del load.in_flight[tracked.request.id]
         load.dispatched_prefill_tokens -= tracked.miss_tokens
         self._remove_pending(load, tracked)
-        self.transferred(tracked)
+        if tracked.transfer_from is not None:
+            self.transferred(tracked)
 
     def _expect(self, tracked: TrackedRequest, decode: str | None) -> None:
         tracked.decode = None if decode == tracked.instance else decode

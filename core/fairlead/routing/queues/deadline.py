@@ -108,10 +108,10 @@ class DeadlineQueue:
         """Nothing planned goes before, unless another request comes."""
 
     def __len__(self) -> int:
-        return len(self._late) + len(self._able)
+        return len(self._late.requests) + len(self._able)
 
     def __contains__(self, request_id: str) -> bool:
-        return request_id in self._late or request_id in self._able
+        return request_id in self._late.requests or request_id in self._able
 
     def add(self, tracked: TrackedRequest) -> None:
         """Let a request wait; whether it is late is found out by the next look."""
@@ -213,7 +213,7 @@ class DeadlineQueue:
 
     def _shortest_late(self) -> TrackedRequest | None:
         """The shortest of the late, or of those of the tenant that has had the least."""
-        if self._first_late is None and self._late:
+        if self._first_late is None and self._late.requests:
             turns = self._turns
             self._first_late = self._late.shortest(None if turns is None or not turns.are_shared else turns.least_served_of_late())
         return self._first_late
@@ -238,7 +238,7 @@ class DeadlineQueue:
             if not beside:  # what is in flight may be over sooner
                 self._nothing_until = rested_at
             return None
-        if self._late:
+        if self._late.requests:
             self._earned += self._rules.late_share * chosen.seconds
         return self._taken(chosen.tracked)
 

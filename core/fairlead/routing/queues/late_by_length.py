@@ -17,44 +17,45 @@ class LateByLength:
     """Late requests. Adding and finding the shortest of a tenant are O(log n), removing is O(1)."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, TrackedRequest] = {}
+        self.requests: dict[str, TrackedRequest] = {}
+        """By id. Read only."""
         self._heaps: dict[str, list[tuple[int, float, str]]] = {}
         """Tenant → heap of its requests, and of some that left."""
         self._entries = 0
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self.requests)
 
     def __contains__(self, request_id: str) -> bool:
-        return request_id in self._requests
+        return request_id in self.requests
 
     def add(self, tracked: TrackedRequest) -> None:
         """One more is late."""
-        if self._entries > 2 * len(self._requests) + SPARE_ENTRIES:
+        if self._entries > 2 * len(self.requests) + SPARE_ENTRIES:
             self._forget_those_that_left()
-        self._requests[tracked.request.id] = tracked
+        self.requests[tracked.request.id] = tracked
         heappush(self._heaps.setdefault(tracked.request.tenant, []), (*shortness(tracked), tracked.request.id))
         self._entries += 1
 
     def pop(self, request_id: str) -> TrackedRequest | None:
         """Take one out; None when it is not among them."""
-        return self._requests.pop(request_id, None)
+        return self.requests.pop(request_id, None)
 
     def shortest(self, tenants: Iterable[str] | None = None) -> TrackedRequest | None:
         """The shortest, of all or of these tenants."""
-        if not self._requests:
+        if not self.requests:
             return None
         found = [late for tenant in tuple(self._heaps if tenants is None else tenants) if (late := self._shortest_of(tenant)) is not None]
         return found[0] if len(found) == 1 else min(found, key=shortness, default=None)
 
     def by_length(self) -> list[TrackedRequest]:
         """All, the shortest first."""
-        return sorted(self._requests.values(), key=shortness)
+        return sorted(self.requests.values(), key=shortness)
 
     def _shortest_of(self, tenant: str) -> TrackedRequest | None:
         heap = self._heaps.get(tenant)
         while heap:
-            late = self._requests.get(heap[0][2])
+            late = self.requests.get(heap[0][2])
             if late is not None:
                 return late
             heappop(heap)
@@ -64,7 +65,7 @@ class LateByLength:
 
     def _forget_those_that_left(self) -> None:
         for tenant, heap in tuple(self._heaps.items()):
-            kept = [entry for entry in heap if entry[2] in self._requests]
+            kept = [entry for entry in heap if entry[2] in self.requests]
             heapify(kept)
             if kept:
                 self._heaps[tenant] = kept
