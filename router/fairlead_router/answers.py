@@ -178,24 +178,24 @@ class StreamReader:
                 kept = place
             start = place
         self._rest, self._passed = bytearray(text[start:]), 0
+        waits = self._wait() if self._rest else b""
         if not self._hides_usage:
-            self._wait()
             return piece
-        shown += (text[kept:start], self._wait())
+        shown += (text[kept:start], waits)
         return b"".join(shown)
 
     def _skip_alike(self, text: bytes, start: int) -> int:
         """Count the complete events from `start` on that are alike one before, as engines send several at once. Returns
         where the first other one begins.
         """
-        before, after = self._before, b"" if self._by_name else self._after
-        length, count = len(before), 0
+        before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
+        length, ending, count = len(before), len(after), 0
         while text.startswith(before, start):
             content = start + length
             quote = text.find(_QUOTE, content)
             if quote <= content or not text.startswith(after, quote):
                 break
-            end = text.find(b"\n\n", quote) + 2 if self._by_name else quote + len(after)
+            end = text.find(b"\n\n", quote) + 2 if by_name else quote + ending
             if end < 2:
                 break
             count += 1

@@ -23,6 +23,7 @@ from fairlead_router.prompts import Prompt
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
 """Fields that make a prompt longer or shorter by what is not in its bytes."""
+_MAY_HIDE = _UNSEEN | {"truncation"}
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
 """By the kinds of a prompt."""
@@ -43,16 +44,15 @@ def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> Promp
     length = len(prompt.text)
     if _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
-    if _any_of(document, _UNSEEN) or document.get("truncation") == "auto":
+    if not _MAY_HIDE.isdisjoint(document) and _hides_part(document):
         return PromptSize(endpoint.path + "+unseen", length, False)
     if not prompt.kinds:
         return PromptSize(endpoint.path, length, endpoint.streams)
     return PromptSize(endpoint.path + _BESIDES[prompt.kinds], length, False)
 
 
-def _any_of(document: Document, fields: frozenset[str]) -> bool:
-    """Whether one of the fields says something."""
-    return not fields.isdisjoint(document) and any(document.get(field) for field in fields)
+def _hides_part(document: Document) -> bool:
+    return document.get("truncation") == "auto" or any(document.get(field) for field in _UNSEEN)
 
 
 def _is_token_ids(document: Document) -> bool:

@@ -112,9 +112,10 @@ class Spoken:
                 has_content |= self._hear_choice(choice)
             if has_content:
                 self._content()
-        elif isinstance(document.get("usage"), dict):
-            self.only_counts = True
-        self._count(document.get("usage"))
+        usage = document.get("usage")
+        if isinstance(usage, dict):
+            self.only_counts = not choices or not isinstance(choices, list)
+            self._count(usage)
 
     def _hear_choice(self, choice: Any) -> bool:
         if not isinstance(choice, dict):

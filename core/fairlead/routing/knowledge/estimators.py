@@ -37,9 +37,11 @@ FURTHEST = 20.0
 
 FITTED_OBSERVATIONS = 400
 """Observations that a fit rests on; further ones replace the oldest."""
-FITTED_EVERY = 32
+FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""Observations between two fits, and while there are fewer than a hundred."""
+"""A fit is made again when so large a part of its observations is new; after so many while there are fewer than a
+hundred.
+"""
 MEMORY_SECONDS = 3600.0
 """How long an observation counts."""
 
@@ -88,7 +90,7 @@ class LeastSquares:
         self._next = (at + 1) % FITTED_OBSERVATIONS
         self._count = min(self._count + 1, FITTED_OBSERVATIONS)
         self._since_fit += 1
-        if self._since_fit >= (FITTED_FIRST if self._count < 100 else FITTED_EVERY):
+        if self._since_fit >= (FITTED_FIRST if self._count < 100 else FITTED_AFTER * self._count):
             self._fit()
 
     def forget(self, before: float) -> None:

@@ -175,8 +175,9 @@ class SchedulerState:
                 del self.queues[tracked.instance]
         self.held.remove(tracked, self.view.now)
         self.waiting.pop(tracked.request.id, None)
-        self.names.let_go(tracked.holds)
-        tracked.holds = ()
+        if tracked.holds:
+            self.names.let_go(tracked.holds)
+            tracked.holds = ()
         self.accounting.end(tracked)
 
     def new_queue(self, instance: str) -> Queue:
