@@ -189,7 +189,7 @@ def scheduler(policy: str) -> tuple[PoolScheduler, list[tuple[int, ...]]]:
             for place, key in enumerate(prompts[-1][: chance.randint(1, 500)]):
                 made.caches.index.hold(source, (number << 32) + place, key)
     for instance in range(INSTANCES):
-        made.caches.hear(f"i{instance}", [Source(instance=f"i{instance}")], complete=True)
+        made.caches.hear(f"i{instance}", Source(instance=f"i{instance}"), complete=True)
     return made, prompts
 
 

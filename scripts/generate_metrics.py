@@ -95,7 +95,7 @@ def of_the_api() -> list[Family]:
 def of_simulated_engines() -> list[Family]:
     """What a simulated engine shows, as its page says it."""
     engine = ServedEngine(preset("dualmap-910b4-qwen7b"), bytes_per_token=4, max_waiting=1, statistics=EngineStatistics())
-    text = render_metrics(engine, "model", {("/v1/models", "GET", "2xx"): 1}).decode()
+    text = render_metrics([engine], "model", {("/v1/models", "GET", "2xx"): 1}).decode()
     return [
         family(one.name, one.type, sorted({label for sample in one.samples for label in sample.labels} - {"le"}), one.documentation)
         for one in text_string_to_metric_families(text)

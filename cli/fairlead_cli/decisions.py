@@ -77,7 +77,7 @@ def _row(one: RoutingDecision) -> tuple[str, ...]:
         one.pool,
         short(one.session),
         one.policy,
-        one.chosen,
+        one.target,
         one.reason.value,
         tokens,
         queued,

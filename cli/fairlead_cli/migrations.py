@@ -78,4 +78,15 @@ def show(requests: bool, migration: str, look: Look) -> None:
 def _row(one: Move) -> tuple[str, ...]:
     paid_off = {True: "yes", False: "no", None: "-"}[one.paid_off]
     gain = seconds(one.benefit_seconds)
-    return when(one.at), one.id, one.pool, short(one.session), one.source, one.target, one.trigger.value, gain, paid_off, one.outcome.value
+    return (
+        when(one.at),
+        one.id,
+        one.pool,
+        short(one.session),
+        one.origin,
+        one.destination,
+        one.trigger.value,
+        gain,
+        paid_off,
+        one.outcome.value,
+    )

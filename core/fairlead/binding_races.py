@@ -4,7 +4,9 @@ The first writer wins: a change counts only if its router knew the binding that 
 in one of two ways: the API told it the version, or the binding is the router's previous change, whose version has not
 come back yet (`after`). So when a router's change loses, every later change that the router built on it loses too, in
 the same report or in a later one, and nobody has to remember the loser. Two cases are not races: a change that names
-the instance which already holds the session (a sign of life), and a change that takes a session nobody holds.
+the instance which already holds the session (a sign of life), and a change that takes a session nobody holds. Of an
+instance with data-parallel ranks, one of them holds it; a change that names another rank is a move, unless one of the
+two names none.
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from fairlead.reports.bindings import BindingChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The instance that holds a session now; `instance` None = nobody holds it.
+    """The instance that holds a session now, and which of its ranks; `instance` None = nobody holds it.
 
     `version` 0 = never bound. `change` is the id of the change that made it so.
     """
@@ -24,6 +26,7 @@ class Held:
     version: int
     router: str
     change: str | None = None
+    rank: int | None = None
 
 
 class Verdict(Enum):
@@ -43,7 +46,7 @@ def judge(change: BindingChange, held: Held) -> Verdict:
     """
     if held.instance is None:
         return Verdict.BIND if held.version == 0 or change.based_on <= held.version else Verdict.CONFLICT
-    if change.instance == held.instance:
+    if change.instance == held.instance and (change.rank == held.rank or change.rank is None or held.rank is None):
         return Verdict.TOUCH
     if change.based_on == held.version or (change.after is not None and change.after == held.change):
         return Verdict.BIND

@@ -65,7 +65,7 @@ class Verifier:
 def _sentence(decision: RoutingDecision) -> list[str]:
     """The contradictions between the sentence and the numbers."""
     found = [] if decision.explanation == explain(decision) else ["the sentence is not the one its numbers give"]
-    chosen = candidate(decision, decision.chosen)
+    chosen = candidate(decision, decision.target)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)
     if chosen is None or other is None:
         return found

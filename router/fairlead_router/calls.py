@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import rank_of
 from fairlead_router.dialects import Dialect
 from fairlead_router.prompts import Document
 from fairlead_router.settings import Timeouts
@@ -226,7 +228,7 @@ class Calls:
         or has not and another one can.
         """
         stall = self._silences.stalls.get(connection.address)
-        if stall is None:
+        if stall is None or not stall.concerns(_rank(call, connection.address)):
             return False
         ticket = call.ticket
         has_part = call.quiet_since > 0 and (ticket is None or ticket.saw_first_token or ticket.passed_on)
@@ -262,3 +264,14 @@ class Calls:
         except TimeoutError:
             return False
         return True
+
+
+def _rank(call: Call, address: str) -> int | None:
+    """The data-parallel rank at this address that has the call; None where it was sent to none, or where engines choose
+    for themselves whatever they are asked for, as vLLM and SGLang do for `/v1/responses`.
+    """
+    dispatch = None if call.ticket is None else call.ticket.verdict
+    if not isinstance(dispatch, Dispatch) or call.dialect is Dialect.RESPONSES:
+        return None
+    target = dispatch.instance if dispatch.address == address else dispatch.decode
+    return None if target is None else rank_of(target)

@@ -1,5 +1,5 @@
 """Asks idle engines for one token, where their pool allows it: an engine that hangs while nobody asks it shows that in
-nothing else, and the next client would wait for it.
+nothing else, and the next client would wait for it. Each data-parallel rank of an engine is asked for itself.
 
 A stalled engine is asked as well, so that no client's request has to try whether it is well again.
 """
@@ -14,9 +14,10 @@ import orjson
 
 from fairlead.instances import REACHABLE
 from fairlead.routing.knowledge.progress import CANARY_SECONDS, LEAST_SECONDS, EngineProgress
-from fairlead.tables import InstanceEntry
+from fairlead.targets import rank_of
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
+from fairlead_router.sending import RANK_HEADER
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 
@@ -42,11 +43,12 @@ class Canaries:
     async def send(self) -> None:
         """Ask those whose turn it is; done every LOOK_SECONDS."""
         present = {
-            (str(pool.key), entry.id, entry.address): (pool, entry)
+            (str(pool.key), target, entry.address): pool
             for pool in self._pools.all()
             if pool.table.engine.canary
             for entry in pool.table.instances
             if entry.state in REACHABLE
+            for target in pool.targets(entry.id)
         }
         self._due = {key: due for key, due in self._due.items() if key in present}
         for key, task in tuple(self._asking.items()):
@@ -54,20 +56,23 @@ class Canaries:
                 del self._asking[key]
                 task.result()
         now = self._awake()
-        for key, (pool, entry) in present.items():
-            progress = pool.engines.lives.get(entry.id)
+        for key, pool in present.items():
+            progress = pool.engines.lives.get(key[1])
             if progress is None or key in self._asking or len(self._asking) >= AT_ONCE or self._due.get(key, 0.0) > now:
                 continue
             if progress.wants_canary(now):
                 self._due[key] = now + CANARY_SECONDS
-                self._asking[key] = asyncio.create_task(self._ask(key, pool, entry, progress), name=f"canary {entry.id}")
+                self._asking[key] = asyncio.create_task(self._ask(key, pool, progress), name=f"canary {key[1]}")
 
-    async def _ask(self, key: tuple[str, str, str], pool: Pool, entry: InstanceEntry, progress: EngineProgress) -> None:
+    async def _ask(self, key: tuple[str, str, str], pool: Pool, progress: EngineProgress) -> None:
+        _, target, address = key
+        rank = rank_of(target)
+        headers = b"" if rank is None else b"%s: %d\r\n" % (RANK_HEADER, rank)
         body = orjson.dumps({"model": pool.table.model, "prompt": "1", "max_tokens": 1, "temperature": 0})
         asked_at = self._awake()
         outcome = "answered"
         try:
-            await self._upstream.fetch(entry.address, PATH, seconds=LEAST_SECONDS, body=body)
+            await self._upstream.fetch(address, PATH, seconds=LEAST_SECONDS, headers=headers, body=body)
             progress.moved(self._awake())
         except UpstreamFailure as failure:
             outcome = failure.kind
@@ -75,6 +80,6 @@ class Canaries:
                 outcome = "hung" if progress.canary_unanswered(asked_at, self._awake()) else "late"
             elif failure.kind in ("status", "protocol"):
                 self._due[key] = self._awake() + UNABLE_SECONDS
-                extra = {"pool": str(pool.key), "instance": entry.id, "error": str(failure)}
+                extra = {"pool": str(pool.key), "instance": target, "error": str(failure)}
                 logger.warning("engine takes no canary; it is asked again in an hour", extra=extra)
         pool.counters.canaries[outcome] += 1

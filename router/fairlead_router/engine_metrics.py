@@ -1,20 +1,20 @@
 """Asks every engine what it says of itself: its metrics once a second, its models now and then.
 
-The used share of the KV cache goes to the scheduler, the size of the cache to the pool. What is not as the pool's spec
-says is kept as a trouble, for the control API.
+The used share of the KV cache goes to the scheduler, rank by rank; the size of the cache and the data-parallel ranks go
+to the pool. What is not as the pool's spec says is kept as a trouble, for the control API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from fairlead.instances import REACHABLE, InstanceState
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
 from fairlead_router.engine_lives import EngineLives
-from fairlead_router.engine_pages import EnginePage, PageUnreadable, read_models, read_page
+from fairlead_router.engine_pages import METRIC_NAMES, EnginePage, PageUnreadable, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.model_cards import read_cards
 from fairlead_router.pool import Pool
@@ -105,7 +105,13 @@ class EngineScraper:
             pool.engines.kv_usage.pop(instance, None)
         else:
             pool.engines.kv_usage[instance] = usage
-        pool.scheduler.observe_engine(instance, usage, self._now())
+        self._observe(pool, instance, address, page)
+
+    def _observe(self, pool: Pool, instance: str, address: str, page: EnginePage | None) -> None:
+        figures = {} if page is None else pool.engines.figures(instance, address, page)
+        for target in pool.targets(instance):
+            told = figures.get(target)
+            pool.scheduler.observe_engine(target, _plausible(None if told is None else told.kv_usage), self._now())
 
     async def _metrics_page(self, pool: Pool, entry: InstanceEntry, seconds: float) -> EnginePage | None:
         instance, address = entry.id, entry.address
@@ -118,9 +124,11 @@ class EngineScraper:
                 self._silences.unanswered(address)
             else:
                 self._heard(pool, instance, address)
+            pool.see_ranks(instance, _ranks(pool, instance, address, None), self._now())
             return None
         self._heard(pool, instance, address)
         told = read_page(page, engine.type, engine.kv_usage_metric)
+        pool.see_ranks(instance, _ranks(pool, instance, address, told), self._now())
         self._silences.runs(address, told.running or 0)
         self._lives.saw(pool, entry, told)
         return told
@@ -131,8 +139,10 @@ class EngineScraper:
 
     def _judge(self, pool: Pool, instance: str, page: EnginePage) -> None:
         name = pool.engine_of(instance).kv_usage_metric
-        if page.kv_cache_tokens is not None:
-            pool.learn_cache_size(instance, page.kv_cache_tokens, self._now())
+        sizes = [one.kv_cache_tokens for one in (page.ranks.values() if pool.ranks(instance) else ()) if one.kv_cache_tokens]
+        size = min(sizes, default=page.kv_cache_tokens)
+        if size is not None:
+            pool.learn_cache_size(instance, size, self._now())
         found = pool.engines.troubles[instance]
         found.pop(EngineTrouble.KV_USAGE_MISSING, None)
         found.pop(EngineTrouble.KV_USAGE_IMPLAUSIBLE, None)
@@ -170,7 +180,17 @@ class EngineScraper:
 
 
 def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
-    return entry.state in REACHABLE or (entry.state is InstanceState.LOST and pool.scheduler.take_given(entry.id).requests > 0)
+    if entry.state in REACHABLE:
+        return True
+    return entry.state is InstanceState.LOST and any(pool.scheduler.take_given(one).requests for one in pool.targets(entry.id))
+
+
+def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
+    """The data-parallel ranks of which the engine tells now: on its page, and elsewhere where that may lack some."""
+    shown = () if page is None else tuple(page.ranks)
+    if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:
+        return shown
+    return {*shown, *pool.engines.told_ranks.get((instance, address), ())}
 
 
 def _plausible(usage: float | None) -> float | None:

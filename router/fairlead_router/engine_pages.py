@@ -1,8 +1,9 @@
 """What an engine says of itself: its metrics page, in the names of its kind and version, and its list of models.
 
 vLLM renamed the gauge of its KV cache with version 0.10; the first name that is present counts. An engine with several
-data-parallel ranks has a line for each: requests and cache sizes are summed, and of the used shares the largest counts.
-SGLang may repeat a rank's figures, for each of its parallel processes and for each priority; the largest is the rank's.
+data-parallel ranks has a line for each; of the whole engine requests and cache sizes are summed, and of the used shares
+the largest counts. SGLang may repeat a rank's figures, for each of its parallel processes and for each priority; the
+largest is the rank's.
 
 What moves with an engine's steps is read by rank. A step of vLLM that ends no part of an answer, as most of a long
 prompt's do, moves only the used share of its KV cache: it counts tokens and steps by what its answers get
@@ -12,7 +13,7 @@ prompt's do, moves only the used share of its KV cache: it counts tokens and ste
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -24,6 +25,7 @@ from fairlead.tables import KV_USAGE_METRICS
 _NEWLINE = 10
 _MOST = 1e15
 """What is larger counts nothing that an engine has."""
+_MOST_DIGITS = 6
 _CACHE_LABEL = re.compile(rb'(?:^|,)(block_size|num_gpu_blocks|kv_cache_size_tokens)="([0-9]{1,15})"')
 
 
@@ -37,6 +39,8 @@ class MetricNames:
     waiting: str
     rank: bytes
     """Label of the data-parallel rank."""
+    tells_all_ranks: bool
+    """Whether the page has all ranks that the engine's server sends requests to."""
     cache_tokens: str = ""
     """Gauge of the tokens that fit into a rank's KV cache."""
     cache_config: str = ""
@@ -54,6 +58,7 @@ _VLLM = MetricNames(
     running="vllm:num_requests_running",
     waiting="vllm:num_requests_waiting",
     rank=b"engine",
+    tells_all_ranks=True,
     cache_config="vllm:cache_config_info",
     steps=(
         "vllm:generation_tokens_total",
@@ -73,6 +78,7 @@ METRIC_NAMES: Mapping[str, MetricNames] = MappingProxyType(
             running="sglang:num_running_reqs",
             waiting="sglang:num_queue_reqs",
             rank=b"dp_rank",
+            tells_all_ranks=False,  # of an engine on several nodes only this node's
             cache_tokens="sglang:max_total_num_tokens",
             steps=("sglang:realtime_tokens_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
             least_seconds=30.0 + LEAST_SECONDS,
@@ -87,48 +93,85 @@ class PageUnreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnginePage:
-    """What an engine's metrics say; None where they say nothing."""
+class EngineFigures:
+    """What metrics say of an engine, or of one of its ranks; None where they say nothing."""
 
     kv_usage: float | None = None
     """The used share of the KV cache as it stands there, maybe not from 0 to 1."""
     running: int | None = None
     waiting: int | None = None
     kv_cache_tokens: int | None = None
-    movement: Mapping[str, Movement] = field(default_factory=dict)
-    """What moves with its steps, by rank; nothing where it shows none of that, or sleeps."""
+    movement: Movement | None = None
+    """What moves with its steps; None where it shows none of that, or sleeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePage(EngineFigures):
+    """What an engine's metrics say."""
+
+    ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
+    """The same of each data-parallel rank, by the number that the engine gives it."""
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
     """Read a metrics page. The declared name of the KV cache's gauge has older names if it is the engine's own."""
     names = METRIC_NAMES[engine_type]
     gauges = names.kv_usage if kv_usage_metric in names.kv_usage else (kv_usage_metric,)
+    label = re.compile(rb"(?:^|,)" + names.rank + rb'="([^"]*)"')
+    used = [_by_rank(_samples(page, name), label) for name in gauges]
+    usage = next((found for found in used if found), {})
+    running, waiting = (_by_rank(_counts(page, name), label) for name in (names.running, names.waiting))
+    sizes = _by_rank(_counts(page, names.cache_tokens) if names.cache_tokens else _configured(page, names.cache_config), label)
+    numbers = {rank for told in (usage, running, waiting) for rank in told if rank.isdigit() and len(rank) < _MOST_DIGITS}
+    movements = _movements(page, names, label, running, used)
     return EnginePage(
-        kv_usage=next((value for name in gauges if (value := _largest(page, name)) is not None), None),
-        running=_sum(page, names.running, names.rank),
-        waiting=_sum(page, names.waiting, names.rank),
-        kv_cache_tokens=(_sum(page, names.cache_tokens, names.rank) if names.cache_tokens else _configured(page, names.cache_config))
-        or None,
-        movement=_movement(page, names, gauges),
+        kv_usage=max(usage.values(), default=None),
+        running=round(sum(running.values())) if running else None,
+        waiting=round(sum(waiting.values())) if waiting else None,
+        kv_cache_tokens=round(sum(sizes.values())) or None,
+        movement=_all_of_them(tuple(movements.values())),
+        ranks={
+            int(rank): EngineFigures(
+                kv_usage=usage.get(rank),
+                running=_whole(running.get(rank)),
+                waiting=_whole(waiting.get(rank)),
+                kv_cache_tokens=_whole(sizes.get(rank)) or None,
+                movement=movements.get(rank),
+            )
+            for rank in sorted(numbers, key=int)
+        },
     )
 
 
-def _movement(page: bytes, names: MetricNames, gauges: Sequence[str]) -> dict[str, Movement]:
-    if names.sleep and any(b'sleep_state="awake"' in labels and not value for labels, value in _samples(page, names.sleep)):
-        return {}
-    counts = [_by_rank(page, name, names.rank) for name in names.steps]
+def _movements(
+    page: bytes, names: MetricNames, label: re.Pattern[bytes], running: Mapping[bytes, float], used: Sequence[Mapping[bytes, float]]
+) -> dict[bytes, Movement]:
+    """What moves in each rank that is awake; nothing where no rank shows it."""
+    counts = [_by_rank(_counts(page, name), label) for name in names.steps]
     if not any(counts):
         return {}
-    running = _by_rank(page, names.running, names.rank)
-    used = [_by_rank(page, name, names.rank) for name in gauges]
+    awake = ((labels, value) for labels, value in _samples(page, names.sleep) if b'sleep_state="awake"' in labels) if names.sleep else ()
+    asleep = {rank for rank, value in _by_rank(awake, label).items() if not value}
     return {
-        rank.decode(errors="replace"): Movement(
+        rank: Movement(
             running=round(requests),
             counts=tuple(found.get(rank, 0.0) for found in counts),
             gauges=(requests, *(found.get(rank, 0.0) for found in used)),
         )
         for rank, requests in running.items()
+        if rank not in asleep
     }
+
+
+def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
+    """What moves in the engine as a whole."""
+    if len(ranks) <= 1:
+        return next(iter(ranks), None)
+    return Movement(
+        running=sum(one.running for one in ranks),
+        counts=tuple(map(sum, zip(*(one.counts for one in ranks), strict=True))),
+        gauges=tuple(map(sum, zip(*(one.gauges for one in ranks), strict=True))),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,32 +223,27 @@ def _samples(page: bytes, name: str) -> Iterator[tuple[bytes, float]]:
         place = page.find(wanted, place + 1)
 
 
-def _largest(page: bytes, name: str) -> float | None:
-    return max((value for _, value in _samples(page, name)), default=None)
-
-
-def _by_rank(page: bytes, name: str, rank: bytes) -> dict[bytes, float]:
-    """Each rank's value: the largest of its lines."""
-    label = re.compile(rb"(?:^|,)" + rank + rb'="([^"]*)"')
+def _by_rank(samples: Iterable[tuple[bytes, float]], label: re.Pattern[bytes]) -> dict[bytes, float]:
+    """The largest value of each rank, as the label names it; b"" without one."""
     ranks: dict[bytes, float] = {}
-    for labels, value in _samples(page, name):
-        if 0 <= value < _MOST:
-            found = label.search(labels)
-            of = found[1] if found else b""
-            ranks[of] = max(value, ranks.get(of, 0.0))
+    for labels, value in samples:
+        found = label.search(labels)
+        rank = found[1] if found else b""
+        ranks[rank] = max(value, ranks.get(rank, value))
     return ranks
 
 
-def _sum(page: bytes, name: str, rank: bytes) -> int | None:
-    """The sum over the ranks."""
-    ranks = _by_rank(page, name, rank)
-    return round(sum(ranks.values())) if ranks else None
+def _counts(page: bytes, name: str) -> Iterator[tuple[bytes, float]]:
+    """Samples that can be numbers of something."""
+    return ((labels, value) for labels, value in _samples(page, name) if 0 <= value < _MOST)
 
 
-def _configured(page: bytes, name: str) -> int:
-    """Tokens that the KV caches of all ranks hold, by the labels of this gauge."""
-    total = 0
+def _configured(page: bytes, name: str) -> Iterator[tuple[bytes, float]]:
+    """Tokens that a KV cache holds, by the other labels of this gauge."""
     for labels, _ in _samples(page, name):
         told = {name: int(value) for name, value in _CACHE_LABEL.findall(labels)}
-        total += told.get(b"kv_cache_size_tokens") or told.get(b"block_size", 0) * told.get(b"num_gpu_blocks", 0)
-    return total
+        yield labels, told.get(b"kv_cache_size_tokens") or told.get(b"block_size", 0) * told.get(b"num_gpu_blocks", 0)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from fairlead.tables import PoolKey
+from fairlead.targets import instance_of
 from fairlead_router.charges import Charge
 from fairlead_router.tickets import Ticket
 
@@ -29,12 +30,12 @@ class HeldResponses:
         self._sessions: dict[str, str] = {}
 
     def remember(self, response: str | None, pool: PoolKey, instance: str, ticket: Ticket | None = None) -> None:
-        """This instance made the response, for the ticket's request if that came here; None (an answer without id) is
-        ignored.
+        """This instance, or a rank of it, made the response, for the ticket's request if that came here; None (an
+        answer without id) is ignored.
         """
         if response is None:
             return
-        self._homes[response] = (pool, instance)
+        self._homes[response] = (pool, instance_of(instance))
         self._homes.move_to_end(response)
         if ticket is not None and ticket.charge is not None:
             self._charges[response] = ticket.charge

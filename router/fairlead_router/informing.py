@@ -143,8 +143,9 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
             known = found.get((name, row.instance))
             if known is None:
                 engines = pool.engines
-                usage, page, life = engines.kv_usage.get(row.instance), engines.pages.get(row.instance), engines.lives.get(row.instance)
-                found[name, row.instance] = InstanceReading(name, row.instance, row.in_flight, row.waiting, usage, page, life)
+                usage, page, lives = engines.kv_usage.get(row.instance), engines.pages.get(row.instance), engines.lives_of(row.instance)
+                ranks = {} if page is None else engines.rank_figures(row.instance, pool.addresses.get(row.instance, ""), page)
+                found[name, row.instance] = InstanceReading(name, row.instance, row.in_flight, row.waiting, usage, page, ranks, lives)
             else:
                 known.in_flight += row.in_flight
                 known.waiting += row.waiting

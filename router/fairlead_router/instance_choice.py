@@ -10,6 +10,7 @@ from collections.abc import Collection
 from fairlead.instances import Role
 from fairlead.routing.contracts.schedulers import Dispatch, Scheduler
 from fairlead.tables import RoutingTable
+from fairlead.targets import instance_of
 from fairlead_router.served_names import ServedNames
 from fairlead_router.side_circuits import SideCircuits
 
@@ -88,9 +89,9 @@ class InstanceChoice:
         return able if self._accepting.intersection(able) else among
 
     def lacks(self, dispatch: Dispatch, name: str, now: float) -> str | None:
-        """The instance of this dispatch that lacks the name by now, though others have it."""
+        """The target of this dispatch whose instance lacks the name by now, though others have it."""
         lacking = self.names.lacking(name, now)
-        found = next((one for one in (dispatch.instance, dispatch.decode) if one in lacking), None)
+        found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
         return None if self._accepting.issubset(lacking) else found
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:

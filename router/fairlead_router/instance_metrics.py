@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from fairlead.routing.knowledge.progress import EngineProgress
-from fairlead_router.engine_pages import EnginePage
+from fairlead.routing.knowledge.progress import EngineProgress, Life
+from fairlead_router.engine_pages import EngineFigures
 
 
 class InstanceReading:
     """Gauges of one instance, taken when scraped."""
 
-    __slots__ = ("engine", "in_flight", "instance", "kv_usage", "life", "pool", "waiting")
+    __slots__ = ("engine", "in_flight", "instance", "kv_usage", "lives", "pool", "ranks", "waiting")
 
     def __init__(
         self,
@@ -23,21 +24,27 @@ class InstanceReading:
         in_flight: int,
         waiting: int,
         kv_usage: float | None,
-        engine: EnginePage | None = None,
-        life: EngineProgress | None = None,
+        engine: EngineFigures | None = None,
+        ranks: Mapping[int, EngineFigures] = MappingProxyType({}),
+        lives: Mapping[int | None, EngineProgress] = MappingProxyType({}),
     ) -> None:
         self.pool = pool
         self.instance = instance
         self.in_flight = in_flight
         self.waiting = waiting
         self.kv_usage = kv_usage
-        self.engine = EnginePage() if engine is None else engine
+        self.engine = EngineFigures() if engine is None else engine
         """What its metrics said last."""
-        self.life = life
+        self.ranks = ranks
+        """The same of each of its data-parallel ranks, if it has several."""
+        self.lives = lives
+        """How the work of each goes on; under None that of an engine which is one."""
 
 
 def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
-    """Gauges by pool and instance."""
+    """Gauges by pool and instance, and of the ranks of engines that have several as `X-Data-Parallel-Rank` counts them.
+    The life of an engine is that of its worst rank.
+    """
     in_flight = GaugeMetricFamily(
         "fairlead_router_in_flight",
         "Requests that this router has queued for or sent to an instance and that are not finished; those for which it only decides"
@@ -73,19 +80,46 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
         "How long that may be, by the engine's own steps, until it is taken to be stalled.",
         labels=["pool", "instance"],
     )
+    rank_requests = GaugeMetricFamily(
+        "fairlead_router_rank_requests",
+        "Requests in one data-parallel rank of an engine that has several, by its own metrics: running, or waiting to.",
+        labels=["pool", "instance", "rank", "state"],
+    )
+    rank_usage = GaugeMetricFamily(
+        "fairlead_router_rank_kv_usage",
+        "KV cache usage (0-1) of such a rank, as the engine last told.",
+        labels=["pool", "instance", "rank"],
+    )
+    rank_life = GaugeMetricFamily(
+        "fairlead_router_rank_life", "1 for the state of such a rank's work.", labels=["pool", "instance", "rank", "state"]
+    )
     for reading in readings:
         labels = [reading.pool, reading.instance]
+        for rank, told_of_rank in reading.ranks.items():
+            for state, count in (("running", told_of_rank.running), ("waiting", told_of_rank.waiting)):
+                if count is not None:
+                    rank_requests.add_metric([*labels, str(rank), state], count)
+            if told_of_rank.kv_usage is not None:
+                rank_usage.add_metric([*labels, str(rank)], told_of_rank.kv_usage)
+        for its_rank, progress in reading.lives.items():
+            if its_rank is not None:
+                rank_life.add_metric([*labels, str(its_rank), progress.life], 1)
         for state, count in (("running", reading.engine.running), ("waiting", reading.engine.waiting)):
             if count is not None:
                 told.add_metric([*labels, state], count)
         if reading.engine.kv_cache_tokens is not None:
             sizes.add_metric(labels, reading.engine.kv_cache_tokens)
-        if reading.life is not None:
-            life.add_metric([*labels, reading.life.life], 1)
-            still.add_metric(labels, reading.life.still_seconds)
-            allowed.add_metric(labels, reading.life.allowed_seconds)
+        if (worst := max(reading.lives.values(), key=_trouble, default=None)) is not None:
+            life.add_metric([*labels, worst.life], 1)
+            still.add_metric(labels, worst.still_seconds)
+            allowed.add_metric(labels, worst.allowed_seconds)
         in_flight.add_metric(labels, reading.in_flight)
         waiting.add_metric(labels, reading.waiting)
         if reading.kv_usage is not None:
             usage.add_metric(labels, reading.kv_usage)
-    yield from (in_flight, waiting, usage, told, sizes, life, still, allowed)
+    yield from (in_flight, waiting, usage, told, sizes, life, still, allowed, rank_requests, rank_usage, rank_life)
+
+
+def _trouble(progress: EngineProgress) -> tuple[int, float]:
+    """Larger for an engine that is worse off."""
+    return tuple(Life).index(progress.life), progress.still_seconds

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import zmq
 
@@ -18,7 +19,7 @@ from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
-from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
+from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_ranks, read_sources, sources_path
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -88,10 +89,10 @@ class KvEventFollower:
         """What is known of each followed instance's events, by pool and instance."""
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
-    def events_heard(self, pool: str, instance: str) -> int:
-        """How many events of this instance were heard since it was met."""
+    def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
+        """How many events of this instance were heard since it was met, by the rank as its engine calls it."""
         followed = self._followed.get((pool, instance))
-        return 0 if followed is None or followed.events is None else sum(one.events for one in followed.events.subscriptions)
+        return {} if followed is None or followed.events is None else {one.source.rank: one.events for one in followed.events.subscriptions}
 
     def close(self) -> None:
         """Follow nobody any more."""
@@ -114,6 +115,7 @@ class KvEventFollower:
         async with self._slots:
             try:
                 answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS)
+                followed.pool.engines.told_ranks[followed.instance, followed.address] = read_ranks(answer, engine_type)
                 sources = read_sources(answer, engine_type, followed.address)
             except UpstreamFailure as failure:
                 if failure.kind != "status":
@@ -133,9 +135,10 @@ class KvEventFollower:
         if self._context is None:
             self._context = zmq.Context()
             self._context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
-        caches = followed.pool.scheduler.caches
+        caches, known = followed.pool.scheduler.caches, followed.pool.engines
+        named = partial(known.target, followed.instance, followed.address)
         try:
-            followed.events = InstanceEvents(self._context, followed.instance, sources, caches, self._now, self._reader)
+            followed.events = InstanceEvents(self._context, followed.instance, sources, caches, named, self._now, self._reader)
         except zmq.ZMQError as error:
             self._complain(followed, f"its KV events cannot be subscribed to: {error}")
             return

@@ -18,6 +18,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
 from fairlead.tables import EngineFacts, Outlook, RoutingTable
+from fairlead.targets import Ranks, instance_of, target_of, targets_of
 from fairlead_router.answers import Usage
 from fairlead_router.charges import Charge
 from fairlead_router.endings import Ending
@@ -41,8 +42,9 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__", "_engines", "accepting", "accounts", "addresses", "binds_beginnings", "block_bytes", "choice", "classes", "counters", "direct",
-        "divides", "engines", "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials", "scheduler",
+        "__weakref__", "_engines", "_ranks", "accepting", "accounts", "addresses", "binds_beginnings", "block_bytes", "choice", "classes", "counters",
+        "direct", "divides", "engines", "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials",
+        "scheduler",
         "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
@@ -98,6 +100,7 @@ class Pool:
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
         self.engines.keep_only(self.addresses.keys(), table.model)
+        self._ranks = self.engines.ranks(table.instances)
         self.choice.take(table)
         for instance, basis in tuple(self.counters.beliefs):
             if instance not in self.addresses:
@@ -108,29 +111,59 @@ class Pool:
         sizes = self.token_sizes
         if (table.model, table.engine.bytes_per_token) != (self.table.model, self.table.engine.bytes_per_token):
             sizes = TokenSizes(table.engine.bytes_per_token)
-        results = self.scheduler.update_table(replace(table, engine=self._learnt(table.engine, sizes)), now)
+        results = self.scheduler.update_table(self._placed(table, sizes), now)
         self.token_sizes = sizes
         self._take(table)
         self.deliver(results, now)
         if table.outlook is not Outlook.COMING or self.choice.least_loaded((), now) is not None:
             self.waiting_room.open()
 
-    def _learnt(self, engine: EngineFacts, sizes: TokenSizes) -> EngineFacts:
-        """The table's facts with what engines told in the place of what was declared."""
-        counted = sizes.counted(engine)
-        told = self.engines.cache_tokens
-        return counted if told is None else replace(counted, kv_cache_tokens=told)
+    def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
+        """The table as the scheduler places requests by it: its instances are targets, and what engines told stands in
+        the place of what was declared. Of what was declared of an instance, each of its ranks has a part.
+        """
+        ranks = self.engines.ranks(table.instances)
+        parts = max(map(len, ranks.values()), default=1)
+        engine = sizes.counted(table.engine)
+        if parts > 1:
+            cache, speed = max(1, engine.kv_cache_tokens // parts), engine.prefill_tokens_per_second / parts
+            engine = replace(engine, prefill_tokens_per_second=speed, kv_cache_tokens=cache)
+        if self.engines.cache_tokens is not None:
+            engine = replace(engine, kv_cache_tokens=self.engines.cache_tokens)
+        return replace(table, engine=engine, instances=targets_of(table.instances, ranks))
 
     def engine_of(self, instance: str) -> EngineFacts:
-        """The facts of an instance's engine, which has others than the table's while a rollout replaces it."""
-        return self._engines.get(instance, self.table.engine)
+        """The facts of the engine of an instance, or of one of its ranks: others than the table's while a rollout
+        replaces it.
+        """
+        return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
 
     def passes_credentials(self, instance: str) -> bool:
         """Whether this instance gets a client's credentials; `pass_credentials` tells whether any does."""
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
+    def ranks(self, instance: str) -> Ranks:
+        """The data-parallel ranks of an instance, if it is known to have several."""
+        return self._ranks.get(instance, ())
+
+    def targets(self, instance: str) -> Sequence[str]:
+        """The targets that the instance is: its ranks where it is known to have several, else the instance itself."""
+        return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
+
+    def target(self, instance: str, rank: int | None) -> str:
+        """The target of an instance that a request goes to with this rank, or with none."""
+        known = self.ranks(instance)
+        return target_of(instance, rank if rank in known else next(iter(known), None))
+
+    def see_ranks(self, instance: str, names: Collection[int], now: float) -> None:
+        """An engine told something of all its data-parallel ranks, which it calls so."""
+        if instance in self.addresses and self.engines.see_ranks(instance, self.addresses[instance], names, now):
+            self._ranks = self.engines.ranks(self.table.instances)
+            logger.info("data-parallel ranks", extra={"pool": str(self.key), "instance": instance, "ranks": self.ranks(instance)})
+            self._count_anew(now)
+
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
-        """An engine told how many tokens its KV cache holds."""
+        """An engine told how many tokens its KV cache holds, or those of its ranks, each."""
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
             logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._count_anew(now)
@@ -289,8 +322,7 @@ class Pool:
 
     def _count_anew(self, now: float) -> None:
         """Go by what was learnt. Requests in flight keep the counts they came with."""
-        engine = self._learnt(self.table.engine, self.token_sizes)
-        self.deliver(self.scheduler.update_table(replace(self.table, engine=engine), now), now)
+        self.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
 
     def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
         """The request was lost after the first byte, or given up; `out_of_time`: its total time is over."""

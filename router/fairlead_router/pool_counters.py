@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import instance_of
 from fairlead_router.endings import Outcome
 from fairlead_router.kv_events.metrics import Belief
 
@@ -145,4 +146,4 @@ class PoolCounters:
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"
-            self.beliefs[dispatch.instance, basis].compare(dispatch.hit_tokens, cached_tokens)
+            self.beliefs[instance_of(dispatch.instance), basis].compare(dispatch.hit_tokens, cached_tokens)

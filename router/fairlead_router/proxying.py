@@ -16,6 +16,7 @@ from functools import partial
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.targets import instance_of, rank_of
 from fairlead_router.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.charges import Charge
@@ -90,14 +91,16 @@ class Exchange:
             b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\nx-fairlead-decision: %s\r\nx-fairlead-reason: %s\r\nx-fairlead-queued-ms: %d\r\n"
             % (
                 self.pool.header,
-                dispatch.instance.encode(),
+                instance_of(dispatch.instance).encode(),
                 dispatch.decision_id.encode(),
                 dispatch.reason.value.encode(),
                 ticket.queued_seconds * 1000.0,
             )
         )
+        if (rank := rank_of(dispatch.instance)) is not None:
+            lines.append(b"x-fairlead-rank: %d\r\n" % rank)
         if dispatch.decode is not None:
-            lines.append(b"x-fairlead-decode: %s\r\n" % dispatch.decode.encode())
+            lines.append(b"x-fairlead-decode: %s\r\n" % instance_of(dispatch.decode).encode())
         if self.pool.classes.are_declared:
             lines.append(b"x-fairlead-priority-class: %s\r\n" % dispatch.request.priority_class.encode())
         return b"".join(lines)

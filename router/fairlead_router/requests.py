@@ -17,7 +17,7 @@ from fairlead_router.paths import Endpoint
 from fairlead_router.peer_fields import refuse_peer_addresses, refuse_peers
 from fairlead_router.prompts import Document, bad_field
 from fairlead_router.refusals import BadRequest
-from fairlead_router.sending import LONGEST_KNOWN, is_credential
+from fairlead_router.sending import LONGEST_KNOWN, RANK_HEADER, is_credential
 from fairlead_router.session_names import SESSION_HEADERS
 
 
@@ -180,7 +180,7 @@ def is_shown_id(request_id: str) -> bool:
 _WITHHELD = SYSTEM_HEADERS | {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
     b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"content-encoding", b"expect",
-    b"x-gateway-destination-endpoint", b"x-request-id",
+    b"x-gateway-destination-endpoint", b"x-request-id", RANK_HEADER,
 }  # fmt: skip
 
 _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)

@@ -9,6 +9,7 @@ it is another one, the refusal was the first engine's failure.
 from __future__ import annotations
 
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import instance_of
 from fairlead_router.calls import Call
 from fairlead_router.pool import Pool
 from fairlead_router.served_names import refuses_name
@@ -66,7 +67,7 @@ class Doubt:
             return None
         of_name = refuses_name(connection.status, body, name)
         if of_name:
-            pool.choice.names.doubt(instance)
+            pool.choice.names.doubt(instance_of(instance))
         elif not self._taken:
             self._taken = pool.choice.opinions.take(now)
         if not (of_name or self._taken):
@@ -95,9 +96,9 @@ class Doubt:
         pool, name = self._pool, self._call.model
         for one in self._kept:
             if one.of_name:
-                pool.choice.names.contradicted(one.instance, name, now)
+                pool.choice.names.contradicted(instance_of(one.instance), name, now)
             elif name.encode() in one.body:
-                pool.choice.names.doubt(one.instance)
+                pool.choice.names.doubt(instance_of(one.instance))
         self._kept.clear()
         self._give_back()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from email.utils import parsedate_to_datetime
 
+from fairlead.targets import rank_of
 from fairlead_router.calls import Call, Calls, Leg
 from fairlead_router.refusals import Headers
 from fairlead_router.upstream import UpstreamPool
@@ -19,6 +20,9 @@ _WITHHELD = frozenset(
         b"x-llm-d-request-dropped-reason",
     }
 )  # fmt: skip
+
+RANK_HEADER = b"x-data-parallel-rank"
+"""By it vLLM, and SGLang, give a request to this data-parallel rank, whatever their own balancing says."""
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 """As long as the scheduler's own refusals ask for at most."""
@@ -61,7 +65,8 @@ class Sender:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call, or a `leg` of it, and wait for the beginning of the answer.
+        """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: where it is
+        a rank, the engine is told which.
 
         If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. It tells so
         at once; what is lost later was computed for, and may have been what the engine died of.
@@ -74,6 +79,9 @@ class Sender:
         head, body = (call.head, call.body) if leg is None else leg
         if carried and not credentials:
             head = without_credentials(head)
+        rank = rank_of(instance)
+        if rank is not None:
+            head = b"%s%s: %d\r\n" % (head, RANK_HEADER, rank)
         head = b"%shost: %s\r\n\r\n" % (head, address.encode())
         self._calls.await_answer(call, connection)
         received = connection.received

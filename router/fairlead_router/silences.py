@@ -13,10 +13,18 @@ SILENT_SECONDS = 30.0
 
 
 class Stall(NamedTuple):
-    """An engine has work and makes no progress. `avoidable`: another instance can serve what waits for it."""
+    """An engine has work and makes no progress, or these data-parallel `ranks` of it have. `avoidable`: others can
+    serve what waits for it.
+    """
 
     words: str
     avoidable: bool
+    ranks: Collection[int] | None = None
+    """None: all that it has."""
+
+    def concerns(self, rank: int | None) -> bool:
+        """Whether what was sent to this rank waits for what is stalled; None: nobody knows which rank has it."""
+        return self.ranks is None or rank in self.ranks
 
 
 class Silences:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from fairlead.tables import PoolKey
+from fairlead.targets import instance_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ def schedule_path(pool: str, schedule: str) -> str:
 
 
 def instance_path(pool: str, instance: str) -> str:
-    """Page of one instance."""
-    return f"{pool_path(pool)}/instances/{segment(instance)}"
+    """Page of one instance, also where a rank of it is named."""
+    return f"{pool_path(pool)}/instances/{segment(instance_of(instance))}"
 
 
 def session_path(pool: str, session: str) -> str:

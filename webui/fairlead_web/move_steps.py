@@ -65,13 +65,13 @@ def _plan(move: Migration, decision: RoutingDecision | None) -> MoveStep:
 
 def _transfer(move: Migration) -> MoveStep:
     if move.tokens_moved:
-        told = f"{formats.count(move.tokens_moved)} tokens of KV cache were fetched from {move.source}. How long it took is not recorded."
+        told = f"{formats.count(move.tokens_moved)} tokens of KV cache were fetched from {move.origin}. How long it took is not recorded."
         return MoveStep(words="Transfer", state="done", at=None, told=told)
     if move.tokens_recomputed:
         to = "are to be" if move.outcome is MoveOutcome.UNDERWAY else "had to be"
-        told = f"Nothing was copied: {formats.count(move.tokens_recomputed)} tokens {to} computed again on {move.target}."
+        told = f"Nothing was copied: {formats.count(move.tokens_recomputed)} tokens {to} computed again on {move.destination}."
     else:
-        told = f"Nothing was copied, and nothing that {move.target} lacked was known to be cached on {move.source}."
+        told = f"Nothing was copied, and nothing that {move.destination} lacked was known to be cached on {move.origin}."
     return MoveStep(words="Transfer", state="none", at=None, told=told)
 
 
@@ -85,7 +85,7 @@ def _homes(move: Migration, history: list[BindingHistoryItem] | None) -> tuple[M
     told = f"Binding {after.version}: from here on the session's requests go to {after.instance}."
     cutover = MoveStep(words="Cutover", state="done", at=after.bound_at, told=told)
     if before is None or before.released_at is None:
-        return cutover, MoveStep(words="Release", state="unknown", at=None, told=f"When {move.source} let go is not recorded.")
+        return cutover, MoveStep(words="Release", state="unknown", at=None, told=f"When {move.origin} let go is not recorded.")
     late = (after.bound_at - before.released_at).total_seconds()
     when = "in the same instant" if late == 0 else f"{formats.seconds(late)} earlier; nobody held it meanwhile"
     told = f"{before.instance} let go {when}, after {formats.span((before.released_at - before.bound_at).total_seconds())}."

@@ -75,6 +75,7 @@ class PostgresStream:
                 pool=PoolKey(namespace=row.namespace, name=row.name),
                 session=row.session,
                 instance=row.instance,
+                rank=row.rank,
                 version=row.version,
                 reason=told_reason(row.reason),
                 bound_at=row.bound_at.timestamp(),

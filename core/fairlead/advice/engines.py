@@ -77,15 +77,21 @@ def _stalled(pool: PoolSituation, one: SeenInstance) -> Finding:
     seconds = one.troubles[EngineTrouble.ENGINE_STALLED]
     lasts = f" for {wording.seconds(seconds)}" if seconds else ""
     others = sum(other.accepting and EngineTrouble.ENGINE_STALLED not in other.troubles for other in pool.instances)
-    left = f"{others} of {wording.count(len(pool.instances), 'instance')} can take its requests"
+    left = f"{others} of {wording.count(len(pool.instances), 'instance')} can take {'the' if one.stalled_ranks else 'its'} requests"
+    who, has = f"The engine of {one.id}", "has"
+    if one.stalled_ranks:
+        named = wording.listed([str(rank) for rank in one.stalled_ranks])
+        ranks, has = ("rank", "has") if len(one.stalled_ranks) == 1 else ("ranks", "have")
+        who = f"Data-parallel {ranks} {named} of {one.id}"
+        left = f"the other ranks and {left}"
     return Finding(
         pool=pool.pool,
         cause=Cause.ENGINE_STALLED,
         subject=one.id,
-        level=Level.BAD if pool.out_of_slo or not others else Level.WARN,
+        level=Level.BAD if pool.out_of_slo or not (others or one.stalled_ranks) else Level.WARN,
         harm=Harm(amount=1.0, unit=HarmUnit.INSTANCES),
         sentence=(
-            f"The engine of {one.id} of {pool.pool} has requests and has made no progress{lasts}, though its HTTP server answers; "
+            f"{who} of {pool.pool} {has} requests and {has} made no progress{lasts}, though its HTTP server answers; "
             f"{left}{_replaced(pool)}."
         ),
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=max(seconds, pool.window_seconds), instance=one.id),

@@ -56,7 +56,8 @@ class Served:
 class SeenInstance:
     """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None where
     it was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted.
-    `troubles` is what routers find of its engine, each with the seconds for which they have found it.
+    `troubles` is what routers find of its engine, each with the seconds for which they have found it; `stalled_ranks`
+    are the data-parallel ranks that are stalled, while others go on.
     """
 
     id: str
@@ -69,6 +70,7 @@ class SeenInstance:
     losses: int = 0
     sessions: int | None = None
     troubles: Mapping[str, float] = field(default_factory=dict)
+    stalled_ranks: tuple[int, ...] = ()
 
     @property
     def accepting(self) -> bool:

@@ -34,19 +34,15 @@ class _Layout:
     instances: Sequence[str]
     version: tuple[int, int]
     """Of the index's slots and of who is heard."""
-    rows_of_slots: SlotPlaces
-    """Slot → row. An instance has a row for each of its ranks; one row more takes what is none of theirs."""
-    rows: int
-    first_rows: SlotVector
-    """The first row of each instance."""
-    ranks: SlotVector | None
-    """Ranks of each instance; None where none has several."""
+    places_of_slots: SlotPlaces
+    """Slot → place of its instance; one place more takes what is none of theirs."""
     heard: npt.NDArray[np.bool_]
     incomplete: npt.NDArray[np.bool_]
 
 
 class EngineCaches:
-    """The prefix caches of a pool's instances, by their own events.
+    """The prefix caches of a pool's instances, by their own events. Instances here are targets (`fairlead.targets`):
+    each data-parallel rank caches for itself.
 
     `block_tokens` is the size of the engines' blocks, which the first instance that tells decides; one of another size
     is not heard, since a prompt's blocks are divided one way.
@@ -56,14 +52,14 @@ class EngineCaches:
         self.index = BlockIndex()
         self.block_tokens = 0
         """Tokens per block; 0 before an engine has told."""
-        self._heard: dict[str, tuple[Source, ...]] = {}
+        self._heard: dict[str, Source] = {}
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
 
     @property
-    def heard(self) -> Mapping[str, Sequence[Source]]:
-        """The instances whose events count, and their data-parallel ranks."""
+    def heard(self) -> Mapping[str, Source]:
+        """The instances whose events count, and the source of these."""
         return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
@@ -78,10 +74,12 @@ class EngineCaches:
         self.block_tokens = block_tokens
         return True
 
-    def hear(self, instance: str, sources: Sequence[Source], *, complete: bool) -> None:
+    def hear(self, instance: str, source: Source, *, complete: bool) -> None:
         """The instance's events count from now on. Not `complete`: it may hold blocks of which nothing was heard."""
+        if self._heard.get(instance) == source and complete != (instance in self._incomplete):
+            return
         self._heard_version += 1
-        self._heard[instance] = tuple(sources)
+        self._heard[instance] = source
         if complete:
             self._incomplete.discard(instance)
         else:
@@ -93,25 +91,17 @@ class EngineCaches:
         self._heard.pop(instance, None)
         self._incomplete.discard(instance)
 
-    def only_source(self, instance: str) -> Source | None:
-        """Where a prompt that is sent to the instance will be held; None if nobody hears it, or which of its ranks will
-        compute a prompt is the engine's choice.
-        """
-        sources = self._heard.get(instance, ())
-        return sources[0] if len(sources) == 1 else None
-
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
         """Whether some of what `hit_tokens` says is only expected."""
-        source, keys = self.only_source(instance), prompt.engine_blocks
+        source, keys = self._heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
         """Leading prompt tokens the instance holds, where `remembered_tokens` is what own history says."""
-        sources = self._heard.get(instance)
-        if sources is None or not prompt.engine_blocks:
+        source = self._heard.get(instance)
+        if source is None or not prompt.engine_blocks:
             return remembered_tokens
-        blocks = sum(self.index.match(source, prompt.engine_blocks) for source in sources) // len(sources)
-        return self._judged(prompt, instance, blocks, remembered_tokens)
+        return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
         """`hit_tokens` on every instance that is heard or remembered; 0 may be among them."""
@@ -119,10 +109,8 @@ class EngineCaches:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
         hits = dict(remembered)
-        for instance, sources in self._heard.items():
-            # The engine chooses the rank, and not by prefix: the mean is what to expect.
-            blocks = sum(matched.get(source, 0) for source in sources) // len(sources)
-            hits[instance] = self._judged(prompt, instance, blocks, remembered.get(instance, 0))
+        for instance, source in self._heard.items():
+            hits[instance] = self._judged(prompt, instance, matched.get(source, 0), remembered.get(instance, 0))
         return hits
 
     def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
@@ -131,11 +119,9 @@ class EngineCaches:
         if not self._heard or not keys:
             return remembered
         layout = self._layout_of(instances)
-        depths = np.zeros(layout.rows + 1, dtype=np.int64)
-        layout.rows_of_slots.write(depths, self.index.match_slots(keys))
+        depths = np.zeros(len(instances) + 1, dtype=np.int64)
+        layout.places_of_slots.write(depths, self.index.match_slots(keys))
         blocks = depths[:-1]
-        if layout.ranks is not None:
-            blocks = np.add.reduceat(blocks, layout.first_rows) // layout.ranks
         told = np.minimum(blocks * self.block_tokens, prompt.prompt_tokens - 1)
         unsure = layout.incomplete
         if self._goes_on(prompt):
@@ -151,23 +137,16 @@ class EngineCaches:
 
     def _laid_out(self, instances: Sequence[str], version: tuple[int, int]) -> _Layout:
         slots = self.index.slots()
-        sources = [self._heard.get(instance, ()) for instance in instances]
-        ranks = np.array([max(1, len(each)) for each in sources], dtype=np.int64)
-        first_rows = np.cumsum(ranks) - ranks
-        rows = int(ranks.sum())
-        rows_of_slots = np.full(max(slots.values(), default=-1) + 1, rows, dtype=np.int64)
-        for first, each in zip(first_rows.tolist(), sources, strict=True):
-            for rank, source in enumerate(each):
-                if (slot := slots.get(source)) is not None:
-                    rows_of_slots[slot] = first + rank
+        places = np.full(max(slots.values(), default=-1) + 1, len(instances), dtype=np.int64)
+        for place, instance in enumerate(instances):
+            source = self._heard.get(instance)
+            if source is not None and (slot := slots.get(source)) is not None:
+                places[slot] = place
         return _Layout(
             instances=instances,
             version=version,
-            rows_of_slots=SlotPlaces(rows_of_slots),
-            rows=rows,
-            first_rows=first_rows,
-            ranks=ranks if ranks.max(initial=1) > 1 else None,
-            heard=np.array([bool(each) for each in sources], dtype=np.bool_),
+            places_of_slots=SlotPlaces(places),
+            heard=np.array([instance in self._heard for instance in instances], dtype=np.bool_),
             incomplete=np.array([instance in self._incomplete for instance in instances], dtype=np.bool_),
         )
 

@@ -54,16 +54,19 @@ class BindingChange:
     The change says exactly which binding it replaces, and loses the race when the session no longer has that binding.
     `based_on` is the newest version the API has told this router (0 = none). `after` is the id of a later change by
     this router that the API has not answered yet, None when there is none. `id` is unique for ever; the
-    MigrationRecord of the same move has the same id. A change with `previous` equal to `instance` is only a sign of
-    life of a session that stays; with `shared` it tells that the name is no session's, as several conversations use it,
-    and that nobody holds it any more.
+    MigrationRecord of the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two
+    instances, None where an instance computes as one, or nobody knows. A change whose previous home is the one it names
+    is only a sign of life of a session that stays; with `shared` it tells that the name is no session's, as several
+    conversations use it, and that nobody holds it any more.
     """
 
     id: str = ""
     pool: PoolKey
     session: str
     instance: str
+    rank: int | None = None
     previous: str | None = None
+    previous_rank: int | None = None
     reason: BindingReason
     at: float
     based_on: int = 0
@@ -71,19 +74,26 @@ class BindingChange:
     context_tokens: int = 0
     shared: bool = False
 
+    @property
+    def stays(self) -> bool:
+        """Whether it is only a sign of life."""
+        return (self.previous, self.previous_rank) == (self.instance, self.rank)
+
 
 @value
 class Binding:
     """A session's current home as the API knows it, streamed to all routers.
 
     `reason` is one of `told_reason`. `version` grows by one with every move; `instance` None = unbound (expired).
-    `change` is the id of the BindingChange that made the binding; by it a router recognises its own change.
-    `shared_at`: when the name was last found to be shared by several conversations; Unix seconds.
+    `change` is the id of the BindingChange that made the binding; by it a router recognises its own change. `rank` is
+    the instance's data-parallel rank, if it has several and the change named one. `shared_at`: when the name was last
+    found to be shared by several conversations; Unix seconds.
     """
 
     pool: PoolKey
     session: str
     instance: str | None
+    rank: int | None = None
     version: int
     reason: BindingReason
     bound_at: float

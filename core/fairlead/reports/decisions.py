@@ -6,6 +6,7 @@ from typing import Generic
 
 from fairlead.reports.generic import Pool, Time
 from fairlead.tables import DEFAULT_CLASS, PoolKey
+from fairlead.targets import target_of
 from fairlead.values import value
 
 
@@ -39,7 +40,7 @@ class DecisionReason(StrEnum):
 
 @value
 class CandidateScore:
-    """One candidate of a decision.
+    """One candidate of a decision: an instance, or one of its data-parallel ranks (`fairlead.targets`).
 
     `total` is the value the policy compared, None when it compares nothing.
     `fairlead.routing.explanations.grounds` gives its unit and direction, and the possible `terms`.
@@ -78,8 +79,9 @@ class SampledDecision(Generic[Pool, Time]):
     (None = from a router that does not tell). `sample_rate` is the share of decisions recorded (0-1]; moves and
     refusals are always recorded. `ttft_seconds` is the TTFT the request finally had, that wait included, at
     `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the
-    instance that decodes what another one prefilled, the last one tried. `named` is the client's name for the session
-    where several conversations share that: `session` is then another of its names, or how it begins, or None.
+    instance that decodes what another one prefilled, the last one tried. The ranks are their data-parallel ranks, None
+    of instances that compute as one. `named` is the client's name for the session where several conversations share
+    that: `session` is then another of its names, or how it begins, or None.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """
@@ -103,6 +105,20 @@ class SampledDecision(Generic[Pool, Time]):
     decode: str | None = None
     priority_class: str = DEFAULT_CLASS
     named: str | None = None
+    chosen_rank: int | None = None
+    runner_up_rank: int | None = None
+    served_by_rank: int | None = None
+    decode_rank: int | None = None
+
+    @property
+    def target(self) -> str:
+        """The chosen instance or rank, by the name that candidates have."""
+        return target_of(self.chosen, self.chosen_rank)
+
+    @property
+    def served_target(self) -> str | None:
+        """What computed the prompt, by that name."""
+        return None if self.served_by is None else target_of(self.served_by, self.served_by_rank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

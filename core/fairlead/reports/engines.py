@@ -40,6 +40,8 @@ class TroubledEngine:
     words: str
     seconds: float = 0.0
     """For how long the router has found it, where that matters."""
+    ranks: tuple[int, ...] = ()
+    """The data-parallel ranks that it is of, while the engine's others are well; empty where it is of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from fairlead.tables import PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSample:
-    """One instance in one second as this router saw it.
+    """One instance, or one of its data-parallel ranks, in one second as this router saw it.
 
     Counts cover that second; gauges hold its last value. `ttft_seconds` and `tpot_seconds` hold every first token and
     every finished request of the second, at most 64 each by uniform sampling, so that percentiles can be computed over
@@ -48,6 +48,7 @@ class LoadSample:
     prefilled_tokens: int | None = None
     prefilling_seconds: float | None = None
     generated_tokens: int | None = None
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Generic
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.generic import Pool, Time
 from fairlead.tables import PoolKey
+from fairlead.targets import target_of
 
 
 class MoveOutcome(StrEnum):
@@ -26,8 +27,9 @@ class Move(Generic[Pool, Time]):
     TTFTs are predictions, made at decision time, for the request that carried the move. `benefit_seconds` is their
     difference, negative when leaving was predicted to cost time. All are None where nothing could be predicted,
     because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
-    None until it has one. Subclasses declare `pool` and `at` again with their types, since the OpenAPI document
-    cannot express type variables.
+    None until it has one. `source_rank` and `target_rank` are data-parallel ranks, None of instances that compute as
+    one; a session may move from one rank of an instance to another. Subclasses declare `pool` and `at` again with
+    their types, since the OpenAPI document cannot express type variables.
     """
 
     id: str
@@ -46,6 +48,18 @@ class Move(Generic[Pool, Time]):
     tokens_moved: int = 0
     tokens_recomputed: int = 0
     outcome: MoveOutcome = MoveOutcome.UNDERWAY
+    source_rank: int | None = None
+    target_rank: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """What was left: an instance, or a rank of one by its name (`fairlead.targets`)."""
+        return target_of(self.source, self.source_rank)
+
+    @property
+    def destination(self) -> str:
+        """Where it went, by the same."""
+        return target_of(self.target, self.target_rank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

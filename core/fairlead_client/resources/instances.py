@@ -1,6 +1,6 @@
 """Instances: state, place on the ring and load."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from fairlead.instances import InstanceState, Role
@@ -102,6 +102,18 @@ class EngineCondition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankLoad:
+    """A data-parallel rank of the instance: its load in the newest complete second, and the sessions at home there."""
+
+    rank: int
+    running: int
+    waiting: int
+    pending_prefill_tokens: int
+    kv_usage: float | None
+    bound_sessions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSession:
     """A session whose home the instance is. `share` (0-1) is that of its context in all contexts counted."""
 
@@ -132,7 +144,7 @@ class SessionsHeld:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDetail:
     """`caches` has a row for each live router that knows something of the instance's prefix cache, and `learnt` one for
-    each and each quantity that it has learnt here.
+    each and each quantity that it has learnt here. `ranks` has the data-parallel ranks, if there are several.
     """
 
     instance: InstanceSummary
@@ -141,3 +153,4 @@ class InstanceDetail:
     caches: list[CacheKnowledge]
     learnt: list[LearntOfEngines]
     held: SessionsHeld
+    ranks: list[RankLoad] = field(default_factory=list)

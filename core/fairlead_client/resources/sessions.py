@@ -22,6 +22,8 @@ class SessionSummary:
     migrations: int
     context_tokens: int
     shared_at: datetime | None = None
+    rank: int | None = None
+    """The data-parallel rank of the instance that holds it, if it has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class BindingHistoryItem:
     released_at: datetime | None
     router: str
     migration: str | None
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The KV events of one instance: a subscription per data-parallel rank, and whether what they say counts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import zmq
@@ -34,9 +34,10 @@ STATES = (*SourceState, "disconnected", "wrong-block-size")
 
 
 class InstanceEvents:
-    """Follows all sources of one instance of the pool of `caches`, from now until `close`.
+    """Follows all sources of one instance of the pool of `caches`, from now until `close`. `target` gives the target
+    (`fairlead.targets`) that the engine's rank of a number is, as far as is known by then.
 
-    Its events count (`EngineCaches.heard`) while every rank is settled and has the pool's block size.
+    A rank's events count (`EngineCaches.heard`) while it is settled, and all ranks have the pool's block size.
     """
 
     def __init__(
@@ -45,9 +46,12 @@ class InstanceEvents:
         instance: str,
         told: Sequence[EventSource],
         caches: EngineCaches,
+        target: Callable[[int], str],
         now: Callable[[], float],
         reader: SlicedReader,
     ) -> None:
+        self._target = target
+        self._heard: set[str] = set()
         self.instance = instance
         self.told = tuple(told)
         self._caches = caches
@@ -77,7 +81,7 @@ class InstanceEvents:
         for one in self.subscriptions:
             one.close()
             self._caches.index.drop(one.source)
-        self._caches.ignore(self.instance)
+        self._hear({})
 
     def readings(self) -> list[EventReading]:
         """One per rank."""
@@ -103,8 +107,15 @@ class InstanceEvents:
         sources = [one.source for one in self.subscriptions]
         sizes = {size for source in sources if (size := self._caches.index.block_size(source)) is not None}
         self._wrong_size = any(not self._caches.takes_size(size) for size in sizes)
-        if self._wrong_size or not all(one.is_settled for one in self.subscriptions):
-            self._caches.ignore(self.instance)
-        else:
-            complete = all(one.state is not SourceState.INCOMPLETE for one in self.subscriptions)
-            self._caches.hear(self.instance, sources, complete=complete)
+        settled = [] if self._wrong_size else [one for one in self.subscriptions if one.is_settled]
+        targets = [self._target(one.source.rank) for one in self.subscriptions]
+        if len(set(targets)) < len(targets):
+            settled = []  # it is not known yet that they are ranks, and nobody can say which will compute a prompt
+        self._hear({self._target(one.source.rank): one for one in settled})
+
+    def _hear(self, settled: Mapping[str, Subscription]) -> None:
+        for target in self._heard - settled.keys():
+            self._caches.ignore(target)
+        for target, one in settled.items():
+            self._caches.hear(target, one.source, complete=one.state is not SourceState.INCOMPLETE)
+        self._heard = set(settled)

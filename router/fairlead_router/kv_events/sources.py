@@ -2,6 +2,7 @@
 
 vLLM's versions answer `GET /kv_event_sources` in three ways: an object by data-parallel rank, a list of ranks, and that
 list under `sources`. SGLang tells the ports of rank 0 under `kv_events` of `GET /server_info`; a rank adds its number.
+How many ranks it has it tells there too, with events or without.
 """
 
 import re
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fairlead.targets import MOST_RANKS
+
 _VLLM_PATH = "/kv_event_sources"
 _SGLANG_PATH = "/server_info"
 _SOURCES_PATHS = {"simulated": _VLLM_PATH, "vllm": _VLLM_PATH, "sglang": _SGLANG_PATH}
-_MOST_RANKS = 1024
 
 _ENDPOINT = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]{1,5})")
 _EVERY_ADDRESS = frozenset({"*", "0.0.0.0", "[::]", "::"})  # noqa: S104  # what an engine bound, not what we bind
@@ -60,6 +62,7 @@ class _Publisher(msgspec.Struct):
 
 
 class _ServerInfo(msgspec.Struct):
+    dp_size: int = 1
     kv_events: _Publisher | None = None
 
 
@@ -69,6 +72,14 @@ _SERVER_INFO = msgspec.json.Decoder(_ServerInfo)
 def sources_path(engine_type: str) -> str:
     """Path where an engine of this `engine.type` tells its sources."""
     return _SOURCES_PATHS[engine_type]
+
+
+def read_ranks(answer: bytes, engine_type: str) -> tuple[int, ...]:
+    """The data-parallel ranks that the same answer names. Raises SourcesUnreadable."""
+    if sources_path(engine_type) != _SGLANG_PATH:
+        return tuple(sorted(_told(answer)))
+    size = _server_info(answer).dp_size
+    return tuple(range(size)) if 0 < size <= MOST_RANKS else ()
 
 
 def read_sources(answer: bytes, engine_type: str, address: str) -> tuple[EventSource, ...]:
@@ -91,15 +102,19 @@ def read_sources(answer: bytes, engine_type: str, address: str) -> tuple[EventSo
     return tuple(sorted(found, key=lambda source: source.rank))
 
 
-def _of_server_info(answer: bytes) -> dict[int, _Told]:
+def _server_info(answer: bytes) -> _ServerInfo:
     try:
-        told = _SERVER_INFO.decode(answer).kv_events
+        return _SERVER_INFO.decode(answer)
     except msgspec.MsgspecError as error:
         raise SourcesUnreadable(f"{_SGLANG_PATH} answered what names no sources: {error}") from None
+
+
+def _of_server_info(answer: bytes) -> dict[int, _Told]:
+    told = _server_info(answer).kv_events
     if told is None:
         return {}
-    if not 0 < told.dp_size <= _MOST_RANKS:
-        raise SourcesUnreadable(f"{_SGLANG_PATH} tells of {told.dp_size} data-parallel ranks, which is no number from 1 to {_MOST_RANKS}")
+    if not 0 < told.dp_size <= MOST_RANKS:
+        raise SourcesUnreadable(f"{_SGLANG_PATH} tells of {told.dp_size} data-parallel ranks, which is no number from 1 to {MOST_RANKS}")
     replay = told.replay_endpoint_port_base
     return {
         rank: _Told(

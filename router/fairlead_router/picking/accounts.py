@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import instance_of, rank_of
 from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
@@ -117,25 +118,28 @@ class RoutedAccount:
         """The proxy went down its list: those before `served` failed it."""
         pool = self.pool
         instance = next((name for name, address in pool.addresses.items() if address == served), None)
-        if instance is None or instance == dispatch.instance:
+        if instance is None or instance == instance_of(dispatch.instance):
             return dispatch
         by_address = {address: name for name, address in pool.addresses.items()}
         before = self.told[: self.told.index(served)] if served in self.told else self.told[:1]
         for address in before:
             if address in by_address:
                 pool.engine_failed(by_address[address], PASSED_OVER, now, self.ticket)
-        verdict = pool.retry(self.ticket, dispatch.instance, now, reached=True, to=instance)
+        target = pool.target(instance, rank_of(dispatch.instance))
+        verdict = pool.retry(self.ticket, dispatch.instance, now, reached=True, to=target)
         return verdict if isinstance(verdict, Dispatch) else dispatch
 
     def _named(self, dispatch: Dispatch) -> HeaderPairs:
         pool, ticket = self.pool, self.ticket
         named = [
             (b"x-fairlead-pool", pool.header),
-            (b"x-fairlead-instance", dispatch.instance.encode()),
+            (b"x-fairlead-instance", instance_of(dispatch.instance).encode()),
             (b"x-fairlead-decision", dispatch.decision_id.encode()),
             (b"x-fairlead-reason", dispatch.reason.value.encode()),
             (b"x-fairlead-queued-ms", b"%d" % (ticket.queued_seconds * 1000.0)),
         ]
+        if (rank := rank_of(dispatch.instance)) is not None:
+            named.append((b"x-fairlead-rank", b"%d" % rank))
         if pool.classes.are_declared:
             named.append((b"x-fairlead-priority-class", dispatch.request.priority_class.encode()))
         return named
@@ -173,7 +177,7 @@ class RoutedAccount:
             if self._status >= 400:
                 self._note_refusal(dispatch)
                 if refuses_name(self._status, b"".join(self._pieces or ()), self.name):
-                    pool.choice.names.doubt(dispatch.instance)
+                    pool.choice.names.doubt(instance_of(dispatch.instance))
                 pool.decline(ticket, now)
             elif self._is_answer():
                 pool.engine_worked(dispatch.instance, now)

@@ -14,6 +14,7 @@ from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import ErrorAnswer
 from fairlead_router.requests import is_shown_id
+from fairlead_router.sending import RANK_HEADER
 
 
 class PickedRequest:
@@ -88,17 +89,21 @@ class PickedRequest:
         if account is not None:
             account.abandoned(now)
 
-    def send(self, pool: Pool, endpoints: list[str], request_id: str) -> None:
+    def send(self, pool: Pool, endpoints: list[str], request_id: str, rank: int | None = None) -> None:
         """Let it go to the first of the endpoints, or the next where that fails, with the client's credentials if the
-        first gets them.
+        first gets them. `rank` is the data-parallel rank, at whichever it goes to.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]
+        if rank is not None:
+            headers.append((RANK_HEADER, b"%d" % rank))
         self._made_id = self._made_id or request_id
         if header_value(self.headers, b"x-request-id") is None:
             headers.append((b"x-request-id", self._made_id.encode()))
         first = next((name for name, address in pool.addresses.items() if address == endpoints[0]), "")
         removed = withheld(self.headers, credentials=pool.passes_credentials(first))
+        if rank is None and header_value(self.headers, RANK_HEADER) is not None:
+            removed.append(RANK_HEADER)
         if not self.encoded:
             removed.append(b"content-encoding")
         body, self.body = self.body, b""

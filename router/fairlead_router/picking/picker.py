@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.targets import instance_of, rank_of
 from fairlead_router import paths
 from fairlead_router.bodies import BODY_LIMIT, UPLOAD_LIMIT, decoded, header_value
 from fairlead_router.body_memory import BodyMemory, MemoryFull
@@ -314,7 +315,7 @@ class Picker:
         account.asks_usage = asks is not None and not self._asking.refuses(verdict.address)
         if asks is not None and not account.asks_usage:
             asked.body = asks.undone(asked.body)
-        asked.send(pool, account.told, ticket.request.id)
+        asked.send(pool, account.told, ticket.request.id, rank_of(verdict.instance))
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
         """The verdict, or one for another instance if by now it is known that the chosen one lacks the name."""
@@ -328,15 +329,20 @@ class Picker:
         return verdict
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
-        """The choice, then as many fallbacks as may be named, of those that still accept and serve the name."""
-        endpoints = [dispatch.address]
+        """The choice, then as many fallbacks as may be named, of those that still accept and serve the name. A proxy
+        says the same rank to each, so they must have the same ranks.
+        """
+        endpoints, ranks = [dispatch.address], pool.ranks(instance_of(dispatch.instance))
         lacking = pool.choice.names.lacking(name, self.now()) if pool.choice.names else ()
-        for instance in dispatch.fallbacks:
-            if len(endpoints) > self._settings.picker_fallbacks:
-                break
-            if instance in pool.accepting and instance not in lacking and pool.addresses[instance] not in endpoints:
+        named = [*map(instance_of, dispatch.fallbacks)]
+        if ranks:  # then they may all be ranks of the choice
+            named += (one for one in pool.choice.by_load((), self.now(), name) if dispatch.request.may_go_to(one))
+        for instance in named:
+            if instance not in pool.accepting or instance in lacking or pool.ranks(instance) != ranks:
+                continue
+            if pool.addresses[instance] not in endpoints:
                 endpoints.append(pool.addresses[instance])
-        return endpoints
+        return endpoints[: 1 + self._settings.picker_fallbacks]
 
     def _start(self, asked: PickedRequest, work: Work) -> None:
         async def guarded() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fairlead.reports.engines import LearntFigure, Quantity
 from fairlead.reports.figures_off import off_figure
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.targets import target_of
 from fairlead_router.pool import Pool
 
 
@@ -38,10 +39,19 @@ def _figures(pool: Pool) -> Iterator[LearntFigure]:
             predicted=sizes.bytes_per_token,
             observed=sizes.learnt,
         )
-    declared = 1 / pool.table.engine.prefill_tokens_per_second
+    scheduler, speed = pool.scheduler, pool.table.engine.prefill_tokens_per_second
+    declared = max((len(pool.ranks(instance)) for instance in pool.addresses), default=1) or 1
     for instance in (None, *pool.addresses):
-        yield from _times(pool, instance, Quantity.PREFILL, pool.scheduler.prefill_estimate(instance), declared)
-        yield from _times(pool, instance, Quantity.DECODE, pool.scheduler.decode_estimate(instance), None)
+        targets = (None,) if instance is None else [target_of(instance, rank) for rank in pool.ranks(instance) or (None,)]
+        prefill = max((scheduler.prefill_estimate(target) for target in targets), key=_samples)
+        decode = max((scheduler.decode_estimate(target) for target in targets), key=_samples)
+        yield from _times(pool, instance, Quantity.PREFILL, prefill, declared / speed)
+        yield from _times(pool, instance, Quantity.DECODE, decode, None)
+
+
+def _samples(report: EstimateReport) -> int:
+    """Of an instance with data-parallel ranks, that one speaks which has taught most."""
+    return report.samples
 
 
 def _times(pool: Pool, instance: str | None, quantity: Quantity, report: EstimateReport, declared: float | None) -> Iterator[LearntFigure]:

@@ -23,11 +23,11 @@ from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.app import EngineApp
 from fairlead_simulator.engine_server.asgi import Connections, protocol_that_keeps
 from fairlead_simulator.engine_server.engine import ServedEngine
-from fairlead_simulator.engine_server.kv_events import KvEventPublisher, PrefixCacheEvents, PublisherSettings, open_publisher
+from fairlead_simulator.engine_server.kv_events import KvEventPublisher, PrefixCacheEvents, PublisherSettings, open_publishers
 from fairlead_simulator.engine_server.kv_transfers import KvTransfers, TransferSettings
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
-from fairlead_simulator.engine_server.served_instance import InstanceSettings, ServedInstance
+from fairlead_simulator.engine_server.served_instance import InstanceSettings, Rank, ServedInstance
 from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
@@ -49,6 +49,13 @@ _DEFAULTS = preset("simulated")
 @click.option("--decode-step-ms", type=_POSITIVE, default=20.0, show_default=True, help="Fixed part of a decode step.")
 @click.option("--kv-cache-tokens", type=_COUNT, default=1_198_372, show_default=True, help="Tokens that the KV cache holds.")
 @click.option("--block-size", type=_COUNT, default=16, show_default=True, help="Tokens per KV block.")
+@click.option(
+    "--data-parallel-size",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Data-parallel ranks, each with a batch and a cache as these flags say; a request's X-Data-Parallel-Rank names one.",
+)
 @click.option("--max-running", type=_COUNT, default=256, show_default=True, help="Requests computed at once.")
 @click.option("--mode", type=click.Choice(get_args(Mode)), default=_DEFAULTS.mode, show_default=True, help="chunked: as vLLM V1.")
 @click.option(
@@ -116,6 +123,7 @@ def engine(
     decode_step_ms: float,
     kv_cache_tokens: int,
     block_size: int,
+    data_parallel_size: int,
     max_running: int,
     mode: Mode,
     max_batched_tokens: int,
@@ -161,14 +169,13 @@ def engine(
         fails=kv_load_failure_policy == "fail",
         port=kv_side_channel_port,
     )
-    publisher: KvEventPublisher | None = None
-    events: PrefixCacheEvents | None = None
+    publishers: list[KvEventPublisher] = []
     if kv_events_endpoint is not None:
         if bytes_per_token > _WIDEST_TOKEN_OF_EVENTS:
             raise click.UsageError(
                 f"--kv-events-endpoint needs token ids of 32 bits: --bytes-per-token of at most 4, not {bytes_per_token}"
             )
-        publisher = open_publisher(
+        publishers = open_publishers(
             PublisherSettings(
                 endpoint=kv_events_endpoint,
                 replay_endpoint=kv_events_replay_endpoint,
@@ -177,8 +184,8 @@ def engine(
                 arrays=kv_events_encoding == "arrays",
             ),
             host,
+            data_parallel_size,
         )
-        events = PrefixCacheEvents(ByteTokenizer(bytes_per_token), block_size, EngineHashing(algorithm="sha256_cbor", seed=str(seed)))
     elif kv_events_replay_endpoint is not None:
         raise click.UsageError("--kv-events-replay-endpoint needs --kv-events-endpoint")
     listener = bind("--host/--port", host, port)
@@ -195,25 +202,33 @@ def engine(
         version=f"fairlead-simulator {version('fairlead')}",
     )
 
-    async def serve() -> None:
+    def rank(number: int) -> Rank:
+        events: PrefixCacheEvents | None = None
+        if publishers:
+            hashing = EngineHashing(algorithm="sha256_cbor", seed=str(seed))
+            events = PrefixCacheEvents(ByteTokenizer(bytes_per_token), block_size, hashing)
         statistics = EngineStatistics(wall_seconds=1 / time_scale)
         model_engine = ServedEngine(
             settings, bytes_per_token=bytes_per_token, max_waiting=max_waiting, statistics=statistics, watcher=events
         )
 
         def publish() -> None:
-            if publisher is not None and events is not None and (happened := events.take()):
-                publisher.publish(happened)
+            if events is not None and (happened := events.take()):
+                publishers[number].publish(happened)
 
         pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3, moved=publish)
+        side_channel = transfer_settings.port and transfer_settings.port + number
+        return Rank(pacer, KvTransfers(pacer, replace(transfer_settings, port=side_channel)))
+
+    async def serve() -> None:
+        ranks = [rank(number) for number in range(data_parallel_size)]
         connections: Connections = {}
-        transfers = KvTransfers(pacer, transfer_settings)
         instance = ServedInstance(
             instance_settings,
-            pacer,
-            transfers,
+            *ranks[0],
             AnswerBook(seed, bytes_per_token),
-            kv_event_sources={} if publisher is None else {"0": publisher.source()},
+            kv_event_sources={str(number): publisher.source() for number, publisher in enumerate(publishers)},
+            others=ranks[1:],
         )
         app = EngineApp(instance, connections, ResponseStore() if responses_store else None)
         server = uvicorn.Server(

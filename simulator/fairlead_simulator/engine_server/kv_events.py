@@ -82,23 +82,25 @@ class PublisherSettings:
 
 
 class KvEventPublisher:
-    """Publishes batches from a thread of its own, and answers replays there. Port 0 of `*` takes a free port of `host`.
+    """Publishes a rank's batches from a thread of its own, and answers replays there. Port 0 of `*` takes a free port
+    of `host`.
 
     Raises zmq.ZMQError if an endpoint cannot be used.
     """
 
-    def __init__(self, settings: PublisherSettings, host: str) -> None:
+    def __init__(self, settings: PublisherSettings, host: str, rank: int = 0) -> None:
         self._settings = settings
+        self._rank = rank
         self._context = zmq.Context()
         self._publish = self._context.socket(zmq.PUB)
         self._publish.linger = 0
-        self.endpoint = _opened(self._publish, settings.endpoint, host)
+        self.endpoint = _opened(self._publish, _of_rank(settings.endpoint, rank), host)
         self._replay: zmq.Socket[bytes] | None = None
         self.replay_endpoint: str | None = None
         if settings.replay_endpoint is not None:
             self._replay = self._context.socket(zmq.ROUTER)
             self._replay.linger = 0
-            self.replay_endpoint = _opened(self._replay, settings.replay_endpoint, host)
+            self.replay_endpoint = _opened(self._replay, _of_rank(settings.replay_endpoint, rank), host)
         self._batches: queue.SimpleQueue[tuple[float, list[Event]]] = queue.SimpleQueue()
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=settings.buffer_steps)
         threading.Thread(target=self._run, name="kv-events", daemon=True).start()
@@ -108,7 +110,7 @@ class KvEventPublisher:
         self._batches.put((time.time(), events))
 
     def source(self) -> dict[str, Any]:
-        """What `GET /kv_event_sources` says of rank 0."""
+        """What `GET /kv_event_sources` says of the rank."""
         settings = asdict(self._settings)
         del settings["arrays"]
         return (
@@ -126,7 +128,7 @@ class KvEventPublisher:
                 stamp, events = self._batches.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
-            batch = [stamp, [_as_array(event) for event in events] if self._settings.arrays else events, 0]
+            batch = [stamp, [_as_array(event) for event in events] if self._settings.arrays else events, self._rank]
             payload = msgspec.msgpack.encode(batch)
             self._publish.send_multipart((topic, number.to_bytes(8, "big"), payload))
             self._kept.append((number, payload))
@@ -145,10 +147,10 @@ class KvEventPublisher:
         replay.send_multipart((client, b"", *(() if old else (b"",)), _LAST, b""))
 
 
-def open_publisher(settings: PublisherSettings, host: str) -> KvEventPublisher:
-    """Raises InvalidInput if an endpoint cannot be used."""
+def open_publishers(settings: PublisherSettings, host: str, ranks: int) -> list[KvEventPublisher]:
+    """One for each rank. Raises InvalidInput if an endpoint cannot be used."""
     try:
-        return KvEventPublisher(settings, host)
+        return [KvEventPublisher(settings, host, rank) for rank in range(ranks)]
     except zmq.ZMQError as error:
         given = " and ".join(filter(None, (settings.endpoint, settings.replay_endpoint)))
         raise InvalidInput("--kv-events-endpoint", given, f"give ZMQ endpoints that are free, such as tcp://*:5557 ({error})") from None
@@ -164,6 +166,12 @@ def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
         return endpoint
     socket.bind(endpoint.replace("*", host))
     return str(socket.getsockopt_string(zmq.LAST_ENDPOINT)).rstrip("\0")
+
+
+def _of_rank(endpoint: str, rank: int) -> str:
+    """vLLM adds the rank to a port."""
+    before, sign, port = endpoint.rpartition(":")
+    return f"{before}{sign}{int(port) + rank}" if endpoint.startswith("tcp://") and port.isdecimal() and int(port) else endpoint
 
 
 def _as_array(event: Event) -> list[object]:

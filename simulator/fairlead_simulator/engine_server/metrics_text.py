@@ -1,6 +1,7 @@
 """The engine's metrics in Prometheus text format, under vLLM's names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.statistics import Histogram
@@ -11,9 +12,21 @@ AnswerCounts = Mapping[tuple[str, str, str], int]
 """HTTP answers by handler (the path in the route table), method and class of status such as `2xx`."""
 
 
-def render_metrics(engine: ServedEngine, model: str, answered: AnswerCounts) -> bytes:
-    """All metrics of `engine`, which has been advanced to now."""
-    return "".join((*_lines(engine, model), *_http_lines(answered))).encode("utf-8")
+def render_metrics(engines: Sequence[ServedEngine], model: str, answered: AnswerCounts) -> bytes:
+    """All metrics of an instance's engines, one for each data-parallel rank, which have been advanced to now."""
+    by_rank = [_families(_lines(engine, rank, model)) for rank, engine in enumerate(engines)]
+    merged = [line for families in zip(*by_rank, strict=True) for line in (families[0][0], *chain(*(each[1:] for each in families)))]
+    return "".join((*merged, *_http_lines(answered))).encode("utf-8")
+
+
+def _families(lines: Iterable[str]) -> list[list[str]]:
+    """Each header with its samples."""
+    families: list[list[str]] = []
+    for line in lines:
+        if line.startswith("#"):
+            families.append([])
+        families[-1].append(line)
+    return families
 
 
 def _http_lines(answered: AnswerCounts) -> Iterator[str]:
@@ -22,26 +35,27 @@ def _http_lines(answered: AnswerCounts) -> Iterator[str]:
         yield f'http_requests_total{{handler="{handler}",method="{method}",status="{status}"}} {count}\n'
 
 
-def _lines(engine: ServedEngine, model: str) -> Iterator[str]:
+def _lines(engine: ServedEngine, rank: int, model: str) -> Iterator[str]:
+    """All families of one rank, each a header and its samples."""
     statistics, settings = engine.statistics, engine.settings
-    labels = f'engine="0",model_name="{_escape(model)}"'
-    yield _single("num_requests_running", "gauge", "Requests in the running batch.", labels, engine.instance.running)
-    yield _single("num_requests_waiting", "gauge", "Requests waiting to be scheduled.", labels, engine.instance.waiting)
-    yield _single("kv_cache_usage_perc", "gauge", "Share of KV cache blocks held by requests, 0 to 1.", labels, engine.memory.usage)
-    yield _single(
+    labels = f'engine="{rank}",model_name="{_escape(model)}"'
+    yield from _single("num_requests_running", "gauge", "Requests in the running batch.", labels, engine.instance.running)
+    yield from _single("num_requests_waiting", "gauge", "Requests waiting to be scheduled.", labels, engine.instance.waiting)
+    yield from _single("kv_cache_usage_perc", "gauge", "Share of KV cache blocks held by requests, 0 to 1.", labels, engine.memory.usage)
+    yield from _single(
         "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the cache.", labels, statistics.prefix_queries_tokens
     )
-    yield _single("prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", labels, statistics.prefix_hits_tokens)
-    yield _single("num_preemptions_total", "counter", "Requests preempted for want of blocks.", labels, statistics.preemptions)
-    yield _single("prompt_tokens_total", "counter", "Prompt tokens of prefilled requests.", labels, statistics.prompt_tokens)
+    yield from _single("prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", labels, statistics.prefix_hits_tokens)
+    yield from _single("num_preemptions_total", "counter", "Requests preempted for want of blocks.", labels, statistics.preemptions)
+    yield from _single("prompt_tokens_total", "counter", "Prompt tokens of prefilled requests.", labels, statistics.prompt_tokens)
     cached = statistics.prompt_tokens_cached
-    yield _single("prompt_tokens_cached_total", "counter", "Those of them that the cache had.", labels, cached)
+    yield from _single("prompt_tokens_cached_total", "counter", "Those of them that the cache had.", labels, cached)
     yield _header("prompt_tokens_by_source_total", "counter", "Prompt tokens by where they came from.")
     external = statistics.prompt_tokens_external
     sources = {"local_compute": statistics.prompt_tokens - cached, "local_cache_hit": cached - external, "external_kv_transfer": external}
     for source, count in sources.items():
         yield f'vllm:prompt_tokens_by_source_total{{{labels},source="{source}"}} {count}\n'
-    yield _single("generation_tokens_total", "counter", "Tokens generated.", labels, statistics.generation_tokens)
+    yield from _single("generation_tokens_total", "counter", "Tokens generated.", labels, statistics.generation_tokens)
     yield _header("request_success_total", "counter", "Requests ended, by reason.")
     for reason, count in statistics.ended.items():
         yield f'vllm:request_success_total{{finished_reason="{reason}",{labels}}} {count}\n'
@@ -59,10 +73,12 @@ def _lines(engine: ServedEngine, model: str) -> Iterator[str]:
     ):
         yield _header(name, "histogram", text)
         yield from _histogram(name, histogram, labels)
-    yield _single("nixl_num_failed_transfers_total", "counter", "KV blocks not fetched.", labels, statistics.transfers_failed)
-    yield _single("nixl_num_kv_expired_reqs_total", "counter", "Prompts whose blocks nobody fetched.", labels, statistics.transfers_expired)
+    yield from _single("nixl_num_failed_transfers_total", "counter", "KV blocks not fetched.", labels, statistics.transfers_failed)
+    yield from _single(
+        "nixl_num_kv_expired_reqs_total", "counter", "Prompts whose blocks nobody fetched.", labels, statistics.transfers_expired
+    )
     yield _header("cache_config_info", "gauge", "Shape of the KV cache.")
-    info = f'block_size="{settings.block_tokens}",num_gpu_blocks="{settings.capacity_blocks}",enable_prefix_caching="True",engine="0"'
+    info = f'block_size="{settings.block_tokens}",num_gpu_blocks="{settings.capacity_blocks}",enable_prefix_caching="True",engine="{rank}"'
     yield f"vllm:cache_config_info{{{info}}} 1\n"
 
 
@@ -70,8 +86,9 @@ def _header(name: str, kind: str, text: str) -> str:
     return f"# HELP vllm:{name} {text}\n# TYPE vllm:{name} {kind}\n"
 
 
-def _single(name: str, kind: str, text: str, labels: str, value: float) -> str:
-    return f"{_header(name, kind, text)}vllm:{name}{{{labels}}} {value}\n"
+def _single(name: str, kind: str, text: str, labels: str, value: float) -> Iterator[str]:
+    yield _header(name, kind, text)
+    yield f"vllm:{name}{{{labels}}} {value}\n"
 
 
 def _histogram(name: str, histogram: Histogram, labels: str) -> Iterator[str]:

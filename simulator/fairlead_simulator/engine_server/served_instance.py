@@ -10,16 +10,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.failures import FailureKind
 from fairlead_simulator.engine_server.kv_transfers import KvTransfers
 from fairlead_simulator.engine_server.pacing import EnginePacer
+from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.requests import Generation
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 from fairlead_simulator.engine_server.work import Run, StreamForm, Work
+
+RANK_HEADER = b"x-data-parallel-rank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +40,17 @@ class InstanceSettings:
     version: str
 
 
+class Rank(NamedTuple):
+    """A data-parallel rank: it computes and caches for itself."""
+
+    pacer: EnginePacer
+    transfers: KvTransfers
+
+
 class ServedInstance:
-    """One simulated instance behind HTTP. `now` is Unix seconds, for times in answers."""
+    """One simulated instance behind HTTP. `now` is Unix seconds, for times in answers. `others` are its data-parallel
+    ranks behind the first, each with an engine of its own.
+    """
 
     def __init__(
         self,
@@ -48,17 +60,17 @@ class ServedInstance:
         answers: AnswerBook,
         now: Callable[[], float] = time.time,
         kv_event_sources: Mapping[str, Any] | None = None,
+        others: Sequence[Rank] = (),
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
         """By rank, where KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
-        self.pacer = pacer
+        self.ranks = (Rank(pacer, transfers), *others)
         self.load = 0
         """Requests being served on the paths that compute."""
         self.answered: dict[tuple[str, str, str], int] = {}
         """HTTP answers by handler, method and class of status."""
-        self._transfers = transfers
         self._answers = answers
         self._now = now
         self._numbers = itertools.count()
@@ -75,8 +87,27 @@ class ServedInstance:
         """An id no other answer has."""
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
+    def rank_of(self, exchange: Exchange) -> Rank:
+        """The rank that a request's header names, as vLLM reads it; else the one with the least to do, where what waits
+        counts four times. Raises RequestInvalid.
+        """
+        try:
+            named = int(exchange.headers[RANK_HEADER])
+        except (KeyError, ValueError):
+            return min(self.ranks, key=lambda rank: 4 * rank.pacer.engine.instance.waiting + rank.pacer.engine.instance.running)
+        if not 0 <= named < len(self.ranks):
+            raise RequestInvalid(f"data_parallel_rank {named} is out of range [0, {len(self.ranks)}).")
+        return self.ranks[named]
+
     def submit(
-        self, work: Work, *, slow_factor: float = 1.0, streaming: bool = False, arrived_at: float = -1.0, fetched: int | None = None
+        self,
+        rank: Rank,
+        work: Work,
+        *,
+        slow_factor: float = 1.0,
+        streaming: bool = False,
+        arrived_at: float = -1.0,
+        fetched: int | None = None,
     ) -> Run:
         """Queue work that arrived then (engine time; -1 = now). `fetched` tokens of its prompt came from elsewhere.
 
@@ -84,7 +115,7 @@ class ServedInstance:
         """
         start = self._answers.start_of(work.prompt)
         remote = work.handover.fetches
-        ticket = self.pacer.submit(
+        ticket = rank.pacer.submit(
             Generation(
                 prompt=work.prompt,
                 input_tokens=max(1, self.tokenizer.count(work.prompt)),
@@ -100,13 +131,13 @@ class ServedInstance:
             ),
             streaming,
         )
-        return Run(work, ticket, self._answers, self.pacer.engine.settings.block_tokens)
+        return Run(work, ticket, self._answers, rank.pacer.engine.settings.block_tokens)
 
     async def compute(self, exchange: Exchange, works: Sequence[Work]) -> list[Run] | None:
         """Compute all works; None when the client has gone away, or was cut off because its request asked for that
         failure."""
-        dies = exchange.fails(FailureKind.DIE_MID_STREAM)
-        async with self._running(exchange, works, streaming=dies) as runs:
+        dies, rank = exchange.fails(FailureKind.DIE_MID_STREAM), self.rank_of(exchange)
+        async with self._running(rank, exchange, works, streaming=dies) as runs:
             if dies:
                 await runs[0].ticket.progress((works[0].max_tokens + 1) // 2 - 1)
                 await exchange.cut()
@@ -114,13 +145,13 @@ class ServedInstance:
             for run in runs:
                 await run.ticket.end()
                 if run.ticket.generation.kept and not run.ticket.gone:
-                    run.held = await self._transfers.hold(run.ticket.generation, self.new_id("kv-"), exchange.host)
+                    run.held = await rank.transfers.hold(run.ticket.generation, self.new_id("kv-"), exchange.host)
             return None if any(run.ticket.gone for run in runs) else runs
 
     async def stream(self, exchange: Exchange, work: Work, form: StreamForm) -> Run | None:
         """Answer as a stream; the run once it is complete, None when the client went away before."""
         dies_at = (work.max_tokens + 1) // 2 if exchange.fails(FailureKind.DIE_MID_STREAM) else None
-        async with self._running(exchange, (work,), streaming=True) as (run,):
+        async with self._running(self.rank_of(exchange), exchange, (work,), streaming=True) as (run,):
             ticket = run.ticket
             await exchange.begin_stream()
             preface = form.preface()
@@ -148,7 +179,7 @@ class ServedInstance:
                     return None
 
     @asynccontextmanager
-    async def _running(self, exchange: Exchange, works: Sequence[Work], *, streaming: bool) -> AsyncIterator[list[Run]]:
+    async def _running(self, rank: Rank, exchange: Exchange, works: Sequence[Work], *, streaming: bool) -> AsyncIterator[list[Run]]:
         """Submit the works; they are given up when the block ends or the client goes away."""
         runs: list[Run] = []
         slow_factor = exchange.failure.factor if exchange.failure is not None else 1.0
@@ -161,9 +192,9 @@ class ServedInstance:
         try:
             for work in works:
                 remote = work.handover.fetches
-                arrived_at = self.pacer.now()
-                fetched = None if remote is None else await self._transfers.fetch(remote, work.prompt)
-                runs.append(self.submit(work, slow_factor=slow_factor, streaming=streaming, arrived_at=arrived_at, fetched=fetched))
+                arrived_at = rank.pacer.now()
+                fetched = None if remote is None else await rank.transfers.fetch(remote, work.prompt)
+                runs.append(self.submit(rank, work, slow_factor=slow_factor, streaming=streaming, arrived_at=arrived_at, fetched=fetched))
             watch = exchange.watch()
             watch.add_done_callback(give_up)
             yield runs

@@ -175,6 +175,6 @@ class EventFollower:
             self._caches.takes_size(size)
         state = self._tracker.state
         if state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (state is SourceState.WAITING and self._heard_out):
-            self._caches.hear(self._source.instance, (self._source,), complete=state is not SourceState.INCOMPLETE)
+            self._caches.hear(self._source.instance, self._source, complete=state is not SourceState.INCOMPLETE)
         else:
             self._caches.ignore(self._source.instance)

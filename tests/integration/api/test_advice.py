@@ -12,7 +12,7 @@ from fairlead.instances import InstanceState
 from fairlead.latency_cells import cell_of
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import Acknowledgement
-from fairlead.reports.engines import LearntFigure, Quantity
+from fairlead.reports.engines import EngineTrouble, LearntFigure, Quantity, TroubledEngine
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import PoolKey
@@ -170,3 +170,18 @@ async def test_trends_tell_each_pool_step_by_step_and_the_fleet(api: ApiInstance
     for query in ({"start": "now-91d"}, {"start": "2999-01-01T00:00:00Z"}, {"start": "yesterday"}):
         with pytest.raises(ApiProblem, match="from"):
             await api.viewer.trends(**query)
+
+
+async def test_the_ranks_of_an_engine_that_hang_are_named_while_no_router_finds_that_all_do(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+
+    async def told(router: str, number: int, *ranks: int) -> str:
+        trouble = TroubledEngine(pool=CHAT, instance="a", trouble=EngineTrouble.ENGINE_STALLED, words="it hangs", seconds=42.0, ranks=ranks)
+        await api.router.post_report(a_report(f"{router}-{number}", router, troubled_engines=(trouble,)))
+        assert [one.message for one in (await api.viewer.instance(CHAT, "a")).conditions] == ["it hangs"]
+        (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.ENGINE_STALLED]
+        return found.sentence
+
+    assert (await told("router-0", 1, 1)).startswith("Data-parallel rank 1 of a of default/chat has requests")
+    assert (await told("router-1", 1, 0, 1)).startswith("Data-parallel ranks 0, 1 of a")
+    assert (await told("router-1", 2)).startswith("The engine of a of default/chat has requests")

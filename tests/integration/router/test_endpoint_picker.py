@@ -123,6 +123,24 @@ async def test_endpoints_are_ordered_and_no_more_than_may_be_retried(world: Worl
     assert len(set(answer.endpoints)) == len(answer.endpoints)
 
 
+async def test_the_chosen_rank_goes_along_and_fallbacks_have_the_same_ranks(world: World, proxies: list[Proxy]) -> None:
+    running = await world.ready(4)
+    for engine in world.engines[:3]:
+        running.pool.see_ranks(engine.name, range(4), running.router.now())
+    proxy = await _proxy(running, proxies)
+    await world.engines[0].stop()
+    for number in range(12):
+        answer = await proxy.request(_chat(f"text {number}"), headers={"x-data-parallel-rank": "99"})
+        ranked = {engine.address for engine in world.engines[:3]}
+        assert len({address in ranked for address in answer.endpoints}) == 1, "a proxy says the same rank to all"
+        rank = answer.headers.get("x-fairlead-rank")
+        assert (rank in ("0", "1", "2", "3")) == (answer.served in ranked)
+        (engine,) = (one for one in world.engines if one.address == answer.served)
+        assert engine.seen[-1]["headers"].get("x-data-parallel-rank") == rank
+        assert answer.headers["x-fairlead-instance"] == engine.name
+    await _all_settled(running)
+
+
 async def test_a_request_without_a_body_goes_to_some_instance(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(2)
     answer = await (await _proxy(running, proxies)).request(None, method="GET", path="/v1/models")

@@ -33,6 +33,22 @@ def held(instance: str | None, version: int, made_by: str | None = None) -> Held
 @pytest.mark.parametrize(
     ("wanted", "present", "verdict"),
     [
+        (3, 3, Verdict.TOUCH),
+        (3, 5, Verdict.BIND),
+        (None, 5, Verdict.TOUCH),  # from a router that knows of no ranks
+        (3, None, Verdict.TOUCH),  # it has found out
+        (None, None, Verdict.TOUCH),
+    ],
+)
+def test_another_rank_of_the_instance_is_another_home(wanted: int | None, present: int | None, verdict: Verdict) -> None:
+    assert judge(replace(change("a", 3), rank=wanted), replace(held("a", 3), rank=present)) is verdict
+    if verdict is Verdict.BIND:
+        assert judge(replace(change("a", 2), rank=wanted), replace(held("a", 3), rank=present)) is Verdict.CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("wanted", "present", "verdict"),
+    [
         (change("a"), held(None, 0), Verdict.BIND),
         (change("a", 9), held(None, 0), Verdict.BIND),  # the database was restored from before this session
         (change("a"), held(None, 7), Verdict.BIND),

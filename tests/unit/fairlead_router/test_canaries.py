@@ -25,11 +25,13 @@ class Engines(UpstreamPool):
         super().__init__(lambda: 0.0)
         self.failure: str | None = None
         self.asked: list[tuple[str, dict[str, object]]] = []
+        self.headers: list[bytes] = []
 
     async def fetch(
         self, address: str, path: str, *, seconds: float, limit: int = 0, headers: bytes = b"", body: bytes | None = None
     ) -> bytes:
         self.asked.append((path, orjson.loads(body or b"{}")))
+        self.headers.append(headers)
         if self.failure is not None:
             raise UpstreamFailure(self.failure, "in this way")
         return b"{}"
@@ -63,7 +65,7 @@ class Stage:
     async def seconds(self, count: int) -> None:
         for _ in range(count):
             self.now += 1.0
-            self.progress.saw({"0": Movement(running=self.running, counts=(1.0,))}, GivenWork(requests=0), self.now)
+            self.progress.saw(Movement(running=self.running, counts=(1.0,)), GivenWork(requests=0), self.now)
             await self.canaries.send()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -111,3 +113,15 @@ async def test_an_engine_that_takes_no_canary_is_left_alone_for_an_hour() -> Non
     await stage.seconds(int(UNABLE_SECONDS) - 1)
     assert len(stage.engines.asked) == 1
     assert stage.is_now(Life.IDLE)
+
+
+async def test_each_rank_of_an_engine_is_asked_by_its_number() -> None:
+    stage = Stage()
+    stage.pool.see_ranks("i0", range(3), stage.now)
+    lives = {f"i0#{rank}": EngineProgress() for rank in range(3)}
+    stage.pool.engines.lives = {**lives}
+    for _ in range(40):
+        for one in lives.values():
+            one.saw(Movement(running=0, counts=(1.0,)), GivenWork(requests=0), stage.now + 1)
+        await stage.seconds(1)
+    assert sorted(stage.engines.headers) == [b"x-data-parallel-rank: %d\r\n" % rank for rank in range(3)]

@@ -79,9 +79,13 @@ class Sent:
 
 @dataclass
 class Stage:
-    """A router and its engines. An engine of `hung` computes nothing; its metrics page comes all the same."""
+    """A router and its engines, of which each has so many data-parallel ranks. A target of `hung` computes nothing; the
+    metrics page comes all the same. Where `first_rank_serves`, engines obey no header.
+    """
 
     instances: int = 3
+    ranks: int = 1
+    first_rank_serves: bool = False
     now: float = 1000.0
     hung: set[str] = field(default_factory=set)
     asleep: bool = False
@@ -95,11 +99,17 @@ class Stage:
         self.pool = Pool(self.table, self.scheduler, RouterMetrics(), self.now)
         self.awake = AwakeClock(lambda: self.now)
         self.silences = Silences(self.awake)
-        self.lives = EngineLives(self.silences, lambda _, instance: self.events.get(instance, 0), lambda: self.now)
+        self.lives = EngineLives(self.silences, lambda _, instance: self.heard(instance), lambda: self.now)
         self.calls = Calls(TIMEOUTS, self.silences, lambda: self.now, "r", self.lives.moved)
+        for entry in self.table.instances:
+            self.pool.see_ranks(entry.id, range(self.ranks), self.now)
 
-    def send(self, session: str, *, stream: bool = True) -> Sent:
-        call = self.calls.new(f"r-{len(self.sent)}", self.now, b"", b"{}", stream=stream, dialect=Dialect.OPENAI)
+    def heard(self, instance: str) -> dict[int, int]:
+        """KV events by rank."""
+        return {rank: self.events.get(target, 0) for rank, target in enumerate(self.pool.targets(instance))}
+
+    def send(self, session: str, *, stream: bool = True, dialect: Dialect = Dialect.OPENAI) -> Sent:
+        call = self.calls.new(f"r-{len(self.sent)}", self.now, b"", b"{}", stream=stream, dialect=dialect)
         request = RoutingRequest(id=call.id, arrived_at=self.now, prompt_tokens=100, blocks=(1,), first_bytes_hash=1, session=session)
         call.ticket = ticket = self.pool.submit(request, self.now)
         assert isinstance(ticket.verdict, Dispatch)
@@ -114,23 +124,32 @@ class Stage:
         """Its answer begins."""
         self.calls.began(sent.call)
         if sent.call.stream:
-            sent.ticket.stream = StreamReader(Dialect.OPENAI)
+            sent.ticket.stream = StreamReader(sent.call.dialect)
         if content:
             sent.token()
             self.pool.first_token(sent.ticket, self.now)
 
     def page(self, instance: str) -> bytes:
-        load = self.scheduler.load(instance)
+        targets = self.pool.targets(instance)
+        running = [self._running(target) for target in targets]
+        if self.first_rank_serves:
+            running = [sum(running), *[0] * (len(targets) - 1)]
+        return "".join(self._of_rank(rank, target, running[rank]) for rank, target in enumerate(targets)).encode()
+
+    def _running(self, target: str) -> int:
+        load = self.scheduler.load(target)
         assert load is not None
-        running = load.prefilling + load.decoding
-        if running and instance not in self.hung:
-            self.steps[instance] = self.steps.get(instance, 0) + 20
-        steps = self.steps.get(instance, 0)
-        awake = "" if not self.asleep else 'vllm:engine_sleep_state{engine="0",sleep_state="awake"} 0\n'
+        return load.prefilling + load.decoding
+
+    def _of_rank(self, rank: int, target: str, running: int) -> str:
+        if running and target not in self.hung:
+            self.steps[target] = self.steps.get(target, 0) + 20
+        steps, label = self.steps.get(target, 0), f'engine="{rank}"'
+        awake = "" if not self.asleep else f'vllm:engine_sleep_state{{{label},sleep_state="awake"}} 0\n'
         return (
-            f'{awake}vllm:num_requests_running{{engine="0"}} {running}\nvllm:iteration_tokens_total_count{{engine="0"}} {steps}\n'
-            f'vllm:generation_tokens_total{{engine="0"}} {3 * steps}\nvllm:kv_cache_usage_perc{{engine="0"}} 0.5\n'
-        ).encode()
+            f"{awake}vllm:num_requests_running{{{label}}} {running}\nvllm:iteration_tokens_total_count{{{label}}} {steps}\n"
+            f"vllm:generation_tokens_total{{{label}}} {3 * steps}\nvllm:kv_cache_usage_perc{{{label}}} 0.5\n"
+        )
 
     def second(self, *, looks: int = 4) -> None:
         """A second in which the router looks at its clock so often, sweeps, and reads every engine's page."""
@@ -346,3 +365,129 @@ def test_an_engine_that_fell_silent_is_waited_for_less_than_one_whose_metrics_ne
     stage.calls.sweep()
     assert sent.connection.failure is not None
     assert sent.connection.failure.kind == "timeout"
+
+
+def busy_ranks(ranks: int = 4, instances: int = 1, **of: Any) -> tuple[Stage, dict[str, list[Sent]]]:
+    """A stage whose engines have answered for a while at each of their ranks, and what is under way by target."""
+    stage = Stage(instances=instances, ranks=ranks, **of)
+    under_way: dict[str, list[Sent]] = {}
+    while len(under_way) < ranks * instances:
+        sent = stage.send(f"s{len(stage.sent)}")
+        stage.begin(sent)
+        assert isinstance(sent.ticket.verdict, Dispatch)
+        under_way.setdefault(sent.ticket.verdict.instance, []).append(sent)
+    for _ in range(20):
+        for sent in stage.sent:
+            sent.token()
+        stage.second()
+    assert {stage.life(target) for target in under_way} == {Life.ACTIVE}
+    return stage, under_way
+
+
+def go_on(stage: Stage, seconds: int) -> None:
+    """Every answer that is not at a rank that hangs goes on."""
+    for _ in range(seconds):
+        for sent in stage.sent:
+            if isinstance(sent.ticket.verdict, Dispatch) and sent.ticket.verdict.instance not in stage.hung:
+                sent.token()
+        stage.second()
+
+
+@given(hung=st.integers(0, 3), stream=st.booleans(), instances=st.integers(1, 2))
+@in_loop
+def test_of_an_engine_one_rank_that_hangs_is_found_and_left_while_the_others_go_on(hung: int, stream: bool, instances: int) -> None:
+    stage, under_way = busy_ranks(instances=instances)
+    target = f"i0#{hung}"
+    stage.hang(target)
+    waiting = [stage.send(f"w{number}", stream=stream) for number in range(8 * instances)]
+    go_on(stage, 15)
+    assert {one for one in under_way if stage.life(one) is Life.STALLED} == {target}
+    [found] = [one for one in stage.pool.engines.troubled() if one.trouble == EngineTrouble.ENGINE_STALLED]
+    assert (found.instance, found.ranks) == ("i0", (hung,))
+    assert f"its data-parallel rank {hung} has requests" in found.words
+    assert stage.pool.counters.engine_stalls == 1
+    for sent in (*(one for each in under_way.values() for one in each), *waiting):
+        assert isinstance(sent.ticket.verdict, Dispatch)
+        assert (sent.connection.failure is not None) is (sent.ticket.verdict.instance == target)
+    assert stage.scheduler.broken(stage.now) == (), "the instance is there"
+    for number in range(40):
+        later = stage.send(f"l{number}").ticket.verdict
+        assert isinstance(later, Dispatch)
+        assert later.instance != target
+    stage.hung.clear()
+    go_on(stage, 3)
+    assert [one.trouble for one in stage.pool.engines.troubled()] == []
+
+
+@in_loop
+def test_what_was_at_a_rank_that_hangs_goes_to_another_rank_of_the_only_instance_whose_circuit_stays_shut() -> None:
+    stage, under_way = busy_ranks()
+    stage.scheduler.take_records(stage.now)
+    stage.hang("i0#2")
+    waiting = [stage.send(f"w{number}") for number in range(20)]
+    go_on(stage, 15)
+    hung = [sent for sent in waiting if sent.connection.failure is not None]
+    assert len(hung) > 3
+    for sent in hung:
+        stage.pool.engine_failed("i0#2", "stalled", stage.now, sent.ticket)
+        again = stage.pool.retry(sent.ticket, "i0#2", stage.now, reached=True)
+        assert isinstance(again, Dispatch)
+        assert again.instance in {"i0#0", "i0#1", "i0#3"}
+    for sent in 5 * under_way["i0#2"]:
+        stage.pool.engine_failed("i0#2", "stalled", stage.now, sent.ticket)
+    assert stage.scheduler.broken(stage.now) == ()
+    others = [stage.scheduler.load(f"i0#{rank}") for rank in (0, 1, 3)]
+    assert all(load is not None and load.is_candidate(stage.now) for load in others)
+    moves = stage.scheduler.take_records(stage.now).migrations
+    assert {(one.source, one.source_rank, one.target, one.trigger) for one in moves} == {("i0", 2, "i0", BindingReason.ENGINE_STALLED)}
+
+
+@in_loop
+def test_an_engine_of_which_all_ranks_hang_is_an_instance_that_hangs() -> None:
+    stage, under_way = busy_ranks(instances=2)
+    for rank in range(4):
+        stage.hang(f"i0#{rank}")
+    go_on(stage, 15)
+    assert stage.scheduler.broken(stage.now) == ("i0",)
+    [found] = [one for one in stage.pool.engines.troubled() if one.trouble == EngineTrouble.ENGINE_STALLED]
+    assert found.ranks == ()
+    failed = {target for target, each in under_way.items() if all(one.connection.failure is not None for one in each)}
+    assert failed == {"i0#0", "i0#1", "i0#2", "i0#3"}
+
+
+@given(requests=st.integers(1, 6))
+@in_loop
+def test_of_an_engine_that_obeys_no_header_no_rank_is_accused_of_what_another_computes(requests: int) -> None:
+    stage = Stage(instances=1, ranks=4, first_rank_serves=True)
+    for number in range(requests):
+        sent = stage.send(f"t{number}", dialect=Dialect.RESPONSES)
+        sent.call.deadline = math.inf
+        stage.begin(sent)
+    go_on(stage, 300)
+    assert stage.pool.counters.engine_stalls == 0
+    stage.hang("i0#0")
+    stage.seconds(20)
+    assert [one.ranks for one in stage.pool.engines.troubled()] == [(0,)], "the one that has them is"
+    assert all(sent.connection.failure is None for sent in stage.sent), "nobody knows which answers are there"
+
+
+@in_loop
+def test_kv_events_of_one_rank_are_no_progress_of_another() -> None:
+    stage, _ = busy_ranks(ranks=2)
+    stage.hang("i0#0")
+    stage.hang("i0#1")
+    for number in range(20):
+        stage.events["i0#1"] = number
+        stage.second()
+    assert (stage.life("i0#0"), stage.life("i0#1")) == (Life.STALLED, Life.ACTIVE)
+
+
+@in_loop
+def test_what_is_known_of_ranks_that_are_gone_is_forgotten() -> None:
+    stage, _ = busy_ranks(ranks=2)
+    stage.ranks = 1
+    stage.now += 60
+    stage.pool.see_ranks("i0", (0,), stage.now)
+    stage.second()
+    stage.second()
+    assert set(stage.pool.engines.lives) == {"i0"}

@@ -11,7 +11,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_router.engine_lives import EngineLives
 from fairlead_router.engine_metrics import EngineScraper
-from fairlead_router.engine_pages import EnginePage, PageUnreadable, ToldModels, read_models, read_page
+from fairlead_router.engine_pages import EngineFigures, EnginePage, PageUnreadable, ToldModels, read_models, read_page
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -87,13 +87,23 @@ def test_a_gauge_is_found_only_under_its_exact_name(page: bytes, expected: float
     assert read_page(page, "vllm", NAME).kv_usage == expected
 
 
+ONE = EngineFigures(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
+
+
 def test_a_real_engines_page_is_understood() -> None:
-    assert read_page(VLLM_0_32, "vllm", NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
+    assert read_page(VLLM_0_32, "vllm", NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600, ranks={0: ONE})
 
 
-def test_of_ranks_requests_and_cache_sizes_are_summed_and_the_fullest_cache_counts() -> None:
-    ranks = VLLM_0_32 + VLLM_0_32.replace(b'engine="0"', b'engine="1"').replace(b" 0.25", b" 0.5")
-    assert read_page(ranks, "vllm", NAME) == EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200)
+def of_ranks(*usages: float) -> bytes:
+    """The page of an engine with so many ranks, as full as that."""
+    return b"".join(
+        VLLM_0_32.replace(b'engine="0"', b'engine="%d"' % rank).replace(b" 0.25", b" %g" % usage) for rank, usage in enumerate(usages)
+    )
+
+
+def test_of_an_engine_requests_and_cache_sizes_are_summed_and_of_each_rank_all_is_known() -> None:
+    both = EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200, ranks={0: ONE, 1: replace(ONE, kv_usage=0.5)})
+    assert read_page(of_ranks(0.25, 0.5), "vllm", NAME) == both
 
 
 def test_sglangs_page_is_understood() -> None:
@@ -106,12 +116,13 @@ def test_sglangs_ranks_are_summed_and_a_ranks_further_lines_are_not() -> None:
     piped = first.replace(b'pp_rank="0"', b'pp_rank="1"')
     of_one_priority = b'sglang:num_queue_reqs{dp_rank="1",priority="7"} 1.0\n'
     page = first + piped + second.replace(b" 0.25", b" 0.5") + of_one_priority
-    assert read_page(page, "sglang", USAGE_OF_SGLANG) == EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200)
+    both = EnginePage(kv_usage=0.5, running=6, waiting=4, kv_cache_tokens=19200, ranks={0: ONE, 1: replace(ONE, kv_usage=0.5)})
+    assert read_page(page, "sglang", USAGE_OF_SGLANG) == both
 
 
 def test_older_names_count_where_the_newer_are_absent() -> None:
     old = VLLM_0_32.replace(b"kv_cache_usage_perc", b"gpu_cache_usage_perc").replace(b'kv_cache_size_tokens="9600",', b"")
-    assert read_page(old, "vllm", NAME) == EnginePage(kv_usage=0.25, running=3, waiting=2, kv_cache_tokens=9600)
+    assert read_page(old, "vllm", NAME) == read_page(VLLM_0_32, "vllm", NAME)
     assert read_page(old + VLLM_0_32.replace(b" 0.25", b" 0.75"), "vllm", NAME).kv_usage == 0.75
 
 
@@ -125,18 +136,27 @@ def test_what_moves_with_an_engines_steps_is_read_by_rank() -> None:
         VLLM_0_32 + b'vllm:iteration_tokens_total_count{engine="0",model_name="m"} 7876.0\nvllm:generation_tokens_total{engine="0"} 9.0\n'
     )
     ranks = page + page.replace(b'engine="0"', b'engine="1"').replace(b" 9.0", b" 7.0")
-    movement = read_page(ranks, "vllm", NAME).movement
-    assert set(movement) == {"0", "1"}
-    assert movement["0"].running == 3
-    assert movement["0"].counts[0] == 9.0
-    assert movement["1"].counts[0] == 7.0
-    assert movement["0"] != read_page(page.replace(b" 0.25", b" 0.26"), "vllm", NAME).movement["0"], "a part of a long prompt"
-    assert read_page(VLLM_0_32, "vllm", NAME).movement == {}, "it shows no steps"
+    told = read_page(ranks, "vllm", NAME)
+    first, second = (told.ranks[rank].movement for rank in (0, 1))
+    assert first is not None
+    assert second is not None
+    assert (first.running, first.counts[0], second.counts[0]) == (3, 9.0, 7.0)
+    assert first != read_page(page.replace(b" 0.25", b" 0.26"), "vllm", NAME).movement, "a part of a long prompt"
+    assert first == read_page(page, "vllm", NAME).movement, "the engine is its only rank"
+    assert told.movement is not None
+    assert (told.movement.running, told.movement.counts[0]) == (6, 16.0)
+    asleep = (
+        ranks + b'vllm:engine_sleep_state{engine="0",sleep_state="awake"} 0\nvllm:engine_sleep_state{engine="1",sleep_state="awake"} 1\n'
+    )
+    assert read_page(asleep, "vllm", NAME).ranks[0].movement is None
+    assert read_page(asleep, "vllm", NAME).ranks[1].movement == second
+    assert read_page(VLLM_0_32, "vllm", NAME).movement is None, "it shows no steps"
 
 
 def test_the_movement_of_sglang_is_read_by_rank_and_not_by_its_parallel_processes() -> None:
     line = b'sglang:realtime_tokens_total{mode="decode",model_name="m",tp_rank="%d"} 5.0\n'
-    [movement] = read_page(SGLANG_0_5_23 + line % 0 + line % 1, "sglang", USAGE_OF_SGLANG).movement.values()
+    movement = read_page(SGLANG_0_5_23 + line % 0 + line % 1, "sglang", USAGE_OF_SGLANG).movement
+    assert movement is not None
     assert movement.counts[0] == 5.0
 
 
@@ -212,7 +232,7 @@ class Scraped:
         self.pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: self.now)
         self.pools.apply(table or routing_table(["127.0.0.1:1"]))
         self.silences = Silences(lambda: self.now)
-        lives = EngineLives(self.silences, lambda pool, instance: 0, lambda: self.now)
+        lives = EngineLives(self.silences, lambda pool, instance: {}, lambda: self.now)
         self.scraper = EngineScraper(self.pools, self.engines, self.silences, lives, metrics, lambda: self.now)
 
     @property
@@ -321,6 +341,66 @@ async def test_the_smallest_cache_that_engines_tell_replaces_the_declared_size()
     assert stage.kv_cache_tokens == 9600, "a small difference is not worth beginning anew"
     stage.pools.apply(routing_table(["127.0.0.1:1"], version=2))
     assert stage.kv_cache_tokens == 9600
+
+
+def targets(stage: Scraped) -> dict[str, float | None]:
+    """What the scheduler places requests on, and how full each is."""
+    scheduler = stage.pool.scheduler
+    assert isinstance(scheduler, PoolScheduler)
+    return {load.entry.id: load.kv_usage for load in scheduler.loads() if load.entry.accepting}
+
+
+async def test_each_rank_of_an_engine_is_a_target_with_its_own_usage() -> None:
+    stage = Scraped(of_ranks(0.1, 0.2, 0.3))
+    assert targets(stage) == {"i0": None}
+    await stage.scraper.scrape()
+    assert targets(stage) == {"i0#0": 0.1, "i0#1": 0.2, "i0#2": 0.3}
+    assert (stage.pool.engines.kv_usage, stage.kv_cache_tokens) == ({"i0": 0.3}, 9600), "a rank's cache, not the engine's"
+    stage.pools.apply(routing_table(["127.0.0.1:1", "127.0.0.1:2"], version=2))
+    assert set(targets(stage)) == {"i0#0", "i0#1", "i0#2", "i1"}
+
+
+async def test_an_engine_of_one_rank_stays_as_it_is_whatever_its_number() -> None:
+    stage = Scraped(VLLM_0_32.replace(b'engine="0"', b'engine="5"'))
+    await stage.scraper.scrape()
+    assert targets(stage) == {"i0": 0.25}
+
+
+async def test_a_page_that_lacks_a_rank_for_a_moment_moves_nothing_and_another_process_begins_anew() -> None:
+    stage = Scraped(of_ranks(0.1, 0.2, 0.3))
+    await stage.scraper.scrape()
+    stage.now, stage.engines.page = 5.0, of_ranks(0.1, 0.2)
+    await stage.scraper.scrape()
+    assert targets(stage) == {"i0#0": 0.1, "i0#1": 0.2, "i0#2": None}
+    stage.engines.failure = "timeout"
+    stage.now = 100.0
+    await stage.scraper.scrape()
+    assert set(targets(stage)) == {"i0#0", "i0#1", "i0#2"}, "an engine that is silent has lost nothing"
+    stage.engines.failure = None
+    await stage.scraper.scrape()
+    assert set(targets(stage)) == {"i0#0", "i0#1"}
+    stage.pools.apply(routing_table(["127.0.0.1:2"], version=2))
+    assert set(targets(stage)) == {"i0"}
+
+
+async def test_what_is_declared_of_an_instance_is_shared_by_its_ranks() -> None:
+    stage = Scraped(of_ranks(0.1, 0.2).replace(b"cache_config_info", b"x"))
+    scheduler = stage.pool.scheduler
+    assert isinstance(scheduler, PoolScheduler)
+    declared = scheduler.table.engine
+    await stage.scraper.scrape()
+    engine = scheduler.table.engine
+    assert engine.prefill_tokens_per_second == declared.prefill_tokens_per_second / 2
+    assert engine.kv_cache_tokens == declared.kv_cache_tokens // 2
+
+
+async def test_of_sglang_the_ranks_count_that_the_server_tells_of_as_a_page_may_have_those_of_one_node() -> None:
+    table = routing_table(["127.0.0.1:1"], engine_type="sglang")
+    page = b"".join(SGLANG_0_5_23.replace(b"{", b'{dp_rank="%d",' % rank) for rank in (0, 1))
+    stage = Scraped(page, table=replace(table, engine=replace(table.engine, kv_usage_metric=USAGE_OF_SGLANG)))
+    stage.pool.engines.told_ranks["i0", "127.0.0.1:1"] = range(4)
+    await stage.scraper.scrape()
+    assert targets(stage) == {"i0#0": 0.25, "i0#1": 0.25, "i0#2": None, "i0#3": None}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """The Prometheus page."""
 
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.routing.contracts.loads import GivenWork
+from fairlead.routing.knowledge.progress import EngineProgress, Movement
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
+from fairlead_router.engine_pages import EngineFigures
 from fairlead_router.instance_metrics import InstanceReading
 from fairlead_router.metrics import RouterMetrics, render
 from fairlead_router.pool_counters import Distribution
@@ -77,3 +80,20 @@ def test_a_pool_tells_what_it_learnt_of_its_engines_and_how_wrong_that_is() -> N
     assert 'fairlead_router_time_estimate_error{by="declared",phase="prefill",pool="default/chat"} 0.5' in page
     assert 'fairlead_router_time_estimate_error{by="declared",phase="decode"' not in page
     assert 'fairlead_router_seconds_per_token{phase="prefill",pool="default/code"}' not in page
+
+
+def test_an_engine_is_as_its_worst_rank_and_each_rank_has_its_own_state() -> None:
+    lives: dict[int | None, EngineProgress] = {rank: EngineProgress() for rank in range(3)}
+    work = GivenWork(requests=1)
+    for second in range(100):
+        for rank, one in lives.items():
+            one.saw(Movement(running=1, counts=(float(second if rank != 1 or second < 50 else 50),)), work, float(second))
+    metrics = RouterMetrics()
+    ranks = {rank: EngineFigures(running=rank, kv_usage=0.25) for rank in range(3)}
+    metrics.readings = [InstanceReading("default/chat", "i0", 4, 1, 0.5, EngineFigures(running=3), ranks, lives)]
+    page = render(metrics).decode()
+    assert 'fairlead_router_engine_life{instance="i0",pool="default/chat",state="stalled"} 1.0' in page
+    assert 'fairlead_router_rank_life{instance="i0",pool="default/chat",rank="1",state="stalled"} 1.0' in page
+    assert 'fairlead_router_rank_life{instance="i0",pool="default/chat",rank="2",state="active"} 1.0' in page
+    assert 'fairlead_router_rank_requests{instance="i0",pool="default/chat",rank="2",state="running"} 2.0' in page
+    assert page.count("fairlead_router_engine_life{") == 1

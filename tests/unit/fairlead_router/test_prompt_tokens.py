@@ -53,7 +53,7 @@ def following_pool(engine_type: str = "vllm") -> Pool:
     pool = pools.get(CHAT)
     assert pool is not None
     assert pool.scheduler.caches.takes_size(BLOCK)
-    pool.scheduler.caches.hear("i0", [Source(instance="i0")], complete=True)
+    pool.scheduler.caches.hear("i0", Source(instance="i0"), complete=True)
     return pool
 
 
@@ -85,7 +85,7 @@ async def test_an_adapters_prompt_has_the_keys_of_its_own_blocks_and_its_own_tok
     pool = pools.get(CHAT)
     assert pool is not None
     assert pool.scheduler.caches.takes_size(BLOCK)
-    pool.scheduler.caches.hear("i0", [Source(instance="i0")], complete=True)
+    pool.scheduler.caches.hear("i0", Source(instance="i0"), complete=True)
     prompts = PromptTokens(engine, lambda: 0.0)
     ids = {"prompt": TOKENS}
     of_model, of_adapter = (prompts.of(pool, "/v1/completions", ids, 1, name).engine_blocks for name in (None, "sql"))

@@ -14,6 +14,7 @@ from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import in_words, value_of
 from fairlead.routing.explanations.forecasts import forecast
 from fairlead.routing.explanations.margins import margin_of
+from fairlead.targets import target_of
 from fairlead_client.public.calling import Query
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, ReRoute
@@ -138,7 +139,7 @@ async def show(visit: Visit) -> Response:
     ranked = candidates(decision)
     chosen = next((one.term for one in ranked if one.role == "chosen"), None)
     margin = margin_of(decision)
-    elsewhere = decision.served_by is not None and decision.served_by != decision.chosen
+    elsewhere = decision.served_target not in (None, decision.target)
     came = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere) if chosen else None
     return visit.page(
         DecisionPage(
@@ -175,7 +176,7 @@ async def _moved(visit: Visit, decision: RoutingDecision) -> list[tuple[str, str
         *(("re-route", one) for one in (reroutes.items if reroutes else ())),
     ]
     return [
-        (f"/{word.replace('-', '')}s/{segment(one.id)}", f"{word} from {one.source} to {one.target}")
+        (f"/{word.replace('-', '')}s/{segment(one.id)}", f"{word} from {one.origin} to {one.destination}")
         for word, one in sorted(listed, key=lambda item: item[1].at)
         if one.request == decision.request
     ]
@@ -228,8 +229,9 @@ def candidates(decision: RoutingDecision) -> list[CandidateRow]:
     All bars have one scale.
     """
     slowest = max((candidate.predicted_ttft_seconds for candidate in decision.candidates), default=0.0) or 1.0
-    names = {decision.runner_up: "runner-up", decision.passed_over: "passed over", decision.chosen: "chosen"}
-    ranked = sorted(decision.candidates, key=lambda item: item.instance != decision.chosen)
+    second = None if decision.runner_up is None else target_of(decision.runner_up, decision.runner_up_rank)
+    names = {second: "runner-up", decision.passed_over: "passed over", decision.target: "chosen"}
+    ranked = sorted(decision.candidates, key=lambda item: item.instance != decision.target)
     return [
         CandidateRow(
             term=candidate,

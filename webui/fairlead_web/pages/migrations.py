@@ -263,8 +263,8 @@ async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
 def times(move: Migration | ReRoute) -> list[MoveTime]:
     """The prediction for staying, the prediction for moving and the outcome, on one scale."""
     rows = [
-        (f"Predicted, staying on {move.source}", move.predicted_source_ttft_seconds, "stay"),
-        (f"Predicted, moving to {move.target}", move.predicted_target_ttft_seconds, "move"),
+        (f"Predicted, staying on {move.origin}", move.predicted_source_ttft_seconds, "stay"),
+        (f"Predicted, moving to {move.destination}", move.predicted_target_ttft_seconds, "move"),
         ("Actual", move.actual_ttft_seconds, "actual"),
     ]
     top = max((value for _, value, _ in rows if value is not None), default=0.0) or 1.0

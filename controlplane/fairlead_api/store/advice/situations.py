@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.advice.situations import PoolSituation, SeenInstance
 from fairlead.instances import InstanceState, Role
+from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import PoolKey
 from fairlead_api.services.advice.asking import Situations
 from fairlead_api.services.advice.measured_loads import loads
@@ -97,8 +98,11 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     for row in await connection.execute(statements.LOSSES, lately):
         losses[row.pool_id][row.instance] = row.losses
     troubles: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    stalled_ranks: dict[tuple[str, str], tuple[int, ...]] = {}
     for row in await connection.execute(statements.TROUBLED, routed):
         troubles[row.pool, row.instance][row.trouble] = row.seconds
+        if row.trouble == EngineTrouble.ENGINE_STALLED and all(row.ranks):  # no router finds all of the engine stalled
+            stalled_ranks[row.pool, row.instance] = tuple(sorted({rank for ranks in row.ranks for rank in ranks}))
     instances: dict[int, list[SeenInstance]] = defaultdict(list)
     for row in await connection.execute(statements.INSTANCES, {"pools": ids}):
         one = SeenInstance(
@@ -109,6 +113,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             weight=row.weight,
             losses=losses[row.pool_id].get(row.id, 0),
             troubles=troubles.get((str(row.pool_id), row.id), {}),
+            stalled_ranks=stalled_ranks.get((str(row.pool_id), row.id), ()),
         )
         seen = traffic[row.pool_id].pop(row.id, None)
         instances[row.pool_id].append(one if seen is None else replace(one, served=seen))

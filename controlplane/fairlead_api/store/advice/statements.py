@@ -64,7 +64,8 @@ WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live
 GROUP BY p.key, f.value ->> 'quantity' HAVING max(CAST(f.value ->> 'off_seconds' AS float8)) > 0 ORDER BY 1, 2
 """)
 TROUBLED = text("""
-SELECT p.key AS pool, t.value ->> 0 AS instance, t.value ->> 1 AS trouble, min(coalesce(CAST(t.value ->> 3 AS float8), 0)) AS seconds
+SELECT p.key AS pool, t.value ->> 0 AS instance, t.value ->> 1 AS trouble, min(coalesce(CAST(t.value ->> 3 AS float8), 0)) AS seconds,
+  array_agg(coalesce(t.value -> 4, '[]')) AS ranks
 FROM routers r, jsonb_each(r.troubled_engines) AS p (key, value), jsonb_array_elements(p.value) AS t (value)
 WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)
 GROUP BY p.key, t.value ->> 0, t.value ->> 1

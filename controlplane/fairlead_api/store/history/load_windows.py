@@ -43,7 +43,7 @@ _SENDERS = """
 WITH recorded AS (
   SELECT session, prompt_tokens, sample_rate, at, (
     SELECT CAST(one ->> 'miss_tokens' AS bigint) FROM jsonb_array_elements(candidates) AS one
-    WHERE one ->> 'instance' = chosen LIMIT 1
+    WHERE one ->> 'instance' = chosen || coalesce('#' || chosen_rank, '') LIMIT 1
   ) AS prefill_tokens FROM decisions
   WHERE chosen = :instance AND at >= :start AND at < :end AND pool_id = :pool AND coalesce(served_by, chosen) = chosen
   ORDER BY at DESC LIMIT :most

@@ -39,7 +39,7 @@ def _p95(values: str) -> str:
 PER_SECOND = f"""
 WITH samples AS (
   SELECT instance, second, kv_usage, ttft_seconds, tpot_seconds, {", ".join((*_GAUGES, *_COUNTS))},
-    row_number() OVER (PARTITION BY instance, second, router ORDER BY sent_at DESC) = 1 AS newest
+    row_number() OVER (PARTITION BY instance, rank, second, router ORDER BY sent_at DESC) = 1 AS newest
   FROM load_samples WHERE pool_id = :pool AND second >= :start AND second < :end
 ), whole AS (
   SELECT instance, second, max(kv_usage) AS kv_usage,
@@ -55,8 +55,8 @@ WITH samples AS (
 """
 """The value of every metric of every instance for each second, over all routers.
 
-Gauges are summed over routers, each with its last value. Nothing is joined: Postgres knows little of the newest
-samples, takes them for a handful, and would compare each with each.
+Gauges are summed over routers and data-parallel ranks, each with its last value. Nothing is joined: Postgres knows
+little of the newest samples, takes them for a handful, and would compare each with each.
 """
 
 SETTLE_SECONDS = 2.0

@@ -80,13 +80,14 @@ class PostgresSessionHomes:
 
 def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
     """The session lives at `instance` from now on. The migration is under way until a request of it has gone there."""
-    source = row.held.instance
+    source, rank = row.held.instance, row.held.rank
     change = BindingChange(
         id=plan,
         pool=row.pool,
         session=row.session,
         instance=instance,
         previous=source,
+        previous_rank=rank,
         reason=BindingReason.OPERATOR,
         at=now.timestamp(),
         based_on=row.held.version,
@@ -100,6 +101,7 @@ def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
         session=row.session,
         request="",
         source=source,
+        source_rank=rank,
         target=instance,
         trigger=BindingReason.OPERATOR,
         at=change.at,

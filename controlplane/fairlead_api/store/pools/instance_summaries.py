@@ -15,20 +15,34 @@ from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_api.store.pools.last_minutes import NOTHING, LastMinutes
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.records import read
-from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceCount, InstanceSummary, LearntOfEngines
+from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceCount, InstanceSummary, LearntOfEngines, RankLoad
 
 _LATELY = "load_samples WHERE pool_id = :pool AND {of} AND second > CAST(:now AS timestamptz) - interval '20 seconds'"
 # To sort all these samples takes twice as long as to find the newest seconds first. IS TRUE keeps the planner, which
 # expects one row of the last seconds, from joining the two in nested loops: so it looks each sample up in a hash table.
 _NEWEST = f"""
 SELECT instance, sum(running) AS running, sum(waiting) AS waiting, sum(pending_prefill_tokens) AS pending, max(kv_usage) AS kv_usage
-FROM (SELECT DISTINCT ON (instance, router) instance, running, waiting, pending_prefill_tokens, kv_usage
+FROM (SELECT DISTINCT ON (instance, rank, router) instance, running, waiting, pending_prefill_tokens, kv_usage
       FROM {_LATELY} AND
-        ((instance, router, second) IN (SELECT instance, router, max(second) FROM {_LATELY} GROUP BY instance, router)) IS TRUE
-      ORDER BY instance, router, sent_at DESC) newest
+        ((instance, coalesce(rank, -1), router, second) IN
+          (SELECT instance, coalesce(rank, -1), router, max(second) FROM {_LATELY} GROUP BY 1, 2, 3)) IS TRUE
+      ORDER BY instance, rank, router, sent_at DESC) newest
 GROUP BY instance
 """  # noqa: S608 (the condition is this module's own)
 _BOUND = "SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND {of} AND instance IS NOT NULL GROUP BY instance"
+
+_RANKS = f"""
+WITH newest AS (
+  SELECT DISTINCT ON (rank, router) rank, running, waiting, pending_prefill_tokens, kv_usage
+  FROM {_LATELY.format(of="instance = :instance")} AND rank IS NOT NULL ORDER BY rank, router, second DESC, sent_at DESC
+), bound AS (
+  SELECT rank, count(*) AS sessions FROM sessions WHERE pool_id = :pool AND instance = :instance GROUP BY rank
+)
+SELECT n.rank, CAST(sum(n.running) AS bigint) AS running, CAST(sum(n.waiting) AS bigint) AS waiting,
+  CAST(sum(n.pending_prefill_tokens) AS bigint) AS pending_prefill_tokens, max(n.kv_usage) AS kv_usage,
+  coalesce((SELECT sessions FROM bound b WHERE b.rank = n.rank), 0) AS bound_sessions
+FROM newest n GROUP BY n.rank ORDER BY n.rank
+"""  # noqa: S608 (the condition is this module's own)
 
 _NO_LOAD, _NONE_BOUND = (0, 0, 0, None), (0,)
 
@@ -60,6 +74,12 @@ async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: st
     rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))
     found = [LearntOfEngines(router=router, **fields) for router, figures in rows for fields in figures]
     return sorted(found, key=lambda one: (one.quantity, one.router))
+
+
+async def rank_loads(connection: AsyncConnection, pool_id: int, instance: str, now: datetime) -> list[RankLoad]:
+    """The data-parallel ranks of which routers reported in the last seconds."""
+    rows = await connection.execute(text(_RANKS), {"pool": pool_id, "instance": instance, "now": now})
+    return [read(RankLoad, row) for row in rows]
 
 
 async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[InstanceCount]:

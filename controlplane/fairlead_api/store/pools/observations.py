@@ -89,8 +89,8 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
     return views
 
 
-def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0) -> InstanceTrouble:
-    """Rows of a former version have no seconds."""
+def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:
+    """Rows of a former version have no seconds; those of a newer one may have more."""
     return InstanceTrouble(instance=instance, trouble=trouble, words=words, seconds=seconds)
 
 

@@ -17,7 +17,14 @@ from fairlead_api.services.spans import Span
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
-from fairlead_api.store.pools.instance_summaries import engine_conditions, instance_counts, instance_summaries, known_caches, learnt_figures
+from fairlead_api.store.pools.instance_summaries import (
+    engine_conditions,
+    instance_counts,
+    instance_summaries,
+    known_caches,
+    learnt_figures,
+    rank_loads,
+)
 from fairlead_api.store.pools.last_minutes import LastMinutes
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.pool_summaries import desired_of, pool_summaries
@@ -64,7 +71,10 @@ class PostgresPoolReads:
             caches = await known_caches(connection, row.id, instance)
             learnt = await learnt_figures(connection, row.id, instance)
             held = await sessions_held(connection, row.id, instance)
-        return InstanceDetail(instance=found[0], transitions=transitions, conditions=conditions, caches=caches, learnt=learnt, held=held)
+            ranks = await rank_loads(connection, row.id, instance, now)
+        return InstanceDetail(
+            instance=found[0], transitions=transitions, conditions=conditions, caches=caches, learnt=learnt, held=held, ranks=ranks
+        )
 
     async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         pools = tables.pools

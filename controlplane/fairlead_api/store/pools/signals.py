@@ -2,6 +2,8 @@
 
 The time per output token of a request is known when it ends, and is that of the batches it ran in. So the decode step
 is fitted to the mean batch over its duration: when long answers drain, the batch at their end is smaller.
+
+Data-parallel ranks of an instance prefill at the same time: the time that it prefilled is the mean of theirs.
 """
 
 from datetime import datetime, timedelta
@@ -20,7 +22,7 @@ _IN_WINDOW = "pool_id = :pool AND second >= :start AND second < :end"
 # row of each side, joins in nested loops, and reads all samples again for every instance of every router.
 MEASURES = text(f"""
 WITH by_router AS (
-  SELECT instance, router, max(second) AS newest, count(*) FILTER (WHERE prefilling_seconds IS NULL) AS untold,
+  SELECT instance, rank, router, max(second) AS newest, count(*) FILTER (WHERE prefilling_seconds IS NULL) AS untold,
     avg(pending_prefill_tokens) AS pending_mean, avg(running) AS running_mean,
     (array_agg(pending_prefill_tokens ORDER BY second DESC, sent_at DESC))[1] AS pending,
     sum(completed) AS completed, sum(prompt_tokens) AS prompt_tokens, sum(hit_tokens) AS hit_tokens,
@@ -29,11 +31,11 @@ WITH by_router AS (
     sum(ttft_within_slo) AS ttft_within_slo, sum(ttft_total) AS ttft_total,
     sum(coalesce(tpot_within_slo, 0)) AS tpot_within_slo, sum(coalesce(tpot_total, 0)) AS tpot_total,
     sum((SELECT sum(CAST(v AS float8)) FROM unnest(tpot_seconds) AS v)) AS tpot_sum, sum(cardinality(tpot_seconds)) AS tpots
-  FROM load_samples WHERE {_IN_WINDOW} GROUP BY instance, router
+  FROM load_samples WHERE {_IN_WINDOW} GROUP BY instance, rank, router
 ), measured AS (
   SELECT instance, extract(epoch FROM max(newest)) AS newest, sum(untold) AS untold,
     sum(pending_mean) AS pending_mean, sum(pending) AS pending, sum(running_mean) AS running_mean,
-    sum(prefilled_tokens) AS prefilled_tokens, sum(prefilling_seconds) AS prefilling_seconds,
+    sum(prefilled_tokens) AS prefilled_tokens, sum(prefilling_seconds) / greatest(1, count(DISTINCT rank)) AS prefilling_seconds,
     sum(tpot_sum) / nullif(sum(tpots), 0) AS tpot_mean,
     sum(ttft_within_slo) AS ttft_within_slo, sum(ttft_total) AS ttft_total,
     sum(tpot_within_slo) AS tpot_within_slo, sum(tpot_total) AS tpot_total

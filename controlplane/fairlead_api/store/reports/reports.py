@@ -198,10 +198,12 @@ class PostgresReports:
         acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
         in_flight = [[ids[row.pool], row.instance, row.in_flight, row.waiting] for row in report.in_flight if row.pool in ids]
         use = {str(ids[row.pool]): [row.held_requests, row.held_prompt_tokens, row.idle_seconds] for row in report.use if row.pool in ids}
-        troubled: dict[str, list[tuple[str, str, str, float]]] = {}
+        troubled: dict[str, list[tuple[object, ...]]] = {}
         for one in report.troubled_engines:
             if one.pool in ids:
-                troubled.setdefault(str(ids[one.pool]), []).append((one.instance, one.trouble, one.words, one.seconds))
+                troubled.setdefault(str(ids[one.pool]), []).append(
+                    (one.instance, one.trouble, one.words, one.seconds, *([one.ranks] if one.ranks else []))
+                )
         known: dict[str, dict[str, dict[str, Any]]] = {}
         for cache in report.known_caches:
             if cache.pool in ids:

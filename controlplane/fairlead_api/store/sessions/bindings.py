@@ -5,7 +5,7 @@ Rows are read and written in sets, however many there are.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import func, select, text
@@ -115,6 +115,8 @@ class _Judging:
         row.touched = True
         if verdict is Verdict.BIND:
             bind(row, change, self._router, self._records.get(change.id))
+        elif row.held.rank is None and change.rank is not None:
+            row.held = replace(row.held, rank=change.rank)  # its router found out which ranks there are
 
     def _new_row(self, key: Key) -> SessionRow:
         first = self.changes[key][0]

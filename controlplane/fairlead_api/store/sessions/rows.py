@@ -52,6 +52,7 @@ class SessionRow:
             pool=self.pool,
             session=self.session,
             instance=self.held.instance,
+            rank=self.held.rank,
             version=self.held.version,
             reason=told_reason(self.reason),
             bound_at=self.bound_at.timestamp(),
@@ -71,7 +72,7 @@ def give_up(row: SessionRow, change: BindingChange) -> None:
     at = max(moment(change.at), row.bound_at)
     if row.held.instance is not None:
         _release(row, at)
-        row.held = replace(row.held, instance=None)
+        row.held = replace(row.held, instance=None, rank=None)
         row.ended_at = at
     row.shared_at, row.changed, row.touched = at, True, True
 
@@ -91,18 +92,21 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
     must not run backwards: a binding begins no earlier than the one before it did.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
-    source = row.held.instance or (change.previous if row.held.version or record is not None else None)
+    source, rank = row.held.instance, row.held.rank
+    if source is None and (row.held.version or record is not None):
+        source, rank = change.previous, change.previous_rank
     version = next_version(change, row.held)
-    moved = source is not None and source != change.instance
+    moved = source is not None and (source, rank) != (change.instance, change.rank)
     if moved:
-        row.moves.append(record if record is not None and record.source == source else bare_record(change, source or ""))
+        told = record is not None and (record.source, record.source_rank) == (source, rank)
+        row.moves.append(record if record is not None and told else bare_record(change, source or "", rank))
         row.migrations += 1
         row.migrated_at = at
     if row.held.instance is not None:
         _release(row, at)
     if row.shared_at is not None and at - row.shared_at > timedelta(seconds=SHARED_SECONDS):
         row.shared_at = None
-    row.held = Held(instance=change.instance, version=version, router=router, change=change.id)
+    row.held = Held(instance=change.instance, version=version, router=router, change=change.id, rank=change.rank)
     row.reason, row.bound_at, row.ended_at, row.changed = change.reason.value, at, None, True
     row.holders.append(
         {
@@ -115,11 +119,12 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
             "bound_at": at,
             "released_at": None,
             "migration": change.id if moved else None,
+            "rank": change.rank,
         }
     )
 
 
-def bare_record(change: BindingChange, source: str) -> MigrationRecord:
+def bare_record(change: BindingChange, source: str, rank: int | None) -> MigrationRecord:
     """A migration of which only the binding is known. It has the change's id, as a record from the router would."""
     return MigrationRecord(
         id=change.id,
@@ -127,7 +132,9 @@ def bare_record(change: BindingChange, source: str) -> MigrationRecord:
         session=change.session,
         request="",
         source=source,
+        source_rank=rank,
         target=change.instance,
+        target_rank=change.rank,
         trigger=change.reason,
         at=change.at,
         predicted_source_ttft_seconds=None,

@@ -29,7 +29,7 @@ async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, insta
     freed = (
         update(sessions)
         .where(sessions.c.pool_id == pool_id, sessions.c.session == held.c.session)
-        .values(instance=None)
+        .values(instance=None, rank=None)
         .returning(sessions.c.session)
         .cte("freed")
     )

@@ -1,6 +1,6 @@
 """Tables of moves: session migrations, part of a session's bindings, and re-routes of requests, which are not."""
 
-from sqlalchemy import Boolean, Column, Computed, Double, Index, Table, Text, text
+from sqlalchemy import Boolean, Column, Computed, Double, Index, Integer, Table, Text, text
 
 from fairlead_api.store.tables.columns import count_column, metadata, pool_column, text_column, time_column
 
@@ -49,6 +49,8 @@ def _moves(name: str, *, bound: bool) -> Table:
         count_column("tokens_recomputed"),
         text_column("outcome"),
         Column("paid_off", Boolean, Computed(PAID_OFF, persisted=True)),
+        Column("source_rank", Integer),
+        Column("target_rank", Integer),
         Index(None, "at", "id"),
         Index(None, "pool_id", "at"),
         Index(None, "session", "at"),

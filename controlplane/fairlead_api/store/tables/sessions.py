@@ -20,6 +20,7 @@ sessions = Table(
     count_column("context_tokens"),
     text_column("change", null=True),
     time_column("shared_at", null=True),
+    Column("rank", Integer),
     Index(None, "pool_id", "instance"),
     Index(None, "last_seen_at"),
     Index(None, "instance", "last_seen_at"),
@@ -52,6 +53,7 @@ bindings = Table(
     time_column("bound_at"),
     time_column("released_at", null=True),
     text_column("migration", null=True),
+    Column("rank", Integer),
     CheckConstraint("released_at >= bound_at", "ends_after_it_began"),
     Index(None, "released_at"),
 )

@@ -43,6 +43,7 @@ decisions = Table(
     text_column("decode", null=True),
     class_column(),
     text_column("named", null=True),
+    *(Column(name, Integer) for name in ("chosen_rank", "runner_up_rank", "served_by_rank", "decode_rank")),
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),
@@ -101,6 +102,7 @@ load_samples = Table(
         for name in ("tpot_within_slo", "tpot_total", "within_slo", "judged_by_slo", "prefilled_tokens", "generated_tokens")
     ),
     Column("prefilling_seconds", REAL),
+    Column("rank", Integer),
     Index(None, "pool_id", "second"),
     postgresql_partition_by="RANGE (second)",
 )

@@ -105,7 +105,7 @@ class PostgresUpkeep:
                 keys,
             )
             await connection.execute(
-                text(f"UPDATE sessions s SET instance = NULL {chosen} WHERE s.pool_id = k.p AND s.session = k.n"),
+                text(f"UPDATE sessions s SET instance = NULL, rank = NULL {chosen} WHERE s.pool_id = k.p AND s.session = k.n"),
                 {"pools": keys["pools"], "sessions": keys["sessions"]},
             )
             ended = tuple(

@@ -3,6 +3,7 @@
 from typing import NamedTuple, Protocol
 
 from fairlead.tables import DEFAULT_CLASS
+from fairlead.targets import instance_of
 from fairlead.values import value
 
 
@@ -58,8 +59,8 @@ class RoutingRequest:
     """
 
     def may_go_to(self, instance: str) -> bool:
-        """Whether the instance may serve it, as far as the request says."""
-        return self.within is None or instance in self.within
+        """Whether the instance, or this rank of one, may serve it, as far as the request says."""
+        return self.within is None or instance in self.within or instance_of(instance) in self.within
 
 
 class QueuedRequest(Protocol):

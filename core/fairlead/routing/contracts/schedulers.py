@@ -28,7 +28,9 @@ from fairlead.values import value
 
 @value
 class Dispatch:
-    """Send this request to this instance now. `fallbacks` are for retries before the first byte."""
+    """Send this request to this instance now, or to this data-parallel rank of one. `fallbacks` are for retries before
+    the first byte. All of them are targets (`fairlead.targets`).
+    """
 
     request: RoutingRequest
     instance: str
@@ -86,7 +88,8 @@ class Scheduler(Protocol):
     seconds, never going back).
 
     A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is
-    counted somewhere, and after that nowhere.
+    counted somewhere, and after that nowhere. The instances of its table are targets (`fairlead.targets`); what fails,
+    works or is heard may be named as a target or as the instance that it is a rank of.
     """
 
     @property
@@ -182,19 +185,20 @@ class Scheduler(Protocol):
 
     def instance_worked(self, instance: str, now: float) -> None: ...
 
-    def instance_stalled(self, instance: str, now: float, *, stalled: bool) -> None:
-        """Its engine has work and makes no progress, or does again. While it is stalled it gets nothing that another
-        instance can take, and what waits for it is placed elsewhere; the next `tick` tells the outcome.
+    def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
+        """Its engine, or this rank of it, has work and makes no progress, or does again. While it is stalled it gets
+        nothing that another target can take, and what waits for it is placed elsewhere; the next `tick` tells the
+        outcome.
         """
 
-    def take_given(self, instance: str) -> GivenWork:
+    def take_given(self, target: str) -> GivenWork:
         """What is under way at its engine, and the longest prefill that has ended there since this was asked last."""
 
     def broken(self, now: float) -> Collection[str]:
-        """Instances whose circuit is open, and those whose engine is stalled."""
+        """Instances that are shut: their circuit is open, or their engine is stalled, at all of its ranks."""
 
-    def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
-        """A fresh reading of the engine's own metrics."""
+    def observe_engine(self, target: str, kv_usage: float | None, now: float) -> None:
+        """A fresh reading of the engine's own metrics, of the instance or of this rank of it."""
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
         """How long prefills take on an instance or on all, and how well that is predicted."""

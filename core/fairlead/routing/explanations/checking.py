@@ -30,9 +30,9 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
     """What is wrong with the record, in words; empty when nothing is. `parts` are the terms whose sum the total is."""
     if decision.rule.code == NOT_RECORDED:
         return []
-    chosen = candidate(decision, decision.chosen)
+    chosen = candidate(decision, decision.target)
     if chosen is None:
-        return [f"the chosen {decision.chosen} is not among the candidates"]
+        return [f"the chosen {decision.target} is not among the candidates"]
     found: list[str] = []
     names = [one.instance for one in decision.candidates]
     if len(set(names)) < len(names):
@@ -52,9 +52,9 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
             found.append(f"the total {one.total} of {one.instance} is not the sum of {', '.join(parts)}")
     if (decision.rule.code == ONLY_INSTANCE) and considered != 1:
         found.append(f"it was the only instance, but {considered} were considered")
-    if decision.rule.code == QUEUE_FULL and decision.passed_over in (None, decision.chosen):
+    if decision.rule.code == QUEUE_FULL and decision.passed_over in (None, decision.target):
         found.append("the queue of the policy's choice was full, but that choice is not recorded")
-    if decision.rule.code in {STAYS_PAUSED, MOVED_BY_PERSON} and decision.passed_over in (None, decision.chosen):
+    if decision.rule.code in {STAYS_PAUSED, MOVED_BY_PERSON} and decision.passed_over in (None, decision.target):
         found.append("the policy's choice was overruled, but is not recorded")
     if decision.decode is not None and decision.decode == decision.served_by:
         found.append(f"{decision.decode} was to decode for itself")
@@ -62,7 +62,7 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
 
 
 def _rule(decision: WeighedDecision) -> list[str]:
-    chosen = candidate(decision, decision.chosen)
+    chosen = candidate(decision, decision.target)
     assert chosen is not None
     found: list[str] = []
     for condition in decision.rule.given:
@@ -83,17 +83,17 @@ def _rule(decision: WeighedDecision) -> list[str]:
         return [*found, *missing]
     able = eligible(decision)
     if decision.rule.order and all(one.instance != chosen.instance for one in able):
-        found.append(f"rule {decision.rule.code} chooses among candidates to which {decision.chosen} does not belong")
+        found.append(f"rule {decision.rule.code} chooses among candidates to which {decision.target} does not belong")
     if decision.rule.order:
         found += [
-            f"by rule {decision.rule.code} {one.instance} is better than {decision.chosen}" for one in able if beats(decision, one, chosen)
+            f"by rule {decision.rule.code} {one.instance} is better than {decision.target}" for one in able if beats(decision, one, chosen)
         ]
     return found
 
 
 def _reason(decision: WeighedDecision, reason: str) -> list[str]:
     """Whether the reason's word fits the numbers."""
-    chosen = candidate(decision, decision.chosen)
+    chosen = candidate(decision, decision.target)
     assert chosen is not None
     wrong = {
         "prefix-equal": any(one.hit_tokens != chosen.hit_tokens for one in decision.candidates) or not chosen.hit_tokens,

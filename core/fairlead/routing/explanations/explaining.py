@@ -54,6 +54,10 @@ class WeighedDecision(Protocol):
     def chosen(self) -> str: ...
 
     @property
+    def target(self) -> str:
+        """The chosen one by the name that candidates have."""
+
+    @property
     def rule(self) -> DecisionRule: ...
 
     @property
@@ -87,13 +91,16 @@ class WeighedDecision(Protocol):
     def served_by(self) -> str | None: ...
 
     @property
+    def served_target(self) -> str | None: ...
+
+    @property
     def decode(self) -> str | None: ...
 
 
 def explain(decision: WeighedDecision) -> str:
     """Why the chosen instance was chosen, and whether the prediction came true."""
-    chosen = candidate(decision, decision.chosen)
-    sentences = [f"{decision.chosen} was chosen: {decision.rule.because}."]
+    chosen = candidate(decision, decision.target)
+    sentences = [f"{decision.target} was chosen: {decision.rule.because}."]
     if chosen is None:
         return f"{sentences[0]} What it was compared by was not recorded."
     sentences += [_condition(decision, condition, chosen) for condition in decision.rule.given]
@@ -260,14 +267,14 @@ def _condition(decision: WeighedDecision, condition: Comparison, chosen: Candida
 
 
 def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
-    elsewhere = decision.served_by is not None and decision.served_by != decision.chosen
+    elsewhere = decision.served_target is not None and decision.served_target != decision.target
     words = in_words(chosen.predicted_ttft_seconds, Unit.SECONDS)
     found = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere)
     if found is None:
         return f"Its first token was predicted in {words}; none was reported."
     real = in_words(found.actual_seconds, Unit.SECONDS) + (", the hold not counted" if decision.held_seconds else "")
     if elsewhere:
-        return f"Its first token was predicted in {words}; the request went on to {decision.served_by} and had it there after {real}."
+        return f"Its first token was predicted in {words}; the request went on to {decision.served_target} and had it there after {real}."
     if not found.is_far_off:
         return f"Its first token was predicted in {words} and came in {real}."
     off, direction = in_words(abs(found.off_seconds), Unit.SECONDS), "too late" if found.off_seconds > 0 else "too early"

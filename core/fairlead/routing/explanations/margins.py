@@ -38,7 +38,7 @@ class Margin:
 
 def margin_of(decision: WeighedDecision) -> Margin | None:
     """None where there was nothing to compare with, or nothing was compared."""
-    chosen = candidate(decision, decision.chosen)
+    chosen = candidate(decision, decision.target)
     if chosen is None:
         return None
     if not decision.rule.order:
@@ -59,7 +59,7 @@ def margin_of(decision: WeighedDecision) -> Margin | None:
 
 def _by_score(decision: WeighedDecision) -> Margin | None:
     """A rule that compares nothing: the score beside it, with the best of the others."""
-    total, chosen = term_of(decision, TOTAL), candidate(decision, decision.chosen)
+    total, chosen = term_of(decision, TOTAL), candidate(decision, decision.target)
     if total is None or chosen is None or chosen.total is None:
         return None
     others = [(one.total, one.instance) for one in decision.candidates if one.total is not None and one.instance != chosen.instance]

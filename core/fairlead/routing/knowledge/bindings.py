@@ -4,15 +4,19 @@ The API's word is final. A change made here is optimistic: it takes effect at on
 told its id, as the binding now in force, or another writer's newer binding, which replaces ours. Each change names the
 newest version the API has told and the pending change it follows, so that the API can see exactly what this router knew
 (`fairlead.binding_races`).
+
+The API keeps an instance and a rank; here a home is a target (`fairlead.targets`). What the API has told is kept beside
+it, since a home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.tables import PoolKey
+from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
 REFRESHES_PER_TTL = 4
 """How often an active session that stays where it is is reported within its TTL."""
@@ -24,6 +28,7 @@ MOST_PENDING = 32
 @dataclass(slots=True)
 class _Known:
     binding: Binding
+    """Its `instance` is the target, its `rank` the one that was told or chosen, known here or not."""
     used_at: float
     reported_at: float
     """When the API last heard of the session from this router or told this router of it."""
@@ -43,7 +48,7 @@ class SessionBindings:
     """Bindings of one pool, forgotten `ttl_seconds` after their last use, least recently used first beyond `limit`.
 
     Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there, and adds their instances
-    to `changed` then.
+    to `changed` then. Instances here are targets.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class SessionBindings:
         self._changed: set[str] = set() if changed is None else changed
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._counts: dict[str, int] = {}
+        self._ranked: Mapping[str, Sequence[str]] = {}
         self.ttl_seconds = ttl_seconds
 
     def __len__(self) -> int:
@@ -69,6 +75,34 @@ class SessionBindings:
         """The session's binding, None when it has none."""
         known = self._known.get(session)
         return None if known is None else known.binding
+
+    def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
+        """These instances have several targets; others are one. Sessions stay at their instances, and at their ranks as
+        far as those are known; a session of which no rank is known gets one by its name, the same at every router.
+        """
+        if ranked == self._ranked:
+            return
+        self._ranked = ranked
+        for known in self._known.values():
+            home = known.binding.instance
+            if home is not None and (target := self._target(known.binding.session, instance_of(home), known.binding.rank)) != home:
+                self._count(home, -1)
+                known.binding = replace(known.binding, instance=target)
+                self._count(target, 1)
+
+    def _at_target(self, binding: Binding, known: _Known | None) -> Binding:
+        """The API's word with the target for a home. Where it names no rank, the session stays at the one it had."""
+        assert binding.instance is not None
+        home = None if known is None else known.binding
+        if binding.rank is None and home is not None and home.instance is not None and instance_of(home.instance) == binding.instance:
+            return replace(binding, instance=home.instance, rank=home.rank)
+        return replace(binding, instance=self._target(binding.session, binding.instance, binding.rank))
+
+    def _target(self, session: str, instance: str, rank: int | None) -> str:
+        targets = self._ranked.get(instance)
+        if targets is None:
+            return instance
+        return chosen_rank(session, targets) if rank is None else target_of(instance, rank)
 
     def count(self, instance: str) -> int:
         """Sessions bound to the instance."""
@@ -90,13 +124,15 @@ class SessionBindings:
         known.reported_at = now
         return self._sign_of_life(known, binding.instance, now)
 
-    def _sign_of_life(self, known: _Known, instance: str, now: float) -> BindingChange:
+    def _sign_of_life(self, known: _Known, home: str, now: float) -> BindingChange:
         binding = known.binding
         return BindingChange(
             pool=self._pool,
             session=binding.session,
-            instance=instance,
-            previous=instance,
+            instance=instance_of(home),
+            rank=_rank(binding),
+            previous=instance_of(home),
+            previous_rank=_rank(binding),
             reason=binding.reason,
             at=now,
             based_on=known.confirmed_version,
@@ -107,12 +143,16 @@ class SessionBindings:
     def bind(self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str) -> BindingChange:
         """Make `instance` the session's home and return the change to report, under an id that is unique for ever."""
         known = self._known.get(session)
+        previous = None if known is None else known.binding
+        left = None if previous is None else previous.instance
         change = BindingChange(
             id=change_id,
             pool=self._pool,
             session=session,
-            instance=instance,
-            previous=None if known is None else known.binding.instance,
+            instance=instance_of(instance),
+            rank=rank_of(instance),
+            previous=None if left is None else instance_of(left),
+            previous_rank=None if previous is None else _rank(previous),
             reason=reason,
             at=now,
             based_on=0 if known is None else known.confirmed_version,
@@ -137,7 +177,7 @@ class SessionBindings:
         """Take back a change that this router made before it was restarted and that the API may not have answered. To
         be called with all of them in their order, after what was last heard of the API.
         """
-        if change.previous == change.instance:
+        if change.stays:
             return
         known = self._known.get(change.session)
         if known is None or known.pending or change.based_on >= known.confirmed_version or known.binding.change == change.after:
@@ -145,10 +185,12 @@ class SessionBindings:
             self._known[change.session].confirmed_version = max(self._known[change.session].confirmed_version, change.based_on)
 
     def _propose(self, known: _Known | None, change: BindingChange, now: float) -> None:
+        target = self._target(change.session, change.instance, change.rank)
         binding = Binding(
             pool=self._pool,
             session=change.session,
-            instance=change.instance,
+            instance=target,
+            rank=change.rank,
             version=1 if known is None else known.binding.version + 1,
             reason=change.reason,
             bound_at=change.at,
@@ -165,7 +207,7 @@ class SessionBindings:
             known.asked = None
             known.used_at = known.reported_at = now
             self._known.move_to_end(change.session)
-        self._count(change.instance, 1)
+        self._count(target, 1)
         known.pending.append(change)
         if len(known.pending) > MOST_PENDING:
             del known.pending[0]
@@ -180,6 +222,8 @@ class SessionBindings:
         how many moves were lost that way.
         """
         known = self._known.get(binding.session)
+        if self._ranked and binding.instance is not None:
+            binding = self._at_target(binding, known)
         if known is None:
             if binding.instance is not None:
                 self._known[binding.session] = _Known(binding, now, now, confirmed_version=binding.version, asked=_asked(binding))
@@ -298,6 +342,7 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
         pool=binding.pool,
         session=binding.session,
         instance=binding.instance,
+        rank=binding.rank,
         version=binding.version,
         reason=binding.reason,
         bound_at=binding.bound_at,
@@ -306,3 +351,9 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
         change=binding.change,
         shared_at=binding.shared_at,
     )
+
+
+def _rank(binding: Binding) -> int | None:
+    """The rank of a home: of the target, or what was told before the instance's ranks are known."""
+    found = None if binding.instance is None else rank_of(binding.instance)
+    return binding.rank if found is None else found

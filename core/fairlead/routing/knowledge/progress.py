@@ -18,7 +18,6 @@ All times are seconds of a clock that stands still while this process does: what
 silence.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -68,7 +67,9 @@ class Life(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """What one rank of an engine shows of its steps. `counts` never fall while the engine lives; `gauges` may."""
+    """What an engine, or a data-parallel rank of one, shows of its steps. `counts` never fall while it lives; `gauges`
+    may.
+    """
 
     running: int
     counts: tuple[float, ...]
@@ -137,22 +138,17 @@ class StepTimes:
         return max(least, min(TIMES_LONGEST * unseen, MOST_PREFILL_SECONDS))
 
 
-class _Rank:
-    """One data-parallel rank: what it showed last, when it was looked at, and when it moved."""
-
-    __slots__ = ("moved_at", "seen_at", "shown")
-
-    def __init__(self, shown: Movement, now: float) -> None:
-        self.shown = shown
-        self.moved_at = self.seen_at = now
-
-
 class EngineProgress:
-    """The progress of one engine. `least_seconds` is the floor of what is allowed to it."""
+    """The progress of one engine, or of one data-parallel rank of it: ranks are processes of their own, and each may
+    hang alone. `least_seconds` is the floor of what is allowed to it.
+    """
 
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
         self._least_seconds = least_seconds
-        self._ranks: dict[str, _Rank] = {}
+        self._shown: Movement | None = None
+        """What it showed last."""
+        self._moved_at = self._seen_at = 0.0
+        """When that moved, and when it was looked at."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
@@ -174,44 +170,41 @@ class EngineProgress:
     # ── what is seen ──
 
     def moved(self, now: float) -> None:
-        """A token came, or word of KV blocks. Of an engine with several ranks nobody knows which of them it was."""
-        if len(self._ranks) <= 1:
-            for rank in self._ranks.values():
-                if rank.shown.running:
-                    self._learn(rank, now)
-                rank.moved_at = rank.seen_at = now
-            self._recover()
+        """A token came, or word of KV blocks."""
+        if self._shown is not None and self._shown.running:
+            self._learn(now)
+        self._moved_at = self._seen_at = now
+        self._recover()
 
-    def saw(self, ranks: Mapping[str, Movement], given: GivenWork, now: float) -> Life:
-        """Its metrics show this, by rank; nothing where it shows no steps. Returns how its work goes on."""
-        if ranks.keys() != self._ranks.keys():
-            self._ranks = {name: _Rank(shown, now) for name, shown in ranks.items()}
-            self.steps = StepTimes()
+    def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
+        """Its metrics show this; None where it shows no steps. Returns how its work goes on."""
+        before, self._shown = self._shown, shown
+        if before is None or shown is None:
+            self._begin(now)
+        elif shown != before:
+            if shown.is_restart_of(before):
+                self.steps = StepTimes()
+            elif before.running:
+                self._learn(now)
+            self._moved_at = now
             self._recover()
-        for name, shown in ranks.items():
-            self._saw_rank(self._ranks[name], shown, now)
+        self._seen_at = now
         if given.prefilled_seconds:
             self.steps.prefilled(given.prefilled_seconds, now)
         self.life = self._judge(given, now)
         self.stalled_seconds = 0.0 if self._certain_at is None else now - self._certain_at
         return self.life
 
-    def _saw_rank(self, rank: _Rank, shown: Movement, now: float) -> None:
-        before, rank.shown = rank.shown, shown
-        if shown != before:
-            if shown.is_restart_of(before):
-                self.steps = StepTimes()
-            elif before.running:
-                self._learn(rank, now)
-            rank.moved_at = now
-            self._recover()
-        rank.seen_at = now
+    def _begin(self, now: float) -> None:
+        self.steps = StepTimes()
+        self._moved_at = now
+        self._recover()
 
-    def _learn(self, rank: _Rank, now: float) -> None:
+    def _learn(self, now: float) -> None:
         """Something moved. When it did since it was looked at, nobody knows."""
         if self._given_at is not None:
-            began_at = max(rank.moved_at, self._given_at)
-            self.steps.add(max(0.0, rank.seen_at - began_at) + min(now - max(rank.seen_at, began_at), LOOK_SECONDS), now)
+            began_at = max(self._moved_at, self._given_at)
+            self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
 
     def _recover(self) -> None:
         self._stalled_at = self._certain_at = None
@@ -223,15 +216,15 @@ class EngineProgress:
 
     def wants_canary(self, now: float) -> bool:
         """Whether a token should be asked of it: it is idle, or stalled, and nothing has moved for a while."""
-        quiet = bool(self._ranks) and all(now - rank.moved_at >= CANARY_SECONDS for rank in self._ranks.values())
+        quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
         """No token came that was asked for then. Returns whether that shows that the engine hangs: nothing has moved
         since, and it was stalled already or says that it runs nothing which the token might wait for.
         """
-        quiet = bool(self._ranks) and all(rank.moved_at <= asked_at for rank in self._ranks.values())
-        hangs = quiet and (self._stalled_at is not None or not any(rank.shown.running for rank in self._ranks.values()))
+        quiet = self._shown is not None and self._moved_at <= asked_at
+        hangs = quiet and (self._stalled_at is not None or not self._runs)
         if hangs:
             self._stall(now, certain=True)
         return hangs
@@ -239,31 +232,34 @@ class EngineProgress:
     # ── what follows ──
 
     def _judge(self, given: GivenWork, now: float) -> Life:
-        running = [rank for rank in self._ranks.values() if rank.shown.running]
-        waited_for = given.requests + given.others if running else given.requests
+        waited_for = given.requests + given.others if self._runs else given.requests
         if not waited_for:
             self._given_at = None
         elif self._given_at is None:
             self._given_at = now
-        self.allowed_seconds = self._allowed(given, is_running=bool(running), now=now)
-        if not self._ranks:
+        self.allowed_seconds = self._allowed(given, now)
+        if self._shown is None:
             return Life.UNKNOWN
         if self._given_at is None:
             self.still_seconds = 0.0
             return self._unasked(now)
-        since = min((rank.moved_at for rank in running), default=max(rank.moved_at for rank in self._ranks.values()))
-        self.still_seconds = now - max(since, self._given_at)
+        self.still_seconds = now - max(self._moved_at, self._given_at)
         if self.still_seconds >= self.allowed_seconds:
-            self._stall(now, certain=bool(running) or self.on_trial)
+            self._stall(now, certain=self._runs or self.on_trial)
         if self._stalled_at is not None:
             return Life.STALLED
         if self.still_seconds >= SLOW_SHARE * self.allowed_seconds:
             return Life.SLOW
-        return Life.ACTIVE if self.steps.known and running else Life.UNMEASURED
+        return Life.ACTIVE if self.steps.known and self._runs else Life.UNMEASURED
 
-    def _allowed(self, given: GivenWork, *, is_running: bool, now: float) -> float:
+    @property
+    def _runs(self) -> bool:
+        """Whether it says that it runs requests."""
+        return self._shown is not None and self._shown.running > 0
+
+    def _allowed(self, given: GivenWork, now: float) -> float:
         allowed = self.steps.allowed(given.longest_prefill_seconds, now)
-        return max(allowed, self._least_seconds if is_running else UNMEASURED_SECONDS)
+        return max(allowed, self._least_seconds if self._runs else UNMEASURED_SECONDS)
 
     def _stall(self, now: float, *, certain: bool) -> None:
         """Something that waited for it has come to nothing; whether it certainly had reached it."""

@@ -18,6 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from fairlead.instances import Role
 from fairlead.tables import InstanceEntry
+from fairlead.targets import chosen_rank, instance_of, rank_of
 
 FULL_CIRCLE = 1 << 64
 FIRST_SALT = 0x46616972_00000001
@@ -58,14 +59,28 @@ class HashRing:
 
     @staticmethod
     def of_anchors(anchors: Iterable[tuple[str, int]], salt: int = FIRST_SALT) -> "HashRing":
-        """The ring of so many points of each instance, given as (instance, points), each instance once."""
+        """The ring of so many points of each instance, given as (instance, points), each instance once.
+
+        Targets that are ranks of one instance share its points: whatever is known of an instance's ranks, a key belongs
+        to the same instance, and to another rank only if the one it had is gone or another one has come for it.
+        """
         ring = HashRing((), salt=salt)
-        counts = {instance: count for instance, count in sorted(anchors) if count > 0}
+        counts = {target: count for target, count in sorted(anchors) if count > 0}
         positions: list[int] = []
         owners: list[str] = []
-        for instance, count in counts.items():
-            positions.extend(_positions_of(instance, count, salt))
-            owners.extend(repeat(instance, count))
+        ranks: dict[str, list[str]] = {}
+        for target, count in counts.items():
+            if rank_of(target) is None:
+                positions.extend(_positions_of(target, count, salt))
+                owners.extend(repeat(target, count))
+            else:
+                ranks.setdefault(instance_of(target), []).append(target)
+        for instance, targets in ranks.items():
+            count = counts[targets[0]]
+            shared = _shared_out(instance, count, salt, tuple(targets))
+            without = [target for target in targets if target not in shared]  # more ranks than points, say
+            positions.extend((*_positions_of(instance, count, salt), *(_positions_of(target, 1, salt)[0] for target in without)))
+            owners.extend((*shared, *without))
         order = sorted(range(len(positions)), key=positions.__getitem__)
         ring.instances = tuple(counts)
         ring._positions = [positions[place] for place in order]
@@ -119,6 +134,12 @@ def _positions_of(instance: str, count: int, salt: int) -> Sequence[int]:
     nearly all instances as they were.
     """
     return sorted(xxh3_64_intdigest(f"{instance}#{number}".encode(), salt) for number in range(count))
+
+
+@lru_cache(maxsize=1024)
+def _shared_out(instance: str, count: int, salt: int, targets: Sequence[str]) -> Sequence[str]:
+    """Which of the instance's targets each of its anchors belongs to, in the order of `_positions_of`."""
+    return [chosen_rank(str(position), targets) for position in _positions_of(instance, count, salt)]
 
 
 class CandidateRings:

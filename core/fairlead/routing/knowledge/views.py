@@ -20,6 +20,7 @@ from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.slot_masks import SlotPlaces
 from fairlead.tables import RoutingTable
+from fairlead.targets import instance_of
 
 
 class LiveView:
@@ -225,12 +226,12 @@ class LiveView:
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
         """Of a part whose members are all shut, every one is a candidate too."""
-        members = [load for load in accepting if load.entry.id in within]
+        members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
         assert self._candidates is not None
-        self._candidates = tuple(load for load in self._candidates if load.entry.id in within) or tuple(able)
-        self._decode_candidates = tuple(load for load in self._decode_candidates if load.entry.id in within) or tuple(decodes)
+        self._candidates = tuple(load for load in self._candidates if _is_member(load, within)) or tuple(able)
+        self._decode_candidates = tuple(load for load in self._decode_candidates if _is_member(load, within)) or tuple(decodes)
 
     def _place_slots(self) -> None:
         slots = self.prefixes.slots()
@@ -240,6 +241,10 @@ class LiveView:
             places[slot] = self._places.get(instance, nowhere)
         self._places_of_slots = SlotPlaces(places)
         self._slots_version = self.prefixes.slots_version
+
+
+def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
+    return load.entry.id in within or instance_of(load.entry.id) in within
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:

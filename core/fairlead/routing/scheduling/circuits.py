@@ -12,6 +12,9 @@ failure is a *suspicion* until it is known how the request fares elsewhere:
 Failures in a row open a circuit. An answer that begins, goes on or ends in between ends the row; and while the engine
 is heard, the row must be longer for each request that goes on there, so that failures never weigh more than what they
 would take away.
+
+The data-parallel ranks of an instance share its server, and its circuit. Another rank is not elsewhere, except for what
+was at a rank that hangs.
 """
 
 from collections import Counter
@@ -24,6 +27,7 @@ from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.queues.accounting import Stage, Suspicion, TrackedRequest
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.waiting import Waiting
+from fairlead.targets import instance_of, rank_of
 
 HEARD_SECONDS = 5.0
 """An engine whose last answer is younger is alive; routers ask it once a second."""
@@ -51,13 +55,15 @@ class Circuits:
         When the circuit opens, queued requests leave; the next outcomes taken tell where to.
         """
         state = self._state
-        load = state.loads.get(instance)
+        load = next(iter(state.loads_of(instance)), None)
         tracked = None if request_id is None else state.requests.get(request_id)
         in_flight = tracked is not None and tracked.first_token_at is None and tracked.stage in (Stage.PREFILLING, Stage.DECODING)
         if load is None or (fault is Fault.REFUSED and not in_flight):
             return
         state.view.now = now
-        state.suspected.add(instance)
+        if fault is Fault.STALLED and self._hangs_alone(instance):
+            return  # that is known, and says nothing of the server
+        state.suspected.update(state.targets_of(instance))
         if fault is Fault.UNREACHED:
             self._count(load, now)
         elif tracked is not None and in_flight:
@@ -65,19 +71,24 @@ class Circuits:
         else:
             self._count(load, now, beside=self._beside(load, now))
 
+    def _hangs_alone(self, target: str) -> bool:
+        """Whether it is a rank that is seen to make no progress: others of its instance may go on."""
+        load = self._state.loads.get(target)
+        return load is not None and load.is_stalled and rank_of(target) is not None
+
     def _suspect(self, tracked: TrackedRequest, load: InstanceLoad, fault: Fault, now: float) -> None:
-        circuit = self._state.circuits.get(load.entry.id)
+        circuit, instance = self._state.circuit(load.entry.id), instance_of(load.entry.id)
         sent_at = now if tracked.dispatched_at is None else tracked.dispatched_at
-        found = Suspicion(load.entry.id, fault, now - sent_at)
+        found = Suspicion(instance, fault, now - sent_at)
         if circuit is not None and circuit.is_probe(tracked.request.id):
             found.is_probe = True
             circuit.suspected(now)
-            self._state.sync_circuit(load, circuit)
+            self._state.sync_circuit(instance, circuit)
         self._open_cases[tracked.request.id] = tracked
-        alike = [one for one in tracked.suspicions if one.instance != load.entry.id and one.fault.is_like(fault)]
+        alike = [one for one in tracked.suspicions if one.instance != instance and one.fault.is_like(fault)]
         tracked.suspicions = (*tracked.suspicions, found)
         others = any(self._is_witness(one.instance) for one in alike)
-        if alike and self._is_witness(load.entry.id):
+        if alike and self._is_witness(instance):
             tracked.is_at_fault = tracked.is_at_fault or others
             for one in alike:
                 self._excuse(one)
@@ -102,10 +113,10 @@ class Circuits:
         if not one.counted:
             return
         self._close((one,))
-        circuit, load = self._state.circuits.get(one.instance), self._state.loads.get(one.instance)
-        if circuit is not None and load is not None:
+        circuit = self._state.circuits.get(one.instance)
+        if circuit is not None:
             circuit.excused()
-            self._state.sync_circuit(load, circuit)
+            self._state.sync_circuit(one.instance, circuit)
 
     def _close(self, suspicions: Iterable[Suspicion]) -> None:
         """Nothing can excuse them any more."""
@@ -118,19 +129,24 @@ class Circuits:
 
     def _count(self, load: InstanceLoad, now: float, beside: int = 0) -> None:
         """A failure was the instance's."""
-        state, instance = self._state, load.entry.id
+        state, instance = self._state, instance_of(load.entry.id)
         circuit = state.circuits.setdefault(instance, Circuit(state.settings.circuit))
         circuit.failed(now, beside)
-        state.sync_circuit(load, circuit)
-        if load.broken_until > now and instance in state.queues:
-            self._waiting.place_again(tuple(state.queues[instance].in_order(now)), now)
+        state.sync_circuit(instance, circuit)
+        if circuit.broken_until > now:
+            waiting = [queue.in_order(now) for target in state.targets_of(instance) if (queue := state.queues.get(target)) is not None]
+            self._waiting.place_again([tracked for queue in waiting for tracked in queue], now)
 
     def _beside(self, load: InstanceLoad, now: float) -> int:
         """How many requests go on there, as far as the engine is known to live."""
-        return load.prefilling + load.decoding if now - load.heard_at <= HEARD_SECONDS else 0
+        if now - load.heard_at > HEARD_SECONDS:
+            return 0
+        return sum(one.prefilling + one.decoding for one in self._state.loads_of(load.entry.id))
 
     def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
-        """Its engine has work and makes no progress, or does again: that is seen, and needs no failures in a row."""
+        """Its engine, or this rank of it, has work and makes no progress, or does again: that is seen, and needs no
+        failures in a row.
+        """
         state, instance = self._state, load.entry.id
         state.view.now = now
         load.is_stalled = stalled
@@ -142,18 +158,17 @@ class Circuits:
 
     def answered(self, tracked: TrackedRequest, instance: str, now: float) -> None:
         """The instance answers this request: it works, and those that failed the request before are at fault."""
-        if instance in self._state.suspected or instance in self._state.circuits:
+        if self._state.suspected or self._state.circuits:
             self.worked(instance)
         if tracked.suspicions:
             # a computed prompt proves nothing yet of those that failed to decode it
             proven = [one for one in tracked.suspicions if tracked.decode in (None, instance) or self._only_prefills(one.instance)]
-            self._blame([one for one in proven if one.instance != instance], now)
+            self._blame([one for one in proven if one.instance != instance_of(instance)], now)
             self._close(proven)
             tracked.suspicions = tuple(one for one in tracked.suspicions if one not in proven)
 
     def _only_prefills(self, instance: str) -> bool:
-        load = self._state.loads.get(instance)
-        return load is not None and load.entry.role is Role.PREFILL
+        return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
         """What time shows: of each request that failed somewhere, whether it has run elsewhere for long enough, or has
@@ -186,11 +201,11 @@ class Circuits:
         if not tracked.suspicions or tracked.dispatched_at is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
             return False
         last = tracked.suspicions[-1]
-        return tracked.decodes_on != last.instance and now - tracked.dispatched_at >= max(PROOF_SECONDS, 2 * last.seconds)
+        return instance_of(tracked.decodes_on) != last.instance and now - tracked.dispatched_at >= max(PROOF_SECONDS, 2 * last.seconds)
 
     def _blame(self, suspicions: Iterable[Suspicion], now: float) -> None:
         for one in suspicions:
-            load = self._state.loads.get(one.instance)
+            load = next(iter(self._state.loads_of(one.instance)), None)
             circuit = self._state.circuits.get(one.instance)
             if load is None or one.counted:
                 continue
@@ -198,7 +213,7 @@ class Circuits:
             self._counted[one.instance] += 1
             if one.is_probe and circuit is not None and circuit.is_open:
                 circuit.probe_failed(now)
-                self._state.sync_circuit(load, circuit)
+                self._state.sync_circuit(one.instance, circuit)
             else:
                 self._count(load, now, beside=self._beside(load, now))
 
@@ -206,14 +221,16 @@ class Circuits:
 
     def worked(self, instance: str) -> None:
         """It answered: its circuit closes."""
-        self._state.suspected.discard(instance)
-        circuit = self._state.circuits.pop(instance, None)
-        if circuit is not None and (load := self._state.loads.get(instance)) is not None:
+        state = self._state
+        if state.suspected:
+            state.suspected.difference_update(state.targets_of(instance))
+        circuit = state.circuits.pop(instance_of(instance), None) if state.circuits else None
+        if circuit is not None:
             circuit.worked()
-            self._state.sync_circuit(load, circuit)
+            state.sync_circuit(instance, circuit)
 
     def lives(self, instance: str) -> None:
         """More of an answer came."""
-        circuit = self._state.circuits.get(instance)
+        circuit = self._state.circuit(instance)
         if circuit is not None:
             circuit.lives()

@@ -132,10 +132,10 @@ class Dispatching:
         state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
         tracked.tried = (*tracked.tried, instance)
         state.expecting.sent(tracked)
-        circuit = state.circuits.get(instance)
+        circuit = state.circuit(instance) if state.circuits else None
         if circuit is not None and circuit.is_open:
             circuit.dispatched(request.id, now)
-            state.sync_circuit(load, circuit)
+            state.sync_circuit(instance, circuit)
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
         if not request.streamed and tracked.decode is None:

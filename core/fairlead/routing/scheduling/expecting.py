@@ -29,7 +29,7 @@ class Expecting:
     def sent(self, tracked: TrackedRequest) -> None:
         """The request was sent where it is to be computed."""
         keys = tracked.request.engine_blocks
-        source = self._caches.only_source(tracked.instance) if keys and self.is_on else None
+        source = self._caches.heard.get(tracked.instance) if keys and self.is_on else None
         if source is not None:
             name = f"{tracked.request.id}/{len(tracked.tried)}"
             self._caches.index.expect(source, keys, name)

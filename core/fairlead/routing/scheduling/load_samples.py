@@ -9,6 +9,7 @@ from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.loads import LoadSample
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.tables import PoolKey, SloFacts
+from fairlead.targets import instance_of, rank_of
 
 LATENCIES_PER_SECOND = 64
 """Latencies kept per instance and second; of more, a uniform sample."""
@@ -237,7 +238,8 @@ class LoadSeconds:
         self._finished.append(
             LoadSample(
                 pool=self._pool,
-                instance=instance,
+                instance=instance_of(instance),
+                rank=rank_of(instance),
                 second=running.second,
                 running=running.running,
                 waiting=running.waiting,

@@ -13,6 +13,7 @@ from fairlead.routing.queues.pending_moves import PendingMove
 from fairlead.routing.scheduling.prefill_decode import hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import MIGRATIONS_PAUSED, PoolKey
+from fairlead.targets import instance_of, is_part, rank_of
 
 Ttfts = tuple[float | None, float]
 """Predicted for staying (None where nothing could be) and for moving."""
@@ -25,7 +26,9 @@ class MoveFacts(TypedDict):
     pool: PoolKey
     request: str
     source: str
+    source_rank: int | None
     target: str
+    target_rank: int | None
     trigger: BindingReason
     at: float
     predicted_source_ttft_seconds: float | None
@@ -188,7 +191,11 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
-        """Write down that a request left `source` for `target` and no session's home went with it."""
+        """Write down that a request left `source` for `target` and no session's home went with it. Nothing was left
+        where it only became known which ranks the instance has.
+        """
+        if is_part(target, source):
+            return
         facts = self._move_facts(self._state.recorder.new_id(), tracked, source, target, reason, now, ttfts)
         self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
@@ -247,8 +254,10 @@ class Moving:
             id=move_id,
             pool=self._state.table.pool,
             request=request.id,
-            source=source,
-            target=target,
+            source=instance_of(source),
+            source_rank=rank_of(source),
+            target=instance_of(target),
+            target_rank=rank_of(target),
             trigger=reason,
             at=now,
             predicted_source_ttft_seconds=source_ttft,

@@ -101,10 +101,10 @@ class Outcomes:
 
     def end_probe(self, tracked: TrackedRequest, now: float) -> None:
         """If the request was the probe of an open circuit, another may be sent."""
-        circuit = self._state.circuits.get(tracked.instance)
+        circuit = self._state.circuit(tracked.instance) if self._state.circuits else None
         if circuit is not None:
             circuit.ended(tracked.request.id, now)
-            self._state.sync_circuit(self._state.loads[tracked.instance], circuit)
+            self._state.sync_circuit(tracked.instance, circuit)
 
     def withdraw(self, request_id: str) -> None:
         """Its client went away before it could be told that it was refused."""

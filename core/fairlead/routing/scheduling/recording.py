@@ -21,6 +21,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.load_samples import LoadSeconds
 from fairlead.routing.scheduling.slo_samples import SloSeconds
 from fairlead.tables import PoolKey, RoutingTable
+from fairlead.targets import instance_of, rank_of
 
 M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
@@ -135,8 +136,10 @@ class Recorder:
             at=now,
             policy=table.routing.policy,
             table_version=table.version,
-            chosen=tracked.instance,
-            runner_up=runner_up,
+            chosen=instance_of(tracked.instance),
+            chosen_rank=rank_of(tracked.instance),
+            runner_up=None if runner_up is None else instance_of(runner_up),
+            runner_up_rank=None if runner_up is None else rank_of(runner_up),
             reason=tracked.reason,
             prompt_tokens=request.prompt_tokens,
             held_seconds=tracked.held_seconds,
@@ -164,7 +167,15 @@ class Recorder:
             self._dropped += 1
             return
         self._decisions.append(
-            replace(decision, queued_seconds=queued_seconds, ttft_seconds=ttft_seconds, served_by=served_by, decode=decode)
+            replace(
+                decision,
+                queued_seconds=queued_seconds,
+                ttft_seconds=ttft_seconds,
+                served_by=None if served_by is None else instance_of(served_by),
+                served_by_rank=None if served_by is None else rank_of(served_by),
+                decode=None if decode is None else instance_of(decode),
+                decode_rank=None if decode is None else rank_of(decode),
+            )
         )
 
     def bound(self, change: BindingChange) -> None:

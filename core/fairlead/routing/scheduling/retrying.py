@@ -21,6 +21,7 @@ from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.prefill_decode import computing_all
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.targets import instance_of
 
 
 class Retrying:
@@ -53,8 +54,8 @@ class Retrying:
             return upstream_failed(unknown, state.table.pool, ())
         state.view.now = now
         self._outcomes.end_probe(tracked, now)
-        if not reached and failed_instance not in tracked.unreachable:
-            tracked.unreachable = (*tracked.unreachable, failed_instance)
+        if not reached:
+            _passed_over(tracked, failed_instance)
         decode_failed = failed_instance == tracked.decode
         failed = state.loads.get(tracked.decodes_on if decode_failed else tracked.instance)
         stays = tracked.instance if decode_failed and tracked.instance in state.loads else None
@@ -77,7 +78,7 @@ class Retrying:
         tracked.transfer_from, tracked.by_proxy = None, by_proxy
         if not moved and target != source and not state.is_front:
             self._moving.record_reroute(tracked, source, target, reason, now)
-        state.count_in(tracked, target, now, decode, excluded=(failed_instance, *tracked.unreachable))
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(failed_instance, *tracked.unreachable))
         return self._dispatching.dispatch(tracked, now)
 
     def second_opinion(
@@ -108,19 +109,27 @@ class Retrying:
         target = self._target(tracked, instance, stays) if to is None else to
         if target is None or (decode_refused and to is None and not self._decodes_elsewhere(instance)):
             return None
-        if not reached and instance not in tracked.unreachable:
-            tracked.unreachable = (*tracked.unreachable, instance)
+        if not reached:
+            _passed_over(tracked, instance)
         self._outcomes.end_probe(tracked, now)
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)
         whole = state.loads[target].entry.role is Role.DECODE
         tracked.reason = DecisionReason.DECODE_ONLY if whole else DecisionReason.FALLBACK
         tracked.transfer_from = None
-        state.count_in(tracked, target, now, decode, excluded=(instance, *tracked.unreachable))
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(instance, *tracked.unreachable))
         return self._dispatching.dispatch(tracked, now)
 
     def _decodes_elsewhere(self, instance: str) -> bool:
-        return any(load.entry.id != instance for load in self._state.view.decode_candidates())
+        return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
+
+    def _all_of(self, *instances: str) -> tuple[str, ...]:
+        """These targets, and the other ranks of their instances, except of a rank that hangs: others go on."""
+        return tuple(target for instance in instances for target in self._with_ranks(instance))
+
+    def _with_ranks(self, target: str) -> tuple[str, ...]:
+        load = self._state.loads.get(target)
+        return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
         """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
@@ -130,7 +139,7 @@ class Retrying:
             return None
         if stays is not None and state.loads[stays].is_candidate(view.now):
             return stays
-        excluded = (*tracked.tried, *tracked.unreachable, failed_instance)
+        excluded = self._all_of(*tracked.tried, *tracked.unreachable, failed_instance)
         for instance in sorted(tracked.fallbacks, key=state.suspected.__contains__):
             load = state.loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):
@@ -157,3 +166,9 @@ class Retrying:
     def _decoding(self) -> list[InstanceLoad]:
         """Who may compute all of a request that no other prefill instance takes."""
         return [load for load in self._state.view.decode_candidates() if load.entry.role is Role.DECODE]
+
+
+def _passed_over(tracked: TrackedRequest, instance: str) -> None:
+    """The instance was not reached, at whichever of its ranks."""
+    if instance_of(instance) not in map(instance_of, tracked.unreachable):
+        tracked.unreachable = (*tracked.unreachable, instance)

@@ -42,6 +42,7 @@ from fairlead.routing.scheduling.table_changes import forget_departed, misplaced
 from fairlead.routing.scheduling.trying import Trying
 from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.tables import RoutingTable
+from fairlead.targets import instance_of
 
 
 class PoolScheduler:
@@ -197,19 +198,18 @@ class PoolScheduler:
 
     def instance_heard(self, instance: str, now: float) -> None:
         """Its HTTP server answers."""
-        load = self._state.loads.get(instance)
-        if load is not None:
+        for load in self._state.loads_of(instance):
             load.heard_at = now
 
-    def instance_stalled(self, instance: str, now: float, *, stalled: bool) -> None:
+    def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
         """Its engine has work and makes no progress, or does again; see the protocol."""
-        load = self._state.loads.get(instance)
+        load = self._state.loads.get(target)
         if load is not None and load.is_stalled is not stalled:
             self._circuits.stalled(load, now, stalled=stalled)
 
-    def take_given(self, instance: str) -> GivenWork:
+    def take_given(self, target: str) -> GivenWork:
         """What is under way at its engine; see the protocol."""
-        load = self._state.loads.get(instance)
+        load = self._state.loads.get(target)
         if load is None:
             return GivenWork(requests=0)
         prefilled, load.longest_prefilled_microseconds = load.longest_prefilled_microseconds, 0
@@ -220,15 +220,19 @@ class PoolScheduler:
         )
 
     def broken(self, now: float) -> tuple[str, ...]:
-        """Instances whose circuit is open, as they failed or are being probed, and those whose engine is stalled."""
-        return tuple(instance for instance, load in self._state.loads.items() if load.is_shut(now))
+        """Instances that are shut: their circuit is open, as they failed or are being probed, or their engine is
+        stalled, at all of its ranks.
+        """
+        state = self._state
+        shut = dict.fromkeys(instance_of(target) for target, load in state.loads.items() if load.is_shut(now))
+        return tuple(instance for instance in shut if all(load.is_shut(now) for load in state.present_loads(instance)))
 
-    def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
+    def observe_engine(self, target: str, kv_usage: float | None, now: float) -> None:
         """A fresh reading of the engine's own metrics; `kv_usage` 0-1, None when it could not be read."""
-        load = self._state.loads.get(instance)
+        load = self._state.loads.get(target)
         if load is not None:
             load.kv_usage = kv_usage
-            self._state.accounting.changed.add(instance)
+            self._state.accounting.changed.add(target)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
         """Take a newer table live, or the same version with what was learnt of its engines.
@@ -322,12 +326,17 @@ class PoolScheduler:
         return self._state.held.demand()
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Queued and dispatched requests per instance, by id; instances gone are listed while they still have some."""
+        """Queued and dispatched requests per instance, by id, of all its ranks; instances gone are listed while they
+        still have some.
+        """
         pool, accounting = self._state.table.pool, self._state.accounting
-        return tuple(
-            InstanceInFlight(pool=pool, instance=instance, in_flight=accounting.in_flight(instance), waiting=load.waiting)
-            for instance, load in sorted(self._state.loads.items())
-        )
+        rows: dict[str, InstanceInFlight] = {}
+        for target, load in sorted(self._state.loads.items()):
+            instance, in_flight, waiting = instance_of(target), accounting.in_flight(target), load.waiting
+            if (known := rows.get(instance)) is not None:
+                in_flight, waiting = in_flight + known.in_flight, waiting + known.waiting
+            rows[instance] = InstanceInFlight(pool=pool, instance=instance, in_flight=in_flight, waiting=waiting)
+        return tuple(rows.values())
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
         """The same without the requests of other routers."""

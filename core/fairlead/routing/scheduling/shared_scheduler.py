@@ -34,6 +34,7 @@ from fairlead.routing.scheduling.outcomes import Outcome
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import RoutingTable
+from fairlead.targets import instance_of
 
 
 class SharedScheduler(PoolScheduler):
@@ -187,9 +188,9 @@ class SharedScheduler(PoolScheduler):
             tracked = self._state.requests.get(request_id)
             if tracked is None or tracked.stage is Stage.HELD:
                 continue
-            others[tracked.decodes_on] += 1
+            others[instance_of(tracked.decodes_on)] += 1
             if tracked.stage is not Stage.DECODING and tracked.decode is not None:
-                others[tracked.instance] += 1
+                others[instance_of(tracked.instance)] += 1
         return tuple(replace(row, in_flight=row.in_flight - others[row.instance]) for row in super().carried())
 
     # ── as a decider ──

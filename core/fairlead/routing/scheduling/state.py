@@ -1,5 +1,8 @@
 """The state of one pool's scheduler, and the steps that put a request into a queue and take it out again.
 
+Instances here are targets (`fairlead.targets`), one for each data-parallel rank of an instance that has several. Only
+circuits, suspicions and what was tried are of the whole instance.
+
 Every part of the scheduler works on this one object and keeps no copy of it. A request is *held* (no instance accepts),
 *queued* for an instance, or dispatched; `waiting` are those held or queued.
 """
@@ -39,6 +42,7 @@ from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetche
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import FAIR_TENANTS, RoutingTable
+from fairlead.targets import instance_of
 
 
 class SchedulerState:
@@ -69,9 +73,12 @@ class SchedulerState:
         self.touched: set[str] = set()
         """Instances whose queue got something since it was last sent from."""
         self.late = LateRequests(self.accounting)
+        self.ranked: dict[str, tuple[str, ...]] = {}
+        """The targets of each instance of the table that has several."""
         self.circuits: dict[str, Circuit] = {}
+        """By instance: its ranks share a server, and fail together."""
         self.suspected: set[str] = set()
-        """Instances that failed what they got last, whosever fault it was: others are tried first."""
+        """Targets of instances that failed what they got last, whosever fault it was: others are tried first."""
         self.departed: set[str] = set()
         """Instances no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
@@ -194,11 +201,29 @@ class SchedulerState:
         """
         return reason_to_leave(instance, self.view, self.view.now)
 
-    def sync_circuit(self, load: InstanceLoad, circuit: Circuit) -> None:
+    def targets_of(self, instance: str) -> tuple[str, ...]:
+        """The targets that are one instance with this one, itself among them; there may be no load of it."""
+        name = instance_of(instance)
+        return tuple(dict.fromkeys((name, instance, *self.ranked.get(name, ()))))
+
+    def loads_of(self, instance: str) -> list[InstanceLoad]:
+        """The loads of these targets."""
+        return [load for name in self.targets_of(instance) if (load := self.loads.get(name)) is not None]
+
+    def present_loads(self, instance: str) -> list[InstanceLoad]:
+        """The loads of the targets that the instance is by the table; not of former ones that still have requests."""
+        return [load for name in self.ranked.get(instance, (instance,)) if (load := self.loads.get(name)) is not None]
+
+    def circuit(self, instance: str) -> Circuit | None:
+        """The circuit of the instance that this target belongs to, if that has failed."""
+        return self.circuits.get(instance_of(instance))
+
+    def sync_circuit(self, instance: str, circuit: Circuit) -> None:
         """Let candidates follow a circuit that changed."""
-        if load.broken_until != circuit.broken_until:
-            load.broken_until = circuit.broken_until
-            self.view.invalidate()
+        for load in self.loads_of(instance):
+            if load.broken_until != circuit.broken_until:
+                load.broken_until = circuit.broken_until
+                self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
         """Tell the forecast when the request should begin to decode: once so many prompt tokens are computed."""

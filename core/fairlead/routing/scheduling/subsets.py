@@ -22,12 +22,12 @@ def choose_within(request: RoutingRequest, within: Collection[str], policy: Poli
     if not part.candidates():
         return None
     decision = policy.choose(request, part, now)
-    if decision.instance not in within:
+    if not request.may_go_to(decision.instance):
         return _least_loaded(request, part)
     return replace(
         decision,
-        fallbacks=tuple(instance for instance in decision.fallbacks if instance in within),
-        alternate=decision.alternate if decision.alternate in within else None,
+        fallbacks=tuple(instance for instance in decision.fallbacks if request.may_go_to(instance)),
+        alternate=decision.alternate if decision.alternate is not None and request.may_go_to(decision.alternate) else None,
         room_tokens=None,  # what it may be sent back to for want of room, its session's home, may be no member
         overloaded=(),
     )

@@ -15,6 +15,7 @@ from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import MIGRATIONS_PAUSED, InstanceEntry, RoutingTable
+from fairlead.targets import instance_of, rank_of
 
 
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
@@ -50,6 +51,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         state.take_parameters(parameters)
         _rebuild_queues(state)
     _take_instances(state, table.instances)
+    state.bindings.follow_ranks(state.ranked)
     state.view.invalidate()
 
 
@@ -104,11 +106,18 @@ def _begin_forecast(state: SchedulerState) -> None:
 
 def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -> None:
     loads = state.loads
+    known: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        if rank_of(entry.id) is not None:
+            known[instance_of(entry.id)] = (*known.get(instance_of(entry.id), ()), entry.id)
+    state.ranked = known
     for entry in entries:
         load = loads.get(entry.id)
         state.departed.discard(entry.id)
         if load is None:
-            loads[entry.id] = InstanceLoad(entry=entry, sessions=state.bindings.count(entry.id))
+            load = loads[entry.id] = InstanceLoad(entry=entry, sessions=state.bindings.count(entry.id))
+            circuit = state.circuit(entry.id)
+            load.broken_until = 0.0 if circuit is None else circuit.broken_until
             continue
         if load.entry.role is Role.PREFILL and entry.role is not Role.PREFILL:
             _decode_in_place(state, entry.id)
@@ -117,13 +126,17 @@ def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -
         if restarted:
             _forget_engine(state, load)
     present = {entry.id for entry in entries}
+    serving = {instance_of(instance) for instance in present}
     state.drained -= present
     for instance, load in loads.items():
         if instance not in present and instance not in state.departed:
             if load.entry.state is InstanceState.DRAINING:
                 state.drained.add(instance)
             load.entry = replace(load.entry, state=InstanceState.GONE, anchors=0)
-            _forget_engine(state, load)
+            if instance_of(instance) in serving:  # only its ranks are others
+                _forget_target(state, load)
+            else:
+                _forget_engine(state, load)
             state.departed.add(instance)
 
 
@@ -145,8 +158,9 @@ def forget_departed(state: SchedulerState) -> None:
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
             state.departed.discard(instance)
-            state.circuits.pop(instance, None)  # its last requests may have failed after it left
             state.suspected.discard(instance)
+            if all(load.entry.state is InstanceState.GONE for load in state.loads_of(instance)):
+                state.circuits.pop(instance_of(instance), None)  # its last requests may have failed after it left
             state.prefill_times.forget(instance)  # or have been answered
             state.decode_times.forget(instance)
             if state.tenants is not None:
@@ -165,13 +179,17 @@ def _decode_in_place(state: SchedulerState, instance: str) -> None:
 
 
 def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
+    _forget_target(state, load)
+    state.circuits.pop(instance_of(load.entry.id), None)
+    state.suspected.discard(load.entry.id)
+    load.broken_until = 0.0
+
+
+def _forget_target(state: SchedulerState, load: InstanceLoad) -> None:
     state.prefixes.drop(load.entry.id)
     state.prefill_times.forget(load.entry.id)
     state.decode_times.forget(load.entry.id)
     state.caches.ignore(load.entry.id)
-    state.circuits.pop(load.entry.id, None)
-    state.suspected.discard(load.entry.id)
-    load.broken_until = 0.0
     load.is_stalled = False
     load.kv_usage = None
     load.last_first_token_at = None

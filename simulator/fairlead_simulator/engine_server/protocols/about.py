@@ -54,5 +54,7 @@ async def serve_models(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_metrics(instance: ServedInstance, exchange: Exchange) -> None:
-    instance.pacer.advance()
-    await exchange.answer(200, render_metrics(instance.pacer.engine, instance.settings.model, instance.answered), CONTENT_TYPE)
+    for rank in instance.ranks:
+        rank.pacer.advance()
+    engines = [rank.pacer.engine for rank in instance.ranks]
+    await exchange.answer(200, render_metrics(engines, instance.settings.model, instance.answered), CONTENT_TYPE)

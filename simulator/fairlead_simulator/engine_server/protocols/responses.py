@@ -41,7 +41,7 @@ class Responses:
     async def create(self, instance: ServedInstance, exchange: Exchange) -> None:
         asked = self._read(instance, await exchange.document())
         if asked.background:
-            await exchange.answer_json(self._begin_in_background(instance, asked))
+            await exchange.answer_json(self._begin_in_background(instance, exchange, asked))
             return
         message_id = instance.new_id("msg_")
         if asked.stream:
@@ -92,9 +92,9 @@ class Responses:
             stream=stream,
         )
 
-    def _begin_in_background(self, instance: ServedInstance, asked: _Asked) -> dict[str, Any]:
+    def _begin_in_background(self, instance: ServedInstance, exchange: Exchange, asked: _Asked) -> dict[str, Any]:
         document = asked.document | {"status": "queued"}
-        run = instance.submit(asked.work)
+        run = instance.submit(instance.rank_of(exchange), asked.work)
         stored = StoredResponse(document=document, conversation=asked.conversation, ticket=run.ticket)
         message_id = instance.new_id("msg_")
 

@@ -244,7 +244,7 @@ class SystemState:
         current = self.bindings.get((change.pool, change.session))
         held = Held(instance=None, version=0, router="")
         if current is not None:
-            held = Held(instance=current.instance, version=current.version, router=router, change=current.change)
+            held = Held(instance=current.instance, version=current.version, router=router, change=current.change, rank=current.rank)
         verdict = judge(change, held)
         if verdict is Verdict.BIND:
             self.set_binding(
@@ -252,6 +252,7 @@ class SystemState:
                     pool=change.pool,
                     session=change.session,
                     instance=change.instance,
+                    rank=change.rank,
                     version=next_version(change, held),
                     reason=change.reason,
                     bound_at=change.at,

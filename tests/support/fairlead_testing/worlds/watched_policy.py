@@ -43,6 +43,14 @@ class Recorded:
     served_by: str | None = None
     decode: str | None = None
 
+    @property
+    def target(self) -> str:
+        return self.chosen
+
+    @property
+    def served_target(self) -> str | None:
+        return self.served_by
+
 
 class WatchedPolicy:
     """Answers as `inner` does; raises AssertionError when `inner` names an instance it may not name.

@@ -555,6 +555,16 @@ def test_where_every_engine_is_stalled_that_is_bad() -> None:
     assert {one.level for one in advise([pool])} == {Level.BAD}
 
 
+def test_of_a_stalled_engine_whose_other_ranks_go_on_the_rank_is_named() -> None:
+    found = only(with_instance(well(), 2, troubles={"EngineStalled": 42.0}, stalled_ranks=(1,)))
+    assert found.sentence.startswith("Data-parallel rank 1 of i2 of default/chat has requests")
+    assert "the other ranks and 3 of 4 instances can take the requests" in found.sentence
+    alone = with_instance(well(), 0, troubles={"EngineStalled": 42.0}, stalled_ranks=(1, 3))
+    alone = replace(alone, instances=alone.instances[:1])
+    assert only(alone).sentence.startswith("Data-parallel ranks 1, 3 of i0 of default/chat have requests")
+    assert only(alone).level is Level.WARN
+
+
 def test_a_slow_engine_is_a_note() -> None:
     found = only(with_instance(well(), 1, troubles={"EngineSlow": 0.0}))
     assert (found.cause, found.level, found.remedy) == (Cause.ENGINE_SLOW, Level.NOTE, None)

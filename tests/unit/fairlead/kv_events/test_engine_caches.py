@@ -34,7 +34,7 @@ def caches(*, a: int = 0, complete: bool = True) -> EngineCaches:
     for source, blocks in ((A, a), (B, 0)):
         if blocks:
             made.index.apply(source, [Stored(block_hashes=range(1, blocks + 1), token_ids=TOKENS[: 4 * blocks])])
-        made.hear(source.instance, [source], complete=complete)
+        made.hear(source.instance, source, complete=complete)
     return made
 
 
@@ -72,15 +72,17 @@ def test_at_least_one_token_is_computed() -> None:
 def test_what_was_stored_before_anybody_listened_is_believed_of_own_history() -> None:
     heard = caches(a=3, complete=False)
     assert heard.hit_tokens(prompt(40), "a", 32) == 32
-    heard.hear("a", [A], complete=True)
+    heard.hear("a", A, complete=True)
     assert heard.hit_tokens(prompt(40), "a", 32) == 12
 
 
-def test_of_an_engines_ranks_the_mean_is_expected() -> None:
+def test_each_of_an_engines_ranks_holds_what_it_tells_itself() -> None:
     heard = caches(a=6)
-    heard.hear("a", [A, Source(instance="a", rank=1)], complete=True)
-    assert heard.hit_tokens(prompt(40), "a", 0) == 12
-    assert heard.hits_everywhere(prompt(40), {})["a"] == 12
+    heard.ignore("a")
+    heard.hear("a#0", A, complete=True)
+    heard.hear("a#1", Source(instance="a", rank=1), complete=True)
+    assert [heard.hit_tokens(prompt(40), target, 36) for target in ("a#0", "a#1", "a")] == [24, 0, 36]
+    assert heard.hits_everywhere(prompt(40), {}) == {"a#0": 24, "a#1": 0, "b": 0}
 
 
 def test_the_first_block_size_is_the_pools_until_nobody_has_it() -> None:
@@ -121,8 +123,7 @@ def test_the_hits_of_all_are_those_of_each(
         elif action == "clear":
             made.index.clear(source)
         elif action == "hear":
-            ranks = [Source(instance=source.instance, rank=rank) for rank in range(number)]
-            made.hear(source.instance, ranks, complete=bool(word))
+            made.hear(source.instance, source, complete=bool(word))
         else:
             made.ignore(source.instance)
         by_own_history = dict(zip(instances, remembered, strict=True))

@@ -1,5 +1,6 @@
 from prometheus_client.parser import text_string_to_metric_families
 
+from fairlead_router.engine_pages import read_page
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
 from fairlead_simulator.engine_model.settings import EngineSettings
 from fairlead_simulator.engine_server.engine import ServedEngine
@@ -22,7 +23,7 @@ def an_engine(wall_seconds: float = 1.0, kv_tokens: int = 1_198_372) -> ServedEn
 
 def samples(engine: ServedEngine, model: str) -> dict[tuple[str, str], float]:
     found = {}
-    for family in text_string_to_metric_families(render_metrics(engine, model, {("/v1/x", "POST", "2xx"): 4}).decode()):
+    for family in text_string_to_metric_families(render_metrics([engine], model, {("/v1/x", "POST", "2xx"): 4}).decode()):
         for sample in family.samples:
             labels = sample.labels
             found[sample.name, labels.get("le") or labels.get("finished_reason") or labels.get("source") or labels.get("status") or ""] = (
@@ -82,3 +83,15 @@ def test_a_pooled_prompt_is_computed_and_generates_nothing() -> None:
     assert found["vllm:request_success_total", "stop"] == 1
     assert found["vllm:prompt_tokens_total", ""] == 100
     assert found["vllm:generation_tokens_total", ""] == found["vllm:request_generation_tokens_sum", ""] == 0
+
+
+def test_each_rank_has_its_own_lines_below_one_header() -> None:
+    first, second = an_engine(), an_engine()
+    second.submit(Generation(prompt=b"p" * 400, input_tokens=100, output_tokens=9), 0.0)
+    second.advance(0.0)
+    page = render_metrics([first, second], "m", {}).decode()
+    assert page.count("# TYPE vllm:num_requests_running gauge") == page.count("# TYPE vllm:time_to_first_token_seconds histogram") == 1
+    families = {family.name: family for family in text_string_to_metric_families(page)}
+    assert [(one.labels["engine"], one.value) for one in families["vllm:num_requests_running"].samples] == [("0", 0), ("1", 1)]
+    assert {one.labels["engine"] for one in families["vllm:time_to_first_token_seconds"].samples} == {"0", "1"}
+    assert read_page(page.encode(), "simulated", "vllm:kv_cache_usage_perc").ranks.keys() == {0, 1}

@@ -164,7 +164,7 @@ def test_events_go_before_own_history_wherever_candidates_stand() -> None:
     for name in NAMES:
         stage.index.insert(name, (1, 2))
         caches.index.hold(Source(instance=name), 70, 7)
-        caches.hear(name, [Source(instance=name)], complete=True)
+        caches.hear(name, Source(instance=name), complete=True)
     caches.index.hold(Source(instance="i03"), 80, 8)
     caches.ignore("i04")
     expected = dict.fromkeys(NAMES, 100) | {"i03": 200, "i04": 200}
@@ -180,7 +180,7 @@ def test_hits_are_counted_in_routing_blocks_while_nothing_is_told_of_a_request()
     own = stage.view.table.engine.block_tokens
     assert stage.view.block_tokens(known) == own
     stage.view.caches.takes_size(16)
-    stage.view.caches.hear(NAMES[0], [Source(instance=NAMES[0])], complete=True)
+    stage.view.caches.hear(NAMES[0], Source(instance=NAMES[0]), complete=True)
     assert (stage.view.block_tokens(known), stage.view.block_tokens(request("r", 450, blocks=(1, 2, 3)))) == (16, own)
 
 

@@ -50,9 +50,9 @@ class Engine:
             self._ends_at += next(self.steps)
         self.now = until
 
-    def page(self) -> dict[str, Movement]:
+    def page(self) -> Movement:
         counts = (float(self.done * self.tokens_a_step), 7.0)
-        return {"0": Movement(running=self.running, counts=counts, gauges=(float(self.running), self.usage))}
+        return Movement(running=self.running, counts=counts, gauges=(float(self.running), self.usage))
 
     def look(self, seconds: float = 1.0) -> Life:
         self.compute(self.now + seconds)
@@ -238,18 +238,9 @@ def test_a_restart_makes_steps_unknown_again() -> None:
     assert engine.look() is Life.UNMEASURED
 
 
-def test_of_several_ranks_one_that_stands_still_stalls_the_engine() -> None:
-    progress, found = EngineProgress(), []
-    for second in range(60):
-        ranks = {str(rank): Movement(running=1, counts=(float(second if rank or second < 30 else 30),), gauges=(1.0,)) for rank in range(4)}
-        found.append(progress.saw(ranks, WORK, float(second)))
-    assert Life.STALLED not in found[:39]
-    assert found[45] is Life.STALLED
-
-
 def test_an_engine_that_shows_no_steps_is_unknown() -> None:
     progress = EngineProgress()
-    assert {progress.saw({}, WORK, float(second)) for second in range(3600)} == {Life.UNKNOWN}
+    assert {progress.saw(None, WORK, float(second)) for second in range(3600)} == {Life.UNKNOWN}
 
 
 def test_an_engine_whose_metrics_lag_gets_more_time() -> None:

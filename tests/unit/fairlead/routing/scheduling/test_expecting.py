@@ -17,13 +17,13 @@ KEYS = block_keys(TOKENS, 512)
 A, B = Source(instance="i00"), Source(instance="i01")
 
 
-def heard(instances: int = 1, ranks: int = 1, **parameters: Any) -> PoolScheduler:
+def heard(instances: int = 1, **parameters: Any) -> PoolScheduler:
     """A pool whose instances' events are followed, and have told of nothing."""
     given = {"speculative_seconds": 2.0} | parameters
     scheduler = PoolScheduler(table(instances, policy="min-ttft", window=0, parameters=given), "router-0", 1)
     scheduler.caches.takes_size(512)
     for name in ("i00", "i01")[:instances]:
-        scheduler.caches.hear(name, [Source(instance=name, rank=rank) for rank in range(ranks)], complete=True)
+        scheduler.caches.hear(name, Source(instance=name), complete=True)
     return scheduler
 
 
@@ -93,12 +93,6 @@ def test_a_retry_takes_the_expectation_along() -> None:
     scheduler.retry("a", 0.5, sent.instance)
     first, second = (A, B) if sent.instance == "i00" else (B, A)
     assert (expected_on(scheduler, first), expected_on(scheduler, second)) == (0, 4)
-
-
-def test_where_an_engine_chooses_among_its_ranks_nothing_is_expected() -> None:
-    scheduler = heard(ranks=2)
-    scheduler.submit(prompt("a"), 0.0)
-    assert expected_on(scheduler) == 0
 
 
 def test_a_file_of_llm_d_turns_it_on() -> None:

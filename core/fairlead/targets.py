@@ -1,0 +1,100 @@
+"""Targets: what a request is placed on, queued for and sent to.
+
+An instance whose engine computes as one is one target, which has the instance's name. An engine with several
+data-parallel ranks (vLLM's `--data-parallel-size`, SGLang's `--dp-size`) is a target for each: a rank has a batch, a KV
+cache and a prefix cache of its own. Its name is that of the instance, `#` and the rank as `X-Data-Parallel-Rank` counts
+it, from 0 on; names of pods and engines have no `#`. Policies, queues, loads and the prefix index know targets only;
+health, circuits and drains are the instance's. Only this module reads or writes such names.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from xxhash import xxh3_64_intdigest
+
+from fairlead.tables import InstanceEntry
+
+_SIGN = "#"
+_REMEMBERED = 65_536
+"""Names are divided several times for each request; all of a router's are remembered."""
+MOST_RANKS = 1024
+"""An engine that tells of more ranks is not believed."""
+LOST_SECONDS = 10.0
+"""An engine that has told nothing of a rank for so long, while it told of others, has lost it."""
+
+Ranks = tuple[int, ...]
+
+
+def target_of(instance: str, rank: int | None) -> str:
+    """The target that this rank of the instance is; with None, the instance as a whole."""
+    return instance if rank is None else f"{instance}{_SIGN}{rank}"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def instance_of(target: str) -> str:
+    """The instance that the target is, or is a rank of."""
+    return target.partition(_SIGN)[0]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def rank_of(target: str) -> int | None:
+    """The rank that the target is; None where it is a whole instance."""
+    rank = target.partition(_SIGN)[2]
+    return int(rank) if rank else None
+
+
+def is_part(target: str, of: str) -> bool:
+    """Whether the target is a rank of the target `of`, which is a whole instance."""
+    return target != of and instance_of(target) == of
+
+
+def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -> tuple[InstanceEntry, ...]:
+    """An entry for each target of these instances, of which `ranks` has those with several ranks."""
+    return tuple(
+        replace(entry, id=target_of(entry.id, rank)) if rank is not None else entry
+        for entry in instances
+        for rank in (ranks.get(entry.id) or (None,))
+    )
+
+
+def chosen_rank(key: str, targets: Sequence[str]) -> str:
+    """One of an instance's targets by rendezvous hashing: the same for a key wherever it is asked, and another only if
+    that target goes.
+    """
+    return max(targets, key=lambda target: (xxh3_64_intdigest(f"{key}\n{target}".encode()), target))
+
+
+class RanksSeen:
+    """The data-parallel ranks of one engine, by what it tells of each in turn.
+
+    An engine may name its ranks from another number than 0 on: an API server of vLLM's hybrid load balancing names
+    those of its node as the whole deployment does, and counts them in the header from 0 on.
+    """
+
+    __slots__ = ("_first", "_seen_at", "ranks")
+
+    def __init__(self) -> None:
+        self._seen_at: dict[int, float] = {}
+        self._first = 0
+        self.ranks: Ranks = ()
+        """As the header counts them, in order; empty while one rank at most is known."""
+
+    def see(self, names: Collection[int], now: float) -> bool:
+        """The engine told something of these ranks, all that it has, at `now` (seconds of any clock); whether `ranks`
+        changed.
+        """
+        if not names or max(names) - min(names) >= MOST_RANKS or min(names) < 0:
+            return False
+        self._first = min(names) if not self._seen_at else min(self._first, *names)
+        self._seen_at |= dict.fromkeys(names, now)
+        for lost in [name for name, seen_at in self._seen_at.items() if now - seen_at > LOST_SECONDS]:
+            del self._seen_at[lost]
+        before = self.ranks
+        self.ranks = tuple(name - self._first for name in sorted(self._seen_at)) if len(self._seen_at) > 1 else ()
+        return self.ranks != before
+
+    def rank(self, name: int) -> int | None:
+        """The rank that the engine calls so; None where it has one alone, or none of this name."""
+        rank = name - self._first
+        return rank if rank in self.ranks else None
