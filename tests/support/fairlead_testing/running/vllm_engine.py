@@ -90,10 +90,11 @@ class VllmEngine:
             time.sleep(0.5)
         raise AssertionError(f"vLLM did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
 
-    def signal_core(self, number: signal.Signals) -> None:
-        """To the process that computes alone; its HTTP server goes on."""
+    def signal_core(self, number: signal.Signals, rank: int | None = None) -> None:
+        """To the process that computes alone, or to that of this data-parallel rank; its HTTP server goes on."""
         assert self.process is not None
-        found = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if b"EngineCore" in _read(path)]
+        name = b"EngineCore" if rank is None else b"EngineCore_DP%d" % rank
+        found = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if name in _read(path)]
         cores = [int(folder.name) for folder in found if _group(int(folder.name)) == self.process.pid]
         assert cores, "vLLM has no process of this name"
         for core in cores:
