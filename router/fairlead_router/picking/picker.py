@@ -322,7 +322,7 @@ class Picker:
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and pool.choice.names:
             lacks = pool.choice.lacks(verdict, account.name, self.now())
-            other = None if lacks is None else pool.second_opinion(ticket, lacks, self.now(), counts=False)
+            other = None if lacks is None else pool.pass_over(ticket, lacks, self.now())
             if other is None:
                 break
             verdict = other

@@ -694,10 +694,13 @@ async def test_a_queued_request_goes_to_no_instance_that_is_found_to_lack_its_na
         stream.message(_WORDS[0])
         stream.message(_BODY)
     assert not heard.said
-    proxied.pool.choice.names.contradicted("i0", "mock", proxied.router.now())
+    (chosen,) = (row.instance for row in proxied.pool.scheduler.in_flight() if row.waiting)
+    other = next(address for instance, address in proxied.pool.addresses.items() if instance != chosen)
+    proxied.pool.choice.names.contradicted(chosen, "mock", proxied.router.now())
     for stream in (first, second):
         stream.gone()
-    assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == "10.0.0.2:8000"
+    assert headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION] == other
+    assert proxied.pool.counters.retries == 0, "no engine was sent it before"
     waiting[2][0].gone()
     assert proxied.open_accounts() == 0
 
