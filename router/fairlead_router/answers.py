@@ -48,8 +48,8 @@ class StreamReader:
     """
 
     __slots__ = (
-        "_after", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed", "_rest", "_seam",
-        "_spoken", "events",
+        "_after", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed", "_quotes",
+        "_rest", "_seam", "_spoken", "events",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False) -> None:
@@ -60,6 +60,8 @@ class StreamReader:
         self._by_name = dialect is Dialect.RESPONSES  # whose events are numbered, so that only their beginnings are alike
         self._before = _NEVER
         self._after = b""
+        self._quotes = 0
+        """How many quotes those two have."""
         self._learned = 0
         self._rest = bytearray()
         """The beginning of an event whose end has not come."""
@@ -190,6 +192,13 @@ class StreamReader:
         """
         before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
         length, ending, count = len(before), len(after), 0
+        if not by_name:
+            # Where many come at once, to count is cheaper than to look at each. Of events with nothing but text between
+            # `before` and `after` there are as many quotes as the two have, for each event.
+            end = text.rfind(after) + ending
+            events = text.count(after + before, start, end) + 1
+            if text.count(b'"', start, end) == events * self._quotes and text.find(before + after, start, end) < 0:
+                start, count = end, events
         while text.startswith(before, start):
             content = start + length
             quote = text.find(_QUOTE, content)
@@ -246,6 +255,7 @@ class StreamReader:
         if text is not None and b"\\" not in text[1]:
             self._learned += 1
             self._before, self._after = raw[: text.start(1)], raw[text.end(1) :]
+            self._quotes = self._before.count(b'"') + self._after.count(b'"')
 
     # ── an event too large to hold ──
 

@@ -472,6 +472,19 @@ def test_a_client_that_did_not_ask_gets_all_but_the_event_of_counts(texts: list[
         assert reader.usage() == Usage(7, 4, 9)
 
 
+def said(reader: StreamReader) -> tuple[object, ...]:
+    return reader.events, reader.generated_tokens, reader.began, reader.finished, reader.failure, reader.usage()
+
+
+@given(st.lists(st.builds(chunk, TEXT) | st.builds(chunk, TEXT) | st.builds(chunk, TEXT) | CHUNK, max_size=12), TAIL, st.booleans(), CUTS)
+def test_events_that_come_together_say_what_they_say_one_by_one(events: list[str], tail: str, hides_usage: bool, cuts: list[int]) -> None:
+    """Where many have nothing but text between the same bytes, their reader counts them without a look at each."""
+    one_by_one = StreamReader(hides_usage=hides_usage)
+    shown = b"".join(one_by_one.feed(each.encode()) for each in [*events, tail]) + one_by_one.end()
+    together, same = read("".join(events) + tail, cuts=cuts, hides_usage=hides_usage)
+    assert (same, *said(together)) == (shown, *said(one_by_one))
+
+
 @pytest.mark.parametrize("together", [1, 2, 7, 100])
 def test_most_events_are_not_decoded_however_many_come_together(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []

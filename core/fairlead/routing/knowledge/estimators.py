@@ -311,6 +311,7 @@ class DecodeTimes:
 
     def __init__(self, engine: EngineFacts, min_samples: int = 200) -> None:
         self._modelled = engine.modelled
+        self._is_modelled = engine.modelled.decode_known
         self._min_samples = min_samples
         self._fit = LeastSquares([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
         self._observed = _ObservedByInstance()
@@ -326,11 +327,11 @@ class DecodeTimes:
     @property
     def known(self) -> bool:
         """Whether a prediction can be made."""
-        return self._modelled.decode_known or self._fitted_samples >= self._min_samples
+        return self._is_modelled or self._fitted_samples >= self._min_samples
 
     def seconds(self, context_tokens: float, requests: float) -> float:
         """Predicted seconds of one step; 0 while nothing is known."""
-        if self._modelled.decode_known:
+        if self._is_modelled:
             return self._modelled.decode_seconds(context_tokens, requests)
         if self._fitted_samples < self._min_samples:
             return 0.0
@@ -349,10 +350,10 @@ class DecodeTimes:
         """A request decoded at `seconds` per token, on average among so many tokens and requests: for the fit. As
         `observe_answer`.
         """
-        if self._modelled.decode_known or not (seconds > 0 and isfinite(seconds)):
+        if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return
         if 0 <= context_tokens <= MOST_TOKENS and 0 <= requests <= MOST_REQUESTS:
-            if self.known:
+            if self._fitted_samples >= self._min_samples:
                 self._went_by.observe(self.seconds(context_tokens, requests))
                 self._stepped.observe(min(seconds, LONGEST_STEP_SECONDS))
             self._fit.observe((1.0, context_tokens / 1e5, requests / 100), min(seconds, LONGEST_STEP_SECONDS), now)
@@ -370,7 +371,7 @@ class DecodeTimes:
         """What a decoded token takes as requests see it, and the error of whole answers by the mean of all: of an
         instance, or of all.
         """
-        report = self._observed.of(instance).report("fitted", self.known and not self._modelled.decode_known)
+        report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def forget(self, instance: str) -> None:
