@@ -45,12 +45,13 @@ SLOW_START_SECONDS = 240.0
 
 
 @contextmanager
-def process(command: list[str], core: int, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    command: list[str], core: int, environment: dict[str, str] | None = None, *, folder: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run it on a core, in a session of its own, without this shell's settings of Fairlead."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
-    running = subprocess.Popen(
-        ["taskset", "-c", str(core), *command], start_new_session=True, env=plain | (environment or {}), stdout=subprocess.DEVNULL
-    )
+    command = ["taskset", "-c", str(core), *command]
+    running = subprocess.Popen(command, start_new_session=True, cwd=folder, env=plain | (environment or {}), stdout=subprocess.DEVNULL)
     try:
         yield running
     finally:

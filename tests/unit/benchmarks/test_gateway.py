@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import gateway_before
 from benchmarks.costs import cpu_seconds, session_cpu_seconds
 from benchmarks.gateway import NotReady, check_free, other, others, process, wait_until
 from benchmarks.gateway_load import LoadConnection, LoadResults
@@ -57,6 +58,26 @@ def test_a_line_that_is_no_router_is_refused_before_anything_starts(tmp_path: Pa
     file.write_text("# a comment\n\nsmg = smg --port {port} --workers {workers}\n")
     options = argparse.Namespace(against=[("mine", "run {port}")], against_file=file)
     assert others(options) == [("mine", "run {port}"), ("smg", "smg --port {port} --workers {workers}")]
+
+
+def test_a_checkout_to_compare_with_must_be_one_and_be_set_up(tmp_path: Path) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no checkout"):
+        gateway_before.checkout(str(tmp_path))
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "mock_engines.py").touch()
+    with pytest.raises(argparse.ArgumentTypeError, match="not set up"):
+        gateway_before.checkout(str(tmp_path))
+    gateway_before.python_of(tmp_path).parent.mkdir(parents=True)
+    gateway_before.python_of(tmp_path).touch()
+    assert gateway_before.checkout(str(tmp_path)) == tmp_path.resolve()
+
+
+def test_two_checkouts_are_compared_round_by_round() -> None:
+    before, now = [100.0, 200.0, 400.0, 100.0], [110.0, 220.0, 440.0, 400.0]
+    ratio, low, high = gateway_before.summary(before, now)
+    assert (round(ratio, 6), round(low, 6)) == (1.1, 1.1), "a machine that was slower for two rounds decides nothing"
+    assert high > 1.1
+    assert gateway_before.summary([100.0], [105.0]) == (1.05, 1.05, 1.05)
 
 
 def test_a_router_that_ended_is_not_waited_for() -> None:
