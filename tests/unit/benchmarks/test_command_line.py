@@ -20,6 +20,7 @@ COMMANDS = {
     "expected_effects": ["--instances", "1"],
     "explanations": ["--policies", "nonsense"],
     "gateway": ["--cases", "nonsense"],
+    "gateway_before": ["nowhere"],
     "key_check": ["--keys", "0"],
     "kv_events": ["nonsense"],
     "lists": ["--database", "postgresql://nowhere", "--rows", "0"],
