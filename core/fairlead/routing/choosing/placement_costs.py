@@ -66,8 +66,8 @@ def slownesses(vectors: PoolVectors) -> FloatVector | None:
     """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance, and None where
     it may be for all.
     """
-    each = vectors.measures[3]
-    if max(each) <= (1 + CHANCE) * min(each):  # then each is as near to the mean
+    _, _, _, lasting_pace, *_ = vectors.measures
+    if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
         return None
     paces = vectors.lasting_pace
     mean = float(np.add.reduce(paces)) / len(paces)

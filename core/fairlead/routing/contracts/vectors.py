@@ -131,7 +131,10 @@ class PoolVectors:
 
     def decode_shares(self) -> float:
         """The sum of `decode_share`."""
-        return sum(self.measures[6]) if len(self.loads) <= FEW else float(np.add.reduce(self.decode_share))
+        if len(self.loads) > FEW:
+            return float(np.add.reduce(self.decode_share))
+        *_, decode_share, _, _ = self.measures
+        return sum(decode_share)
 
     def refresh(self, index: int) -> None:
         """Read the counters of one instance again. For the view only."""

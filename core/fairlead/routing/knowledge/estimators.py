@@ -164,7 +164,7 @@ class _Observed:
         """So many tokens took so long; what was predicted before."""
         self.samples += 1
         self.observed_at = now
-        mean = self.seconds_per_token  # written out, not `observe`: two answers and two prefills a request are taken here
+        mean = self.seconds_per_token  # written out, as calls of `observe` would be ten for each streamed request
         mean.sum, mean.weight = mean.sum * KEPT + seconds, mean.weight * KEPT + tokens
         if learnt is not None:
             mean = self.error
