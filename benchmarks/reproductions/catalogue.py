@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.reproductions import (
+    beliefs,
     caches,
     default_policy,
     default_policy_grid,
@@ -29,4 +30,5 @@ SECTIONS: Sequence[Section] = (
     staleness.SECTION,
     scaling.SECTION,
     sharing.SECTION,
+    beliefs.SECTION,
 )

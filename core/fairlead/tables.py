@@ -116,7 +116,8 @@ class EngineFigures:
         maximum=64,
     )
     prefill_tokens_per_second: float = number(
-        "Prompt tokens one instance prefills per second, measured; turns pending tokens into a predicted TTFT.",
+        "Prompt tokens that one instance prefills per second: a first guess, by which routers order choices until they have measured it; it "
+        "refuses no request, moves no session and scales nothing. Of engine.type simulated it is the engine's speed.",
         6250,
         minimum=1,
         maximum=1e9,

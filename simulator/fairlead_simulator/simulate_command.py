@@ -26,6 +26,7 @@ from fairlead_simulator.experiments.choices import (
     HIGHEST_RATE,
     early_rejection_modes,
     notes_of,
+    parse_belief,
     parse_policies,
     parse_rates,
     parse_speeds,
@@ -105,6 +106,12 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--prefills-in-flight", type=WholeOption(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues."
 )
 @click.option("--no-fetch", is_flag=True, help="Engines cannot fetch cached prefixes from each other.")
+@click.option(
+    "--believed-speed",
+    default="1x",
+    show_default=True,
+    help="Prefill speed that routers are told: of the true one, as 0.25x, or in tokens/s.",
+)
 @click.option("--token-noise", type=NumberOption(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
 @click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
 @click.option("--kv-events", is_flag=True, help="Engines publish KV events, and routers go by them.")
@@ -164,7 +171,8 @@ def _simulate(options: dict[str, Any]) -> None:
     saturation = estimate_saturation(
         workload, ideal, spec.preset, *(spec.capacity(role) for role in (Role.BOTH, Role.PREFILL, Role.DECODE))
     )
-    spec = replace(spec, prefill_tokens_per_second=believed_speed(workload, ideal, spec.preset))
+    true_speed = believed_speed(workload, ideal, spec.preset)
+    spec = replace(spec, prefill_tokens_per_second=parse_belief(options["believed_speed"], true_speed))
     rates = parse_rates(options["rates"], saturation.requests_per_second)
     check_duration(len(workload.rows), rates, options["warmup"], options["warmup_rate"])
     targets = Targets(ttft_seconds=spec.slo_ttft_seconds, tpot_seconds=options["slo_tpot"])
@@ -191,7 +199,7 @@ def _simulate(options: dict[str, Any]) -> None:
         for policy in policies
         for seed in range(options["seeds"])
     ]
-    for line in (*_heading(workload, saturation, cache.token_hit_rate, options, spec), *notes_of(policies)):
+    for line in (*_heading(workload, saturation, cache.token_hit_rate, true_speed, options, spec), *notes_of(policies)):
         console.print(line, highlight=False, soft_wrap=True)
     results: list[CellResult] = []
     try:
@@ -281,7 +289,9 @@ def _workload(options: dict[str, Any], spec: SimulatedPool) -> Workload:
     return workload
 
 
-def _heading(workload: Workload, saturation: Saturation, ideal: float, options: dict[str, Any], spec: SimulatedPool) -> list[str]:
+def _heading(
+    workload: Workload, saturation: Saturation, ideal: float, true_speed: float, options: dict[str, Any], spec: SimulatedPool
+) -> list[str]:
     pool = (
         f"{spec.instances} instances" if spec.instances else f"{spec.prefill_instances} prefill + {spec.decode_instances} decode instances"
     )
@@ -289,6 +299,8 @@ def _heading(workload: Workload, saturation: Saturation, ideal: float, options: 
         pool += f" (at {', '.join(f'{speed:g}' for speed in spec.speeds)} times the speed, in turn)"
     if spec.weights:
         pool += f" (of weight {', '.join(f'{weight:g}' for weight in spec.weights)} on the ring, in turn)"
+    believed = spec.prefill_tokens_per_second
+    told = "" if believed == true_speed else f"; routers are told {believed:,.0f} prompt tokens/s, the truth is {true_speed:,.0f}"
     kept = f"{len(workload.rows):,} requests of {options['trace']}"
     if workload.dropped:
         kept += f" ({workload.dropped:,} dropped as too long)"
@@ -300,7 +312,7 @@ def _heading(workload: Workload, saturation: Saturation, ideal: float, options: 
         f"{pool} of {spec.preset.name} ({spec.preset.mode}); TTFT SLO {spec.slo_ttft_seconds:g} s; "
         f"saturation about {saturation.requests_per_second:.2f}/s with an ideal cache "
         f"({saturation.uncached_tokens:,.0f} uncached tokens = {saturation.prefill_seconds:.3f} s prefill "
-        f"+ {saturation.decode_seconds:.3f} s decode per request)",
+        f"+ {saturation.decode_seconds:.3f} s decode per request){told}",
     ]
 
 

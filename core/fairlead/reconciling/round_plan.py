@@ -120,6 +120,13 @@ class RoundPlan:
         recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
         return self.limits.creations_per_second - recent - len(self.creations)
 
+    def _prefill_speed(self, desired: DesiredRole) -> float:
+        """As measured of the role, else as declared: a guess costs no more than another order of instances."""
+        signals = self.observations.signals if self.observations is not None else None
+        measured = None if signals is None else signals.of(desired.role)
+        speed = None if measured is None else measured.prefill_tokens_per_second
+        return speed or desired.prefill_tokens_per_second
+
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
         """The candidates with their costs in the order in which to drain them: those a person wants drained, then the
         cordoned, then those whose template is not kept, then cheapest first.
@@ -129,7 +136,7 @@ class RoundPlan:
         if self.observations is None:
             return []
         known = {instance.id: instance for instance in candidates}
-        priced = by_cost(known, self.observations, desired.prefill_tokens_per_second)
+        priced = by_cost(known, self.observations, self._prefill_speed(desired))
 
         def comes_later(priced: tuple[float, str]) -> tuple[bool, bool, bool]:
             one = known[priced[1]]

@@ -57,15 +57,15 @@ class RoleSignals:
     output_tokens_per_second: float
     """Requests that arrived per second, refused ones included, times their mean output (`mean_output_tokens`)."""
     prefill_tokens_per_second: float | None = None
-    """Prompt tokens that one instance computes per second while it has any to compute. None: too few were computed;
-    `engine.prefillTokensPerSecond` stands in."""
+    """Prompt tokens that one instance computes per second while it has any to compute. None: too few were computed, and
+    nothing is scaled by what they would take."""
     pending_prefill_tokens: int = 0
     """Uncached prompt tokens queued or dispatched without a first token, now."""
     decode_step: DecodeStep | None = None
     decode_context_tokens: float | None = None
     """Mean context of a decoding request, prompt and output so far."""
     prefill_load: float | None = None
-    """Predicted time to first token of what is pending, over `slo.ttft`."""
+    """Predicted time to first token of what is pending, over `slo.ttft`. None while no speed is measured."""
     decode_load: float | None = None
     """Predicted time per output token, waiting for room in the KV cache included, over `slo.tpot`."""
     refused_share: float | None = None

@@ -32,7 +32,7 @@ class Capacity:
     """What the pool declares of one instance: `spec.engine`, per second of the routers' clock."""
 
     prefill_tokens_per_second: float
-    """Stands in while the throughput is not measured."""
+    """For the first instances of a pool without any, of which nothing can be measured."""
     kv_cache_tokens: int
 
 
@@ -62,11 +62,13 @@ def whole_instances(needed: float) -> int:
 
 
 def prefill_work(signals: RoleSignals, capacity: Capacity) -> float | None:
-    """Instances that the arriving prompts keep busy all the time; None while nothing is known of them."""
+    """Instances that the arriving prompts keep busy all the time; None while nothing is known of them, or no speed was
+    measured: nothing is scaled by a declared one.
+    """
     if signals.prompt_tokens_per_second == 0:
         return 0.0
-    speed = signals.prefill_tokens_per_second or capacity.prefill_tokens_per_second
-    if signals.cached_share is None or speed <= 0:
+    speed = signals.prefill_tokens_per_second
+    if signals.cached_share is None or not speed:
         return None
     return signals.prompt_tokens_per_second * (1 - signals.cached_share) / speed
 

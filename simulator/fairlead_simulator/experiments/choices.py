@@ -18,6 +18,9 @@ HIGHEST_RATE = 1e6
 SLOWEST, FASTEST = 0.01, 100.0
 """Speeds of instances, as multiples of the preset's."""
 
+LEAST_BELIEF, MOST_BELIEF = 1.0, 1e9
+"""Tokens per second, as `spec.engine.prefillTokensPerSecond` may be."""
+
 EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
 """Spellings on the command line → modes of a routing table."""
 
@@ -62,6 +65,18 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
         rates.append(rate)
     _refuse_twice("--rates", [f"{rate:.12g}" for rate in rates])
     return tuple(rates)
+
+
+def parse_belief(text: str, true_speed: float) -> float:
+    """`0.25x` or `1562`: the prefill speed that routers are told, of the true one or in tokens per second.
+    Raises InvalidInput.
+    """
+    number = _number(text.strip().removesuffix("x"))
+    speed = 0.0 if number is None else number * true_speed if text.strip().endswith("x") else number
+    if not LEAST_BELIEF <= speed <= MOST_BELIEF:
+        remedy = "write a multiple of the true speed, as 0.25x, or 1 to 1,000,000,000 tokens per second, as 6250"
+        raise InvalidInput("--believed-speed", text, remedy)
+    return speed
 
 
 def parse_speeds(text: str) -> tuple[float, ...]:

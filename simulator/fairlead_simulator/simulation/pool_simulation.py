@@ -265,7 +265,7 @@ class Simulation:
 
     def _cheapest_first(self, names: Sequence[str]) -> list[str]:
         sessions = {job.session for job in self.result.jobs if job.session is not None and job.request is not None}
-        return cheapest_first(self.scheduler, sessions, names, self.spec.prefill_tokens_per_second)
+        return cheapest_first(self.scheduler, sessions, names)
 
     def _lost(self, job: Job, instance: str, now: float) -> None:
         """The connection broke: tried again elsewhere before the first byte, else failed."""

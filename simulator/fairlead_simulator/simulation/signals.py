@@ -6,7 +6,7 @@ cached share, lengths) is of the last `MEMORY_SECONDS`, as it needs more request
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from math import sqrt
+from math import inf, sqrt
 
 from fairlead.instances import Role
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
@@ -18,8 +18,6 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 
 WINDOW_SECONDS = 30.0
 MEMORY_SECONDS = 300.0
-LEAST_BUSY_SECONDS = 10
-"""Throughput is not told before instances were busy for so long together."""
 
 
 class RollingSums:
@@ -125,7 +123,8 @@ class SignalMeter:
             contexts=sum(load.decode_tokens for load in decoding),
             decodes=sum(load.decoding for load in decoding),
         )
-        if prefilling:
+        pending = any(load.pending_prefill_tokens for load in prefilling)
+        if prefilling and (not pending or self._prefill_speed() is not None):
             self._recent.add(now, prefill_load=sum(map(self._prefill_load, prefilling)) / len(prefilling), prefill_samples=1)
         if decoding:
             self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
@@ -156,7 +155,7 @@ class SignalMeter:
             prompt_variation=self._prompt_variation(),
             cached_share=None if cached is None else min(1.0, cached),
             output_tokens_per_second=recent.rate("requests", now) * mean_output,
-            prefill_tokens_per_second=long.mean("computed", "busy") if long.total("busy") >= LEAST_BUSY_SECONDS else None,
+            prefill_tokens_per_second=self._prefill_speed(),
             pending_prefill_tokens=sum(load.pending_prefill_tokens for load in loads),
             decode_step=DecodeStep(
                 fixed_seconds=decode.fixed,
@@ -183,8 +182,12 @@ class SignalMeter:
         mean, square = self._long.mean("asked_tokens", "asked"), self._long.mean("asked_squares", "asked")
         return None if not mean or square is None else sqrt(max(0.0, square / mean**2 - 1))
 
+    def _prefill_speed(self) -> float | None:
+        """As measured."""
+        return self._long.mean("computed", "busy") or None
+
     def _prefill_load(self, load: InstanceLoad) -> float:
-        return load.pending_prefill_tokens / self._pool.prefill_tokens_per_second / self._pool.slo_ttft_seconds
+        return load.pending_prefill_tokens / (self._prefill_speed() or inf) / self._pool.slo_ttft_seconds
 
     def _decode_load(self, load: InstanceLoad) -> float:
         """The step of what fits the KV memory at once, longer in proportion to what does not."""

@@ -7,9 +7,7 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 
 
-def cheapest_first(
-    scheduler: PoolScheduler, sessions: Collection[str], names: Sequence[str], prefill_tokens_per_second: float
-) -> list[str]:
+def cheapest_first(scheduler: PoolScheduler, sessions: Collection[str], names: Sequence[str]) -> list[str]:
     """`names` by what their drains would cost, given the sessions the router may know."""
     contexts: dict[str, list[int]] = {}
     for session in sessions:
@@ -33,4 +31,4 @@ def cheapest_first(
             for one in scheduler.in_flight()
         ),
     )
-    return [name for _, name in by_cost(names, observed, prefill_tokens_per_second)]
+    return [name for _, name in by_cost(names, observed, scheduler.prefill_speed)]

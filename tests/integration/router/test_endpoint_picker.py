@@ -25,6 +25,7 @@ from fairlead.tables import EarlyRejectionFacts, Outlook
 from fairlead_process.starting import bind
 from fairlead_router.settings import Timeouts
 from fairlead_sandbox.kubernetes_api.serving.certificates import ensure_certificates
+from fairlead_testing.builders.routing import having_seen
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
 from fairlead_testing.running.ext_proc_proxy import (
     Proxy,
@@ -330,6 +331,7 @@ async def test_a_pool_without_an_instance_is_a_503(world: World, proxies: list[P
 
 async def test_overload_is_a_429_with_retry_after_and_reason(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(1, prefills_in_flight=1, early_rejection=EarlyRejectionFacts(mode="Load", headroom=0.001))
+    having_seen(running.scheduler)
     proxy = await _proxy(running, proxies)
     assert (await proxy.request(_chat("x" * 200_000))).status == 200, "an idle instance tries what an estimate would refuse"
     occupied = asyncio.create_task(running.ask(text="hello", script="stepwise", stream=True, max_tokens=2))

@@ -10,6 +10,7 @@ import pytest
 from fairlead.tables import EarlyRejectionFacts, PoolKey
 from fairlead_router import serving
 from fairlead_router.settings import Timeouts
+from fairlead_testing.builders.routing import having_seen
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
@@ -226,6 +227,7 @@ async def test_a_pool_without_instances_is_a_503_with_a_reason(world: World) -> 
 async def test_early_rejection_is_a_429_with_retry_after(world: World) -> None:
     rejecting = EarlyRejectionFacts(mode="Load", headroom=0.001)
     running = await world.ready(count=1, prefills_in_flight=1, early_rejection=rejecting)
+    having_seen(running.scheduler)
     assert (await running.ask(text="x" * 200_000)).status_code == 200, "an idle instance tries what an estimate would refuse"
     occupied = asyncio.create_task(running.ask(text="hello", script="stepwise", stream=True, max_tokens=2))
     await until(lambda: len(world.engines[0].seen) == 2)

@@ -9,7 +9,8 @@ from fairlead_api.services.pools.signals import InstanceMeasures, PoolMeasures
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """By instance: the larger of what it prefills over TTFT and what it decodes over TPOT; of a side that it computes.
+    """By instance: the larger of what it prefills over TTFT and what it decodes over TPOT; of a side that it computes
+    and whose speed was measured.
 
     As `RoleSignals.prefill_load` and `decode_load`, which are the means of these.
     """
@@ -20,14 +21,14 @@ def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignal
         if role is None or of_role is None:
             continue
         sides = []
-        if role is not Role.DECODE:
-            speed = of_role.prefill_tokens_per_second or facts.engine.prefill_tokens_per_second
-            sides.append(one.pending_mean / speed / facts.slo.ttft_seconds)
+        if role is not Role.DECODE and of_role.prefill_tokens_per_second:
+            sides.append(one.pending_mean / of_role.prefill_tokens_per_second / facts.slo.ttft_seconds)
         if role is not Role.PREFILL:
             step = of_role.decode_step
             seconds = _measured(one) if step is None else step.fixed_seconds + step.seconds_per_request * one.running_mean
             sides.append(seconds / facts.slo.tpot_seconds)
-        found[one.instance] = max(sides)
+        if sides:
+            found[one.instance] = max(sides)
     return found
 
 

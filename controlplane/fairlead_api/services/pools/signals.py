@@ -18,7 +18,6 @@ WINDOW_SECONDS = 30
 LAG_SECONDS = 2
 """A second is over, collected and sent within this time."""
 
-_ENOUGH_PREFILLING_SECONDS = 1.0
 _ENOUGH_BUCKETS = 6
 """Fewest buckets of 10 s in which a decode step was measured."""
 _LEAST_SPREAD = 0.1
@@ -143,7 +142,6 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
     finished = measured.window if measured.window.requests >= ENOUGH_FINISHED or not measured.longer.requests else measured.longer
     mean_output = mean_output_tokens(finished.requests, finished.output_tokens, finished.generated_tokens)
     throughput = _throughput(samples) if prefills else None
-    speed = throughput or facts.engine.prefill_tokens_per_second
     step = decode_step([one for one in measured.steps if one.instance in ids]) if decodes else None
     of_serving = [one for one in samples if one.instance in serving]
     refused, arrived = measured.arrived.refused, measured.arrived.requests
@@ -164,7 +162,7 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
         pending_prefill_tokens=sum(one.pending for one in samples) if prefills else 0,
         decode_step=step,
         decode_context_tokens=(finished.prompt_tokens + finished.output_tokens / 2) / finished.requests if finished.requests else None,
-        prefill_load=_mean([one.pending_mean / speed / facts.slo.ttft_seconds for one in of_serving]) if prefills else None,
+        prefill_load=_prefill_load(of_serving, throughput, facts.slo.ttft_seconds) if prefills else None,
         decode_load=_decode_load(of_serving, step, facts.slo.tpot_seconds) if decodes else None,
         refused_share=_share(min(arrived, prefills * for_prefill + decodes * for_decode), arrived),
         ttft_attainment=_share(sum(one.ttft_within_slo for one in samples), ttft_total) if prefills else None,
@@ -173,13 +171,22 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
 
 
 def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
-    """Tokens per second of an instance while it has any to compute.
+    """Tokens per second of an instance while it has any to compute. Where it had little, the figure is rough, and so
+    little depends on it.
 
     The times of several routers may overlap, so an instance cannot have been busy for longer than the window.
     """
     seconds = sum(min(float(WINDOW_SECONDS), one.prefilling_seconds) for one in samples)
     tokens = sum(one.prefilled_tokens for one in samples)
-    return tokens / seconds if seconds >= _ENOUGH_PREFILLING_SECONDS and tokens else None
+    return tokens / seconds if seconds > 0 and tokens else None
+
+
+def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None, slo_seconds: float) -> float | None:
+    """The time that pending prompts take; None where some are pending and no speed was measured."""
+    pending = _mean([one.pending_mean for one in samples])
+    if not pending:
+        return pending
+    return None if throughput is None else pending / throughput / slo_seconds
 
 
 def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, slo_seconds: float) -> float | None:

@@ -46,7 +46,7 @@ def pool_loads(view: PoolView) -> PoolLoads:
     A prefill load is the time what is pending would take, over the TTFT SLO; without instances loads are infinite.
     """
     slo = view.table.slo.ttft_seconds
-    speed = view.table.engine.prefill_tokens_per_second
+    speed = view.prefill_speed
     prefill = [load.pending_prefill_tokens / speed / slo for load in view.candidates()] or [float("inf")]
     decode = decode_loads(view) or [float("inf")]
     return PoolLoads(

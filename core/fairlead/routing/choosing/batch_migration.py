@@ -62,7 +62,7 @@ class _Run:
         self._view = view
         self._now = now
         self._rules = rules
-        self._speed = view.table.engine.prefill_tokens_per_second
+        self._speed = view.prefill_speed
         self._arrived: dict[str, int] = {}
         """Tokens planned to arrive at each instance in this run, and (negative) to leave it."""
         self._relieved: set[str] = set()

@@ -57,7 +57,7 @@ def weighed(
     """What is recorded when the choice is among named instances, best first; those unknown to the view are left out."""
 
     def weigh() -> Weighing:
-        speed = view.table.engine.prefill_tokens_per_second
+        speed = view.prefill_speed
         scores: list[CandidateScore] = []
         for instance in dict.fromkeys(instances):
             load = view.load(instance)
@@ -156,7 +156,7 @@ def ordered_decision(
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
 
     def weigh() -> Weighing:
-        speed = view.table.engine.prefill_tokens_per_second
+        speed = view.prefill_speed
         compared = [*order[: FALLBACKS + 1]]
         if passed_over is not None and passed_over not in compared:
             compared.append(passed_over)

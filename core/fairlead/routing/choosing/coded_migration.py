@@ -82,7 +82,7 @@ class _Run:
         self._view = view
         self._now = now
         self._rules = rules
-        self._speed = view.table.engine.prefill_tokens_per_second
+        self._speed = view.prefill_speed
         self._names = [load.entry.id for load in view.candidates()]
         self._loads = {load.entry.id: load for load in view.candidates()}
         self._pending = {name: load.pending_prefill_tokens for name, load in self._loads.items()}

@@ -14,6 +14,10 @@ class DecodeMark(NamedTuple):
     request_seconds: float
     prefill_seconds: float
 
+    def scaled(self, times: float) -> "DecodeMark":
+        """The mark, had prefills been predicted to take so many times as long."""
+        return self._replace(prefill_seconds=self.prefill_seconds * times)
+
 
 @dataclass(slots=True)
 class DecodeHistory:

@@ -64,6 +64,14 @@ class InstanceLoad:
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
+    def scale_pace(self, times: float) -> None:
+        """Prefills are predicted by a speed that is so many times what it was: what they took stays."""
+        if self.paced_at is not None:
+            self.prefill_pace *= times
+            self.lasting_pace *= times
+            self.recent_prefill_seconds /= times
+            self.usual_prefill_seconds /= times
+
     def forget_pace(self) -> None:
         """Take the instance to be as fast as its prefills are predicted to be."""
         self.prefill_pace = self.recent_prefill_seconds = self.lasting_pace = self.usual_prefill_seconds = 1.0

@@ -69,8 +69,8 @@ class QueueParameters:
     queue_limit: int = whole("Requests that may wait for one instance; beyond it a request is refused (429).", 1024, minimum=1)
     queue_timeout_seconds: float = number("Longest wait in the router before a request is refused (429).", 60.0, minimum=0.001)
     prefill_estimate: str = text(
-        "Where predicted prefill times come from: `configured` from engine.prefillTokensPerSecond, `linear` or `bilinear` from a fit to "
-        "the prefills observed, once there are enough.",
+        "Where predicted prefill times come from: `configured` by the measured speed (engine.prefillTokensPerSecond until it is measured), "
+        "`linear` or `bilinear` from a fit to the prefills observed, once there are enough.",
         "configured",
         enum=("configured", "linear", "bilinear"),
     )

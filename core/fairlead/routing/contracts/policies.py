@@ -57,7 +57,16 @@ class PoolView(Protocol):
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         """Time for what is pending there, less what is done of the prefill under way, and this request's uncached
-        tokens: by the table's speed, or as fitted when the policy asks for it.
+        tokens: by `prefill_speed`, or as fitted when the policy asks for it.
+        """
+
+    @property
+    def prefill_speed(self) -> float:
+        """Uncached prompt tokens per second and instance, to order choices by: as measured, else as declared."""
+
+    def tokens_within(self, seconds: float) -> float:
+        """Uncached prompt tokens that an instance was seen to compute in so much time, to refuse or move by; infinite
+        while nobody has seen how fast it is.
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:

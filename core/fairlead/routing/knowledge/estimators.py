@@ -4,19 +4,20 @@ of every prediction kept.
 Models are linear in their coefficients and fitted by least squares to the last observations, leaning on what the pool's
 table says where those say little. The same observations in the same order give the same coefficients. What is older
 than an hour or than the last few hundred is forgotten, so a fit is never wrong for longer. Their danger: a fit outside
-what was observed; observations and predictions are kept above zero and within a factor of the table's.
+what was observed; predictions are kept above zero and within a factor of those by the prefill speed (`prefill_speeds`).
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
-from operator import mul
+from math import inf, isfinite
 
 import numpy as np
 
+from fairlead.capabilities import Figure, best, declared
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, misses
+from fairlead.routing.knowledge.least_squares import LeastSquares
+from fairlead.routing.knowledge.prefill_speeds import COMPARED_TOKENS, MEMORY_SECONDS, PrefillSpeeds
 from fairlead.tables import EngineFacts
 
 FORMS = ("configured", "linear", "bilinear")
@@ -28,103 +29,18 @@ MEMORY_OBSERVATIONS = 200
 """In means of what was observed, an observation weighs 1/e after so many further ones."""
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
-KEPT_SHARE = 0.9
-"""Of the observations, those nearest to a first fit that the second goes by."""
-
 FURTHEST = 20.0
-"""A fitted prediction is at most this many times the table's, and at least its inverse."""
+"""A fitted prediction is at most this many times that by the speed, and at least its inverse."""
 
-
-FITTED_OBSERVATIONS = 400
-"""Observations that a fit rests on; further ones replace the oldest."""
-FITTED_AFTER = 0.25
-FITTED_FIRST = 8
-"""A fit is made again when so large a part of its observations is new; after so many while there are fewer than a
-hundred.
-"""
-MEMORY_SECONDS = 3600.0
-"""How long an observation counts."""
 
 LONGEST_STEP_SECONDS = 10.0
 """A decode step that seems longer was an engine that stood still."""
-COMPARED_TOKENS = 1000
-"""Shorter prefills are mostly the wait for the engine's step, which says nothing of its speed."""
+LONGEST_PREFILL_SECONDS = 600.0
+"""A prefill that seems longer was an engine that stood still."""
 MOST_TOKENS = 10_000_000.0
 """More context tokens than any engine holds."""
 MOST_REQUESTS = 100_000.0
 """More than decode at once anywhere."""
-
-
-class LeastSquares:
-    """Ridge regression of a few coefficients over the last observations, fitted again now and then.
-
-    `start` are the coefficients believed before any observation, `doubt` the variance of each, that is how easily it is
-    given up, against an observation's variance of 1. A tenth of the observations, those furthest from a first fit, is
-    left out of the second: a few odd ones move nothing.
-    """
-
-    def __init__(self, start: Sequence[float], doubt: Sequence[float]) -> None:
-        self.start = tuple(start)
-        self.coefficients = self.start
-        self._trust = 1.0 / np.array(doubt, dtype=np.float64)
-        self._believed = self._trust * np.array(start, dtype=np.float64)
-        self._features = np.zeros((FITTED_OBSERVATIONS, len(self.start)))
-        self._values = np.zeros(FITTED_OBSERVATIONS)
-        self._seen_at = np.zeros(FITTED_OBSERVATIONS)
-        """Rings: the observation that comes next replaces the one at `_next`."""
-        self._next = 0
-        self._count = 0
-        self._since_fit = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def predict(self, features: Sequence[float]) -> float:
-        """The model's value for these features."""
-        return _dot(self.coefficients, features)
-
-    def observe(self, features: tuple[float, ...], value: float, now: float) -> None:
-        """Take one observation into the fit."""
-        at = self._next
-        self._features[at], self._values[at], self._seen_at[at] = features, value, now
-        self._next = (at + 1) % FITTED_OBSERVATIONS
-        self._count = min(self._count + 1, FITTED_OBSERVATIONS)
-        self._since_fit += 1
-        if self._since_fit >= (FITTED_FIRST if self._count < 100 else FITTED_AFTER * self._count):
-            self._fit()
-
-    def forget(self, before: float) -> None:
-        """Let go of what was observed before then; without any observation left the model is what it was at first."""
-        kept = np.flatnonzero(self._seen_at[: self._count] >= before)
-        if len(kept) == self._count:
-            return
-        for ring in (self._features, self._values, self._seen_at):
-            ring[: len(kept)] = ring[kept]
-        self._count, self._next = len(kept), len(kept) % FITTED_OBSERVATIONS
-        self._fit()
-
-    def _fit(self) -> None:
-        self._since_fit = 0
-        if not self._count:
-            self.coefficients = self.start
-            return
-        features, values = self._features[: self._count], self._values[: self._count]
-        off = np.abs(features @ self._solved(features, values) - values)
-        least = int(KEPT_SHARE * (self._count - 1))
-        kept = off <= np.partition(off, least)[least]
-        self.coefficients = tuple(self._solved(features[kept], values[kept]).tolist())
-
-    def _solved(self, features: FloatVector, values: FloatVector) -> FloatVector:
-        products = features.T @ features
-        products.flat[:: len(products) + 1] += self._trust
-        scale = 1 / np.sqrt(products.diagonal())  # else columns of other magnitudes would be taken for dependent ones
-        wanted = scale * (features.T @ values + self._believed)
-        return np.asarray(scale * np.linalg.lstsq(products * np.outer(scale, scale), wanted, rcond=None)[0], dtype=np.float64)
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    total: float = sum(map(mul, left, right))
-    return total
 
 
 class _Mean:
@@ -214,14 +130,19 @@ class _ObservedByInstance:
 class PrefillTimes:
     """Prefill seconds of one instance alone with a prompt.
 
-    Predicts by the table's speed until `form` says otherwise and enough was observed.
+    `speed` is what predictions and choices go by, in tokens per second: the measured one once prefills have shown it,
+    else the declared one. Only an `observed_speed` may refuse, move or scale; it is None until then. With another
+    `form` than `configured`, predictions come from a fit as soon as enough was observed.
     """
 
-    def __init__(self, engine: EngineFacts, form: str = "configured", min_samples: int = 200) -> None:
+    def __init__(self, engine: EngineFacts, form: str = "configured", min_samples: int = 200, speeds: PrefillSpeeds | None = None) -> None:
         self.form = form
-        self._speed = engine.prefill_tokens_per_second
+        self.speeds = PrefillSpeeds() if speeds is None else speeds
+        self._declared = self.speed = engine.prefill_tokens_per_second
+        self.observed_speed: float | None = None
+        self._go_by_best()
         self._min_samples = min_samples
-        per_thousand = 1000 / self._speed
+        per_thousand = 1000 / self.speed
         prior = [0.0, per_thousand] if form == "linear" else [0.0, per_thousand, 0.0, 0.0]
         doubt = [1.0, 1.0] if form == "linear" else [1.0, 1.0, 0.1, 0.01]
         self._fit = LeastSquares(prior, [one * (10 * per_thousand) ** 2 for one in doubt])
@@ -241,7 +162,7 @@ class PrefillTimes:
 
     def seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
         """Predicted seconds to compute what is not cached of a prompt."""
-        configured = max(1, prompt_tokens - hit_tokens) / self._speed
+        configured = max(1, prompt_tokens - hit_tokens) / self.speed
         if self.form == "configured" or not self.fitted:  # asked several times a request: most pools have nothing to look up
             return configured
         return self._bounded(prompt_tokens, hit_tokens, configured)
@@ -249,7 +170,7 @@ class PrefillTimes:
     def seconds_vector(self, prompt_tokens: int, hits: IntVector) -> FloatVector:
         """As `seconds`, for each of the hits."""
         tokens = misses(prompt_tokens, hits)
-        configured: FloatVector = tokens / self._speed
+        configured: FloatVector = tokens / self.speed
         if not self.fitted:
             return configured
         c = self._fit.coefficients
@@ -258,41 +179,63 @@ class PrefillTimes:
         bounded: FloatVector = np.clip(fitted, configured / FURTHEST, configured * FURTHEST + 1.0)
         return bounded
 
+    def declare(self, engine: EngineFacts) -> None:
+        """The pool declares another speed, which says nothing of what was measured."""
+        self._declared = engine.prefill_tokens_per_second
+        self._go_by_best()
+
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """A prefill took so long. What cannot be a time or a prompt says nothing and is ignored; one that is further
-        from the table's than a prediction may be counts as the furthest. A fit learns only where it is asked for.
+        """A prefill took so long. What cannot be a time or a prompt says nothing and is ignored. A fit learns only
+        where it is asked for.
         """
-        if not (seconds > 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
+        if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
         tokens = max(1, prompt_tokens - hit_tokens)
-        declared = tokens / self._speed
-        seconds = min(max(seconds, declared / FURTHEST), declared * FURTHEST + 1.0)
+        seconds, speed = min(seconds, LONGEST_PREFILL_SECONDS), self.speed
+        if self.speeds.observe(instance, tokens, seconds, now):
+            self._go_by_best()
+        if not seconds:
+            return  # one step computed it with the one before, which tells the time of both
         if self.form == "configured":
             mean = self._observed.all.seconds_per_token.value
             learnt = None if mean is None else tokens * mean
+            predicted = tokens / speed
         else:
-            learnt = self._bounded(prompt_tokens, hit_tokens, declared)
+            learnt = self._bounded(prompt_tokens, hit_tokens, tokens / speed)
+            predicted = learnt if self.fitted else tokens / speed
             self._fit.observe(self._features(prompt_tokens, hit_tokens), seconds, now)
         if tokens >= COMPARED_TOKENS:
-            self._went_by.observe((learnt if self.fitted and learnt is not None else declared) / tokens, tokens)
+            self._went_by.observe(predicted / tokens, tokens)
             self._took.observe(seconds / tokens, tokens)
-        self._observed.observe(instance, tokens, seconds, learnt, declared, now)
+        self._observed.observe(instance, tokens, seconds, learnt, tokens / self._declared, now)
+
+    def figure(self, now: float) -> Figure:
+        """The speed with its source, spread and age."""
+        return best(self.speeds.figure(now), declared(self._declared))
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
-        report = self._observed.of(instance).report(self.form, self.fitted)
+        report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
     def forget(self, instance: str) -> None:
         """The instance is gone, or another engine runs there."""
         self._observed.forget(instance)
+        self.speeds.forget(instance)
+        self._go_by_best()
 
     def forget_older(self, now: float) -> None:
         """Let go of what was observed too long ago."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
+        self.speeds.forget_older(now - MEMORY_SECONDS)
+        self._go_by_best()
         if not self.samples:
             self._went_by, self._took = _Mean(), _Mean()
+
+    def _go_by_best(self) -> None:
+        self.observed_speed = self.speeds.tokens_per_second
+        self.speed = self._declared if self.observed_speed is None else self.observed_speed
 
     def _bounded(self, prompt_tokens: int, hit_tokens: int, configured: float) -> float:
         fitted = self._fit.predict(self._features(prompt_tokens, hit_tokens))
@@ -366,6 +309,12 @@ class DecodeTimes:
         if not len(self._fit):
             self._fitted_samples = 0
             self._went_by, self._stepped = _Mean(), _Mean()
+
+    def begin_again(self) -> None:
+        """Fit steps from what is observed from now on."""
+        self._fit.forget(inf)
+        self._fitted_samples = 0
+        self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a decoded token takes as requests see it, and the error of whole answers by the mean of all: of an

@@ -35,6 +35,10 @@ class OfferedPrefills:
         self._sum = self._sum * exp((self._at - now) / WINDOW_SECONDS) + seconds
         self._at = now
 
+    def scale(self, times: float) -> None:
+        """What came is predicted to take so many times as long."""
+        self._sum *= times
+
     def per_second(self, now: float) -> float:
         """The rate, smoothed; 0 before any came."""
         if self._at is None:

@@ -133,7 +133,15 @@ class LiveView:
             ahead = 0.0 if load is None else load.pending_prefill_microseconds / 1e6
             return ahead + self.prefill_times.seconds(request.prompt_tokens, hit) - done
         pending = 0 if load is None else load.pending_prefill_tokens
-        return (pending + max(1, request.prompt_tokens - hit)) / self.table.engine.prefill_tokens_per_second - done
+        return (pending + max(1, request.prompt_tokens - hit)) / self.prefill_times.speed - done
+
+    @property
+    def prefill_speed(self) -> float:
+        return self.prefill_times.speed
+
+    def tokens_within(self, seconds: float) -> float:
+        observed = self.prefill_times.observed_speed
+        return inf if observed is None else seconds * observed
 
     def block_tokens(self, request: RoutingRequest) -> int:
         told = self.caches.block_tokens if self.caches.heard and request.engine_blocks else 0
@@ -187,7 +195,7 @@ class LiveView:
             done += overtaking.microseconds(self._ids) / 1e6
         if self.prefill_times.fitted:
             return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits) - done
-        return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second - done
+        return (vectors.pending + misses(request.prompt_tokens, hits)) / self.prefill_times.speed - done
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
         overtaking = self._overtaking(request)

@@ -135,7 +135,7 @@ class DualMap:
 
         def weigh() -> Weighing:
             compared = [chosen.entry.id] if healthy else [chosen.entry.id, *fallbacks]
-            speed = view.table.engine.prefill_tokens_per_second
+            speed = view.prefill_speed
             loads = [load for load in map(view.load, compared) if load is not None]
             scores = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in loads]
             return self._weighing(request, view, rule, scores, considered=1 if healthy else None)
@@ -167,8 +167,8 @@ class DualMap:
         return self._rings.candidates(self._hotness.key(request.blocks, request.first_bytes_hash))
 
     def _threshold_tokens(self, view: PoolView) -> float:
-        """Uncached tokens above which an instance is overloaded."""
-        return self._parameters.overload_fraction * view.table.slo.ttft_seconds * view.table.engine.prefill_tokens_per_second
+        """Uncached tokens above which an instance is overloaded; infinite while nobody has seen how fast it is."""
+        return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
         """Whose queues are to be looked at after a choice: the published code looks at all of them each time."""
@@ -180,6 +180,8 @@ class DualMap:
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
         if not self._parameters.rebalance or self._parameters.candidates == 1:
+            return ()
+        if view.tokens_within(view.table.slo.ttft_seconds) == inf:
             return ()
         if self._parameters.is_coded:
             found = CodedRules(threshold_tokens=self._threshold_tokens(view), max_examined=self._parameters.max_examined)
@@ -199,7 +201,7 @@ class DualMap:
     def _choose_of_two(
         self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView, now: float
     ) -> Decision:
-        speed = view.table.engine.prefill_tokens_per_second
+        speed = view.prefill_speed
         threshold = self._threshold_tokens(view)
         one = score(request, first, view.hit_tokens(request, first.entry.id), speed)
         two = score(request, second, view.hit_tokens(request, second.entry.id), speed)
@@ -224,7 +226,7 @@ class DualMap:
                 view,
                 "slo-guard" if guarded else "longest-hit",
                 (chosen, other),
-                {"overload_tokens": threshold},
+                _limits(threshold),
                 other.instance if guarded else None,
                 considered=2,
             ),
@@ -238,7 +240,7 @@ class DualMap:
         """The rules of `_choose_of_two` for any number: largest hit, then least loaded, and out of an overload
         to the least virtual load.
         """
-        speed = view.table.engine.prefill_tokens_per_second
+        speed = view.prefill_speed
         threshold = self._threshold_tokens(view)
         ranked = sorted(healthy, key=less_loaded)
         scores = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in ranked]
@@ -263,7 +265,7 @@ class DualMap:
                 view,
                 "slo-guard" if guarded else "longest-hit",
                 (chosen, *others),
-                {"overload_tokens": threshold},
+                _limits(threshold),
                 cached.instance if guarded else None,
                 considered=len(scores),
             ),
@@ -308,6 +310,11 @@ class DualMap:
             return any(home.instance in self._rings.candidates(key) for key in others)
 
         return binding_reason(home, chosen, self._ring_age.reason(home, is_other_key), view, now)
+
+
+def _limits(threshold: float) -> dict[str, float]:
+    """What is recorded of a threshold; nothing while there is none."""
+    return {"overload_tokens": threshold} if threshold < inf else {}
 
 
 ENTRY = PolicyEntry(

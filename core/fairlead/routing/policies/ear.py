@@ -7,6 +7,7 @@ request that carries it is sent, if its new host has room for it then too; else 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.decisions import Weighing
@@ -22,7 +23,6 @@ from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, truth, whole
-from fairlead.tables import EngineFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,8 @@ class Ear:
 
         def weigh() -> Weighing:
             rule = "host-hot-left" if moved else self._why_it_stays(home, host, view, now)
-            limits = {"hot_tokens": self._hot_tokens(view)}
+            hot = self._hot_tokens(view)
+            limits = {"hot_tokens": hot} if hot < inf else {}
             if rule == "host-hot-cooldown" and home.migrated_at is not None:
                 limits |= {"cooldown_seconds": self._parameters.cooldown_seconds, "since_migration_seconds": now - home.migrated_at}
             compared = (instance, host.entry.id) if moved else (instance, *fallbacks)
@@ -146,15 +147,16 @@ class Ear:
         """Which of the rules kept the session on its host."""
         if not self._parameters.migrate:
             return "host-stays"
-        if host.pending_prefill_tokens <= self._hot_tokens(view):
-            return "host-not-hot"
+        hot = self._hot_tokens(view)
+        if host.pending_prefill_tokens <= hot:
+            return "host-not-hot" if hot < inf else "host-speed-unknown"
         recent = home.migrated_at is not None and now - home.migrated_at < self._parameters.cooldown_seconds
         return "host-hot-cooldown" if recent else "host-hot-no-cooler"
 
     def _hot_tokens(self, view: PoolView) -> float:
-        """Pending tokens above which a host counts as hot."""
-        hot, table = self._parameters.hot_tokens, view.table
-        return self._parameters.hot_slo_fraction * table.slo.ttft_seconds * table.engine.prefill_tokens_per_second if hot is None else hot
+        """Pending tokens above which a host counts as hot; infinite while nobody has seen how fast hosts are."""
+        hot = self._parameters.hot_tokens
+        return view.tokens_within(self._parameters.hot_slo_fraction * view.table.slo.ttft_seconds) if hot is None else hot
 
     def _target(self, request: RoutingRequest, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> InstanceLoad | None:
         """Where the session should move now, None to stay."""
@@ -180,30 +182,30 @@ class Ear:
             if free < needed or (best_rank is not None and rank >= best_rank):
                 continue
             if cool_only:  # last, as it costs most
-                carried = self._carried_tokens(saved_here - view.hit_tokens(request, load.entry.id), host, table.engine)[0]
+                carried = self._carried_tokens(saved_here - view.hit_tokens(request, load.entry.id), host, view)[0]
                 if pending + carried >= host.pending_prefill_tokens:
                     continue
             best, best_rank = load, rank
         return best
 
-    def _carried_tokens(self, lacking: int, host: InstanceLoad, engine: EngineFacts) -> tuple[float, bool]:
+    def _carried_tokens(self, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
         """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and
         whether it fetches them.
         """
+        engine = view.table.engine
         if lacking <= 0 or not self._parameters.fetch or engine.modelled.kv_transfer_bytes_per_second <= 0:
             return lacking, False
         sending = sending_seconds(lacking, host.transfers_out, engine)
-        fetched = (sending + engine.modelled.kv_transfer_latency_seconds) * engine.prefill_tokens_per_second
+        fetched = (sending + engine.modelled.kv_transfer_latency_seconds) * view.prefill_speed
         return min(lacking, fetched), fetched < lacking
 
     def _fetched_ttft_seconds(self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView) -> float | None:
         """Predicted TTFT on the new host if the context is fetched from the old one; None if it is computed again."""
-        engine = view.table.engine
         saved = view.hit_tokens(request, host.entry.id)
-        carried, fetches = self._carried_tokens(saved - view.hit_tokens(request, target.entry.id), host, engine)
+        carried, fetches = self._carried_tokens(saved - view.hit_tokens(request, target.entry.id), host, view)
         if not fetches:
             return None
-        return (target.pending_prefill_tokens + carried + request.prompt_tokens - saved) / engine.prefill_tokens_per_second
+        return (target.pending_prefill_tokens + carried + request.prompt_tokens - saved) / view.prefill_speed
 
 
 def room_tokens(request: RoutingRequest, home: Binding) -> int:
@@ -243,6 +245,10 @@ ENTRY = PolicyEntry(
                 code="host-not-hot",
                 because=f"{HOST_STAYS} and it is not hot",
                 given=(Comparison(term=TOTAL, holds=Holds.AT_MOST, against="hot_tokens"),),
+            ),
+            DecisionRule(
+                code="host-speed-unknown",
+                because=f"{HOST_STAYS}; nobody has seen yet how fast it is, so nothing tells whether it is hot",
             ),
             DecisionRule(
                 code="host-hot-cooldown",

@@ -13,6 +13,7 @@ prefill makes others wait, as long as the pool takes for it in the mean. With `l
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -106,7 +107,8 @@ class Fairlead:
         home = None if request.session is None else view.binding(request.session)
         load = view.pool_load()
         worth = affinity(load, given.most_affinity)
-        limit = IN_TIME * view.table.slo.ttft_seconds
+        slo = view.table.slo.ttft_seconds
+        limit = IN_TIME * slo if view.tokens_within(slo) < inf else inf
         circumstances = Circumstances(
             now=now,
             slowness=slownesses(vectors),
@@ -206,7 +208,9 @@ class Fairlead:
             ("" if obeyed is None else LEARNED) + ("lowest-cost" if best == cheapest else "in-time-first"),
             None if request.session is None else binding_reason(home, instance, BindingReason.SLO, view, now),
             terms=terms,
-            limits={"affinity": worth, "in_time_seconds": limit} | ({} if self._model is None else _errors(self._model)),
+            limits={"affinity": worth}
+            | ({"in_time_seconds": limit} if limit < inf else {})
+            | ({} if self._model is None else _errors(self._model)),
             passed_over=None if best == cheapest else cheapest,
             ttfts=lambda index: float(ttft[index]),
             transfer_from=None if source is None else vectors.loads[source].entry.id,

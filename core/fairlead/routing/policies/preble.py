@@ -139,7 +139,7 @@ class Preble:
             "work_seconds": work,
             "decode_seconds": np.multiply(vectors.requests, decode, dtype=np.float64),
             "eviction_seconds": evicted,
-            "prefill_seconds": tokens / view.table.engine.prefill_tokens_per_second,
+            "prefill_seconds": tokens / view.prefill_speed,
         }
 
     def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:
@@ -169,7 +169,7 @@ class Preble:
         if node is None:
             new = max(1, request.prompt_tokens - longest)
             node = self._nodes[key] = Node(key=key, new_tokens=new, context_tokens=request.prompt_tokens - new)
-            node.microseconds = int(1e6 * new / view.table.engine.prefill_tokens_per_second)
+            node.microseconds = int(1e6 * new / view.prefill_speed)
         missed = hit < node.context_tokens + node.new_tokens - view.table.engine.block_tokens
         node.count += 1
         node.misses += missed
@@ -242,7 +242,7 @@ class Preble:
     def _endangers(self, instance: str, view: PoolView) -> bool:
         """Whether what waits there takes longer than the first token may."""
         load = view.load(instance)
-        return load is not None and load.pending_prefill_tokens > view.table.slo.ttft_seconds * view.table.engine.prefill_tokens_per_second
+        return load is not None and load.pending_prefill_tokens > view.tokens_within(view.table.slo.ttft_seconds)
 
     def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
         """By instance the nodes that may move from there, each with its charge, as heaps."""

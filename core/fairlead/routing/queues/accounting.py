@@ -209,6 +209,15 @@ class Accounting:
             load = self.loads[tracked.instance]
             self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
+    def predict_again(self, tracked: TrackedRequest, now: float) -> None:
+        """A prefill under way is predicted to take as long as the speed that is known now says."""
+        assert tracked.stage is Stage.PREFILLING
+        microseconds = tracked.prefill_microseconds
+        self._estimate(tracked, tracked.hit_tokens)
+        load = self.loads[tracked.instance]
+        load.in_flight[tracked.request.id] = (load.in_flight[tracked.request.id][0], tracked.prefill_microseconds)
+        self._add_pending(load, 0, tracked.prefill_microseconds - microseconds, now)
+
     def find_late(self, tracked: TrackedRequest) -> None:
         """A queued request can no longer be in time."""
         assert tracked.stage is Stage.QUEUED

@@ -70,7 +70,7 @@ def _of_discipline(
 ) -> Queue:
     target, discipline = table.slo.ttft_seconds, parameters.queue_discipline
     if discipline == "deadline":
-        return DeadlineQueue(load, target, table.engine.prefill_tokens_per_second, rules, turns)
+        return DeadlineQueue(load, target, rules, turns)
 
     def build(places: Iterator[int] | None) -> InstanceQueue:
         return InstanceQueue(discipline, parameters.queue_age_bound_seconds, target, places)

@@ -70,7 +70,7 @@ class DeadlineRules:
 
     Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it;
     `found_late` is told of each found late. `decode_share` is the part of an instance's time that its decodes need, and
-    while the pool `has_time`, rests give way to deadlines.
+    while the pool `has_time`, rests give way to deadlines. `speed` is that of prefills, in tokens per second.
     """
 
     late_share: float
@@ -78,19 +78,18 @@ class DeadlineRules:
     found_late: Callable[[TrackedRequest], None]
     has_time: Callable[[], bool]
     decode_share: Callable[[InstanceLoad], float]
+    speed: Callable[[], float]
 
 
 class DeadlineQueue:
-    """Queued requests of one instance, whose counters are `load`; `speed` in tokens per second. Without `turns` all are
-    of one tenant.
+    """Queued requests of one instance, whose counters are `load`. Without `turns` all are of one tenant.
 
     Taking is O(n log n) in those not late.
     """
 
-    def __init__(self, load: InstanceLoad, target_seconds: float, speed: float, rules: DeadlineRules, turns: Turns | None = None) -> None:
+    def __init__(self, load: InstanceLoad, target_seconds: float, rules: DeadlineRules, turns: Turns | None = None) -> None:
         self._load = load
         self._target = target_seconds * (1 - MARGIN)
-        self._speed = speed
         self._rules = rules
         self._turns = turns
         self._able: dict[str, TrackedRequest] = {}
@@ -290,7 +289,7 @@ class DeadlineQueue:
 
     def _ahead_seconds(self, now: float) -> float:
         """What is left of the prefills in flight."""
-        return max(0.0, self._load.dispatched_prefill_tokens / self._speed - self._load.done_seconds(now))
+        return max(0.0, self._load.dispatched_prefill_tokens / self._rules.speed() - self._load.done_seconds(now))
 
     def _due(self, tracked: TrackedRequest) -> float:
         return tracked.request.arrived_at + self._target
@@ -306,8 +305,11 @@ class DeadlineQueue:
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
 """What a prefill of the usual length counts for in the pace of now, and in that of the instance."""
-FASTEST, SLOWEST = 0.25, 4.0
+FASTEST, SLOWEST = 0.001, 1000.0
 """The least and the largest pace."""
+MOST_TIMES = 4.0
+"""A prefill counts as at most so many times as long as the pace says, or as short. One odd prefill says little so, and
+many alike still bring the pace to any factor: to ten within nine."""
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
@@ -321,12 +323,13 @@ def next_pace(
 
     One counts by its length, as the pace is what prefills took over what they were expected to: of a short one a large
     part is the wait for the engine's step, and often it need not wait. One of the usual length has this weight, and
-    `rising` times that when it is longer than the pace; it is taken to be at most four times as long as expected, and
-    none to be longer than ten minutes.
+    `rising` times that when it is longer than the pace; it is taken to be at most four times as long as the pace says,
+    and none to be expected to take longer than ten minutes.
     """
     expected = min(predicted_seconds, LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)
-    observed = min(SLOWEST, max(FASTEST, seconds / expected)) if seconds == seconds else pace
+    observed = min(MOST_TIMES * pace, max(pace / MOST_TIMES, seconds / expected)) if seconds == seconds else pace
+    observed = min(SLOWEST, max(FASTEST, observed))
     weight *= expected / usual_seconds * (rising if observed > pace else 1.0)
     return pace + weight * (observed - pace), usual_seconds
 

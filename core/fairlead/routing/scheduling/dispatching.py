@@ -38,7 +38,7 @@ class Dispatching:
             return []
         load = state.loads[instance]
         window = state.table.routing.prefills_in_flight
-        small = state.parameters.in_flight_seconds * state.table.engine.prefill_tokens_per_second
+        small = state.parameters.in_flight_seconds * state.prefill_times.speed
         sent: list[Dispatch] = []
         self._look_again(queue, queue.find_late(now), now)
         if load.broken_until > now:
@@ -139,7 +139,7 @@ class Dispatching:
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
         if not request.streamed and tracked.decode is None:
-            expected = now + load.dispatched_prefill_tokens / state.table.engine.prefill_tokens_per_second
+            expected = now + load.dispatched_prefill_tokens / state.prefill_times.speed
             heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id, len(tracked.tried)))
         state.recorder.loads.dispatched(load, now)
 

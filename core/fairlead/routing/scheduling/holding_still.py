@@ -35,6 +35,6 @@ def _weighing(request: RoutingRequest, decision: Decision, home: str, state: Sch
     listed = next((one for one in weighed.candidates if one.instance == home), None)
     if listed is None:
         hit = view.hit_tokens(request, home)
-        listed = score(request, state.loads[home], hit, view.table.engine.prefill_tokens_per_second)
+        listed = score(request, state.loads[home], hit, view.prefill_speed)
     others = tuple(one for one in weighed.candidates if one.instance != home)
     return replace(weighed, rule=rule, candidates=(listed, *others), passed_over=decision.instance)

@@ -1,7 +1,7 @@
 """Learning: what a finished prefill or decode teaches the estimators of its pool, and when that is forgotten."""
 
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
 
@@ -10,6 +10,9 @@ FORGET_SECONDS = 10.0
 PACE_SECONDS = 600.0
 """An instance without a prefill for so long is taken to be as fast as the table says again: what held it up is over,
 and one that is never chosen would never show that."""
+
+MUCH = 1.25
+"""By what factor the predicted speed has to change for what waits to be predicted again."""
 
 TELLING_TOKENS = 16
 """The shortest answer whose pace is learnt from."""
@@ -33,7 +36,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
-    predicted = tracked.prefill_microseconds / 1e6
+    predicted = state.prefill_times.seconds(tracked.request.prompt_tokens, tracked.hit_tokens)  # by the speed of now
     load.history.prefill_seconds += predicted
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
@@ -41,7 +44,47 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
         load.lasting_pace, load.usual_prefill_seconds, seconds, predicted, LASTING_PACE_WEIGHT, rising
     )
     if not tracked.transfer_tokens:
+        before, knew = state.prefill_times.speed, state.prefill_times.observed_speed is not None
         state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds, now)
+        if state.prefill_times.speed != before:
+            follow_speed(state, before, now, paces_hold=knew)
+
+
+def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold: bool) -> None:
+    """The speed that prefills are predicted by is another than it was `before`.
+
+    What was predicted and is still counted is predicted again, one by one where the change is large. What an instance
+    takes in all, its pace times the prediction, stays what it was where paces were learned against a measured speed.
+    Against a declared one they had not come to hold, and begin again, as does the fit of decode steps, from which
+    prefills are left out as predicted.
+    """
+    times = state.prefill_times.speed / before
+    state.view.offered.scale(1 / times)
+    for instance, load in state.loads.items():
+        load.history.prefill_seconds /= times
+        if paces_hold:
+            load.scale_pace(times)
+        else:
+            load.forget_pace()
+        state.accounting.changed.add(instance)
+    if not paces_hold:
+        state.decode_times.begin_again()
+    if max(times, 1 / times) >= MUCH:
+        _predict_again(state, times, now)
+
+
+def _predict_again(state: SchedulerState, times: float, now: float) -> None:
+    for tracked in state.requests.values():
+        if tracked.stage is Stage.PREFILLING:
+            state.accounting.predict_again(tracked, now)
+        elif tracked.decode_began is not None:
+            tracked.decode_began = tracked.decode_began.scaled(1 / times)
+    for tracked in tuple(state.waiting.values()):
+        if tracked.stage is Stage.QUEUED:
+            queue = state.queues[tracked.instance]
+            queue.remove(tracked.request.id)
+            state.accounting.estimate_again(tracked, tracked.hit_tokens, now)
+            queue.add(tracked)
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
@@ -78,7 +121,10 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 def forget_older(state: SchedulerState, now: float) -> None:
     """Let go of what was learned too long ago, so that nothing wrong lasts where nobody asks any more."""
+    before = state.prefill_times.speed
     state.prefill_times.forget_older(now)
+    if state.prefill_times.speed != before:
+        follow_speed(state, before, now, paces_hold=True)
     state.decode_times.forget_older(now)
     if state.gate.forecast is not None:
         state.gate.forecast.forget_older(now)

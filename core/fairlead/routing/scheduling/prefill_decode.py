@@ -47,7 +47,7 @@ def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveVi
     """
 
     def weigh() -> Weighing:
-        speed = view.table.engine.prefill_tokens_per_second
+        speed = view.prefill_speed
         compared = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in loads[: FALLBACKS + 1]]
         rule = NO_PREFILL if request.divisible else INDIVISIBLE
         return Weighing(rule=rule, candidates=tuple(compared), considered=len(loads))

@@ -11,6 +11,7 @@ dispatches and refusals leave through `Outcomes`.
 
 from collections.abc import Collection, Sequence
 
+from fairlead.capabilities import Figure
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
@@ -345,6 +346,15 @@ class PoolScheduler:
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
         """How long prefills take on an instance or on all, and how well that is predicted."""
         return self._state.prefill_times.report(instance)
+
+    @property
+    def prefill_speed(self) -> float:
+        """Uncached prompt tokens per second and instance: as measured, else as declared."""
+        return self._state.prefill_times.speed
+
+    def prefill_figure(self, now: float) -> Figure:
+        """The same with its source, spread and age."""
+        return self._state.prefill_times.figure(now)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
         """How long decoded tokens take on an instance or on all, and how well that is predicted."""

@@ -116,6 +116,7 @@ class SchedulerState:
             found_late=self._found_late,
             has_time=self._has_time,
             decode_share=self._decode_share,
+            speed=self._speed,
         )
 
     def take_order(self, table: RoutingTable) -> None:
@@ -193,7 +194,7 @@ class SchedulerState:
 
     def drain_seconds(self, instance: str) -> float:
         """Time to compute all that is pending on an instance."""
-        return self.loads[instance].pending_prefill_tokens / self.table.engine.prefill_tokens_per_second
+        return self.loads[instance].pending_prefill_tokens / self.prefill_times.speed
 
     def reason_to_leave(self, instance: str) -> BindingReason:
         """Why a session or request cannot stay on an instance: it drains, it is lost or broken, or the ring
@@ -228,7 +229,7 @@ class SchedulerState:
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
         """Tell the forecast when the request should begin to decode: once so many prompt tokens are computed."""
         if self.gate.forecast is not None:
-            seconds = tokens_before / self.table.engine.prefill_tokens_per_second
+            seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
 
     @property
@@ -246,6 +247,9 @@ class SchedulerState:
         step = self.decode_times.seconds(request.prompt_tokens + tokens / 2, 1) - self.decode_times.seconds(0, 0)
         return max(0, int(1e6 * step * tokens))
 
+    def _speed(self) -> float:
+        return self.prefill_times.speed
+
     def _has_time(self) -> bool:
         return self.view.pool_load() < FULL
 
@@ -257,6 +261,7 @@ class SchedulerState:
         return self.late.may_go(self.parameters, self.table, len(self.view.candidates()), self.view.pool_load(), self.view.routers)
 
     def _found_late(self, tracked: TrackedRequest) -> None:
-        # What was held on purpose is late for that, and is not refused for it.
-        refuse = self.table.early_rejection.mode != "Disabled" and not tracked.held_seconds
+        # What was held on purpose is late for that, and is not refused for it; nor is anything by an unseen speed.
+        observed = self.prefill_times.observed_speed is not None
+        refuse = observed and self.table.early_rejection.mode != "Disabled" and not tracked.held_seconds
         self.late.found(tracked, refuse=refuse)

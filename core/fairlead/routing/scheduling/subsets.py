@@ -37,7 +37,7 @@ def _least_loaded(request: RoutingRequest, view: LiveView) -> Decision:
     loads = sorted(view.candidates(), key=less_loaded)[: FALLBACKS + 1]
 
     def weigh() -> Weighing:
-        speed = view.table.engine.prefill_tokens_per_second
+        speed = view.prefill_speed
         compared = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in loads]
         return Weighing(rule=OUTSIDE_SUBSET, candidates=tuple(compared), considered=len(view.candidates()))
 

@@ -84,11 +84,23 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
 
 
 def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
-    """Fits start anew when what they start from changed; estimates of requests in flight stay as they were counted."""
+    """What was measured of speeds stays, whatever the table declares; fits start anew when what they start from
+    changed. Estimates of requests in flight stay as they were counted.
+    """
     asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
-    if table.engine != before.engine or asked != (state.parameters.prefill_estimate, state.parameters.estimate_min_samples):
-        state.prefill_times = state.view.prefill_times = PrefillTimes(table.engine, *asked)
+    is_other = table.uid != before.uid
+    told_alike = replace(before.engine, prefill_tokens_per_second=table.engine.prefill_tokens_per_second) == table.engine
+    if is_other or not told_alike or asked != (state.parameters.prefill_estimate, state.parameters.estimate_min_samples):
+        times = _tokens_per_byte(table) / _tokens_per_byte(before)
+        speeds = None if is_other else state.prefill_times.speeds.recounted(times)
+        state.prefill_times = state.view.prefill_times = PrefillTimes(table.engine, *asked, speeds)
+    state.prefill_times.declare(table.engine)
+    if is_other or not told_alike:
         state.decode_times = state.view.decode_times = DecodeTimes(table.engine)
+
+
+def _tokens_per_byte(table: RoutingTable) -> float:
+    return table.engine.block_tokens / table.engine.block_bytes
 
 
 def _begin_forecast(state: SchedulerState) -> None:

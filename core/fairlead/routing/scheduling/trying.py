@@ -76,7 +76,7 @@ def _least_to_compute(request: RoutingRequest, idle: list[InstanceLoad], view: L
     loads = sorted(idle, key=lambda load: (-hits[load.entry.id], load.entry.id))[: FALLBACKS + 1]
 
     def weigh() -> Weighing:
-        speed = view.table.engine.prefill_tokens_per_second
+        speed = view.prefill_speed
         compared = tuple(score(request, load, hits[load.entry.id], speed) for load in loads)
         return Weighing(rule=IDLE_INSTANCE, candidates=compared, considered=len(idle))
 

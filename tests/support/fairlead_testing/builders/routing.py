@@ -11,6 +11,8 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
+from fairlead.routing.knowledge.prefill_speeds import ENOUGH_PREFILLS
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
@@ -92,6 +94,14 @@ def request(
     )
 
 
+def having_seen(scheduler: PoolScheduler, speed: float | None = None) -> PoolScheduler:
+    """The scheduler once it has measured how fast its instances are: as fast as the table declares, if not told."""
+    times, seconds = scheduler._state.prefill_times, 4000 / (speed or scheduler.table.engine.prefill_tokens_per_second)
+    for _ in range(ENOUGH_PREFILLS):
+        times.observe("seen-before", 4000, 0, seconds, 0.0)
+    return scheduler
+
+
 def dispatches(outcomes: Sequence[Dispatch | Refusal]) -> list[Dispatch]:
     """The dispatches among the outcomes."""
     return [outcome for outcome in outcomes if isinstance(outcome, Dispatch)]
@@ -159,6 +169,13 @@ class ScriptedView:
 
     def prefill_seconds(self, asked: RoutingRequest, hit_tokens: int) -> float:
         return max(1, asked.prompt_tokens - hit_tokens) / self.table.engine.prefill_tokens_per_second
+
+    @property
+    def prefill_speed(self) -> float:
+        return self.table.engine.prefill_tokens_per_second
+
+    def tokens_within(self, seconds: float) -> float:
+        return seconds * self.prefill_speed
 
     def block_tokens(self, request: RoutingRequest) -> int:
         return (self.told_block_tokens if request.engine_blocks else 0) or self.table.engine.block_tokens

@@ -1,7 +1,7 @@
 """A pool of ideal instances on a virtual clock: drives a scheduler with arrivals and answers its dispatches
-by the speed of the table.
+by the speed of the table, or by another that is the true one.
 
-An instance prefills one request at a time at the table's speed and decodes without slowing down; its real
+An instance prefills one request at a time at that speed and decodes without slowing down; its real
 cache is one LRU of blocks.
 """
 
@@ -40,8 +40,9 @@ class PoolRun:
 class VirtualPool:
     """Runs one scheduler to the end of its requests."""
 
-    def __init__(self, scheduler: PoolScheduler, decode_seconds: float = 2.0) -> None:
+    def __init__(self, scheduler: PoolScheduler, decode_seconds: float = 2.0, speed: float | None = None) -> None:
         self.scheduler = scheduler
+        self._speed = scheduler.table.engine.prefill_tokens_per_second if speed is None else speed
         self.result = PoolRun()
         self._decode_seconds = decode_seconds
         self._caches = PrefixIndex(scheduler.table.engine.kv_cache_tokens // scheduler.table.engine.block_tokens)
@@ -95,7 +96,7 @@ class VirtualPool:
             self.result.prompt_tokens += request.prompt_tokens
             self.result.cached_tokens += cached
             start = max(now, self._free_at.get(instance, 0.0))
-            first = start + (request.prompt_tokens - cached) / self.scheduler.table.engine.prefill_tokens_per_second
+            first = start + (request.prompt_tokens - cached) / self._speed
             self._free_at[instance] = first
             self._at(first, "first", request.id)
             self._at(first + self._decode_seconds, "done", request.id)

@@ -29,9 +29,9 @@ def test_prompts_need_instances_by_uncached_tokens_and_measured_throughput() -> 
     assert needed.cause is Cause.PROMPTS
 
 
-def test_the_declared_throughput_stands_in_for_a_measured_one() -> None:
+def test_nothing_is_scaled_by_a_declared_throughput() -> None:
     arriving = role_signals(prompt_tokens_per_second=4000, prefill_tokens_per_second=None)
-    assert need(arriving, SloFacts(), CAPACITY, SLO).for_prompts == pytest.approx(5.0)
+    assert need(arriving, SloFacts(), CAPACITY, SLO).for_prompts is None
 
 
 def test_a_queue_beyond_the_slo_needs_instances_that_work_it_off_in_time() -> None:

@@ -81,7 +81,8 @@ def test_a_figure_that_is_off_by_more_than_half_is_told_with_since_when_until_it
     off = [{one.quantity: one for one in learnt_figures(pool, at) if one.instance is None} for at in (now, now + 200)]
     prefill = [one[Quantity.PREFILL] for one in off]
     assert [one.off_seconds for one in prefill] == [0.0, 200.0]
-    assert prefill[0].predicted == pytest.approx(1 / 5_000)
+    assert prefill[0].predicted is not None
+    assert 1 / 20_001 < prefill[0].predicted < 1 / 12_000, "the router goes by what it has measured"
     assert prefill[0].observed == pytest.approx(1 / 15_000)
     assert off[1][Quantity.TEXT].off_seconds == 0.0
     for number in range(1_000):

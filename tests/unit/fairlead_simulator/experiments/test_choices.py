@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead_simulator.experiments.choices import early_rejection_modes, notes_of, parse_policies, parse_rates
+from fairlead_simulator.experiments.choices import early_rejection_modes, notes_of, parse_belief, parse_policies, parse_rates
 
 
 def test_policies_carry_typed_parameters() -> None:
@@ -50,6 +50,16 @@ def test_rates_are_numbers_or_multiples_of_saturation() -> None:
 def test_rates_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="--rates"):
         parse_rates(text, 8.0)
+
+
+def test_a_belief_is_a_multiple_of_the_true_speed_or_tokens_per_second() -> None:
+    assert (parse_belief("0.25x", 6250.0), parse_belief(" 4x", 6250.0), parse_belief("1562", 6250.0)) == (1562.5, 25_000.0, 1562.0)
+
+
+@pytest.mark.parametrize("text", ["", "x", "0x", "-1x", "fast", "nan", "infx", "0.0001x", "1e10"])
+def test_a_belief_that_is_no_speed_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"--believed-speed.*as 0\.25x"):
+        parse_belief(text, 6250.0)
 
 
 def test_early_rejection_modes_are_those_of_a_table() -> None:

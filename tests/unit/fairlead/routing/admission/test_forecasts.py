@@ -269,12 +269,12 @@ def learner(
     for number in range(210):
         at = 1000.0 * number
         scheduler.submit(request(f"r{number}", at=at), at)
-        scheduler.first_token(f"r{number}", at + 1)
+        scheduler.first_token(f"r{number}", at + 1024 / 6250)
         if prefill_seconds:
             scheduler.submit(request(f"p{number}", round(6250 * prefill_seconds), at=at + 2), at + 2)
             scheduler.first_token(f"p{number}", at + 2 + prefill_seconds)
             scheduler.complete(f"p{number}", at + 2 + prefill_seconds, 1, None)
-        scheduler.complete(f"r{number}", at + 1 + 100 * step_seconds + prefill_seconds, 101, None)
+        scheduler.complete(f"r{number}", at + 1024 / 6250 + 100 * step_seconds + prefill_seconds, 101, None)
     return scheduler
 
 

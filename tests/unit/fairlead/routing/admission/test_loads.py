@@ -21,7 +21,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
-from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, refusals, request, table
+from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, having_seen, refusals, request, table
 
 
 def view_of(pending: list[int], mode: str = "Load", headroom: float = 1.0, hits: dict[tuple[str, str], int] | None = None) -> ScriptedView:
@@ -106,7 +106,7 @@ def test_a_refusal_means_that_no_candidate_meets_the_limit_and_an_admission_that
 
 
 def test_the_scheduler_refuses_early_and_counts_nothing_for_it() -> None:
-    scheduler = PoolScheduler(table(2, policy="dualmap", rejection=EarlyRejectionFacts(mode="Load")), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(2, policy="dualmap", rejection=EarlyRejectionFacts(mode="Load")), "router-0", 1))
     for number in range(12):
         scheduler.submit(request(f"r{number}", 6250, blocks=(number,)), 0.0)
     pending = sum(load.pending_prefill_tokens for load in scheduler.loads())

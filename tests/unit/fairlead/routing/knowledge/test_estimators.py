@@ -51,9 +51,10 @@ def test_its_error_is_told_beside_that_of_the_configured_speed() -> None:
     assert report.error < linear
 
 
-def test_until_there_are_enough_samples_the_configured_speed_is_used() -> None:
+def test_until_there_are_enough_samples_the_measured_speed_is_used() -> None:
     times = trained("bilinear", 199)
-    assert (times.fitted, times.seconds(6_250, 0)) == (False, 1.0)
+    assert (times.fitted, times.seconds(6_250, 0)) == (False, 6_250 / times.speed)
+    assert times.speed == times.observed_speed != ENGINE.prefill_tokens_per_second
     times.observe("a", 6_250, 0, real_seconds(6_250, 0))
     assert times.fitted
     assert times.seconds(6_250, 0) < 0.5
@@ -123,7 +124,7 @@ def test_whatever_was_observed_predictions_stay_within_bounds_and_vectors_agree(
     for tokens, hit, seconds in observed:
         times.observe("a", tokens, min(hit, tokens - 1), seconds)
     hits = np.array([0, prompt // 2, prompt])
-    configured = np.maximum(1, prompt - hits) / 6250.0
+    configured = np.maximum(1, prompt - hits) / times.speed
     vector = times.seconds_vector(prompt, hits)
     assert vector.tolist() == pytest.approx([times.seconds(prompt, int(hit)) for hit in hits], rel=1e-6)
     assert (vector >= configured / FURTHEST - 1e-12).all()

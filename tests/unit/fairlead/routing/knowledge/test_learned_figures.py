@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from fairlead.routing.admission.lifetimes import LONGEST_SECONDS, DecodeLifetimes
 from fairlead.routing.knowledge.answer_lengths import MOST_TOKENS, AnswerLengths
-from fairlead.routing.knowledge.estimators import FURTHEST, LONGEST_STEP_SECONDS, MEMORY_SECONDS, DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.estimators import (
+    FURTHEST,
+    LONGEST_PREFILL_SECONDS,
+    LONGEST_STEP_SECONDS,
+    DecodeTimes,
+    PrefillTimes,
+)
 from fairlead.routing.knowledge.pool_load import MOST_PREFILL_SECONDS, OfferedPrefills
+from fairlead.routing.knowledge.prefill_speeds import LEAST_SECONDS, MEMORY_SECONDS
 from fairlead.routing.knowledge.token_sizes import LEAST, MOST, TokenSizes
 from fairlead.routing.queues.deadline import FASTEST, SLOWEST, next_pace
 from fairlead.tables import EngineFacts
@@ -59,7 +66,7 @@ def prefill_times(form: str) -> Callable[[], Learner]:
         times = PrefillTimes(ENGINE, form, min_samples=10)
         return Learner(
             lambda: times.seconds(6250, 0),
-            (1 / FURTHEST, FURTHEST + 1),
+            (0.0, FURTHEST * 6250 * LONGEST_PREFILL_SECONDS + 1),
             lambda count, number: times.observe("a", count, 0, number, 0.0),
             lambda step: times.observe("a", 500 + 97 * (step % 100), 0, (500 + 97 * (step % 100)) / 3125, 1.0),
             2.0,
@@ -70,11 +77,24 @@ def prefill_times(form: str) -> Callable[[], Learner]:
     return make
 
 
+def prefill_speed() -> Learner:
+    times = PrefillTimes(ENGINE)
+    return Learner(
+        lambda: times.speed,
+        (1 / LONGEST_PREFILL_SECONDS, 1 / LEAST_SECONDS),
+        lambda count, number: times.observe("a", count, 0, number, 0.0),
+        lambda step: times.observe("a", 5000, 0, 5000 / 3125, 1.0),
+        3125.0,
+        lambda: times.forget_older(1 + 2 * MEMORY_SECONDS),
+        6250.0,
+    )
+
+
 def prefill_mean() -> Learner:
     times = PrefillTimes(ENGINE)
     return Learner(
         lambda: times.report().seconds_per_token or 1 / 6250,
-        (1 / 6250 / FURTHEST, FURTHEST / 6250 + 1),
+        (0.0, LONGEST_PREFILL_SECONDS),
         lambda count, number: times.observe("a", count, 0, number, 0.0),
         lambda step: times.observe("a", 5000, 0, 5000 / 3125, 1.0),
         1 / 3125,
@@ -172,6 +192,7 @@ LEARNERS = {
     "prefill, linear": prefill_times("linear"),
     "prefill, bilinear": prefill_times("bilinear"),
     "prefill, mean": prefill_mean,
+    "prefill, speed": prefill_speed,
     "decode step": decode_step,
     "decode, mean": decode_mean,
     "pace": pace,

@@ -29,6 +29,7 @@ class Line:
             found_late=self._found_late,
             has_time=lambda: True,
             decode_share=lambda load: 0.0,
+            speed=lambda: 6250.0,
         )
         parameters = QueueParameters(queue_discipline=discipline)
         self.queue: Queue = build_queue(parameters, table(1), load_of("i0"), rules, PriorityClasses(declared))
@@ -82,6 +83,7 @@ def test_nothing_goes_while_the_highest_priority_rests() -> None:
         found_late=lambda tracked: None,
         has_time=lambda: True,
         decode_share=lambda load: 0.5,
+        speed=lambda: 6250.0,
     )
     load = load_of("i0")
     load.last_first_token_at = 0.0

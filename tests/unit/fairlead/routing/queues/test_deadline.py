@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.queues.deadline import RISING_AMONG_OTHERS, SHORT_SECONDS, STEP_SECONDS, DeadlineQueue, DeadlineRules, next_pace
+from fairlead.routing.queues.deadline import (
+    FASTEST,
+    MOST_TIMES,
+    RISING_AMONG_OTHERS,
+    SHORT_SECONDS,
+    SLOWEST,
+    STEP_SECONDS,
+    DeadlineQueue,
+    DeadlineRules,
+    next_pace,
+)
 from fairlead_testing.builders.routing import load_of, request
 
 TARGET = 5.0
@@ -29,8 +39,9 @@ class Line:
             found_late=lambda tracked: self.late.append(tracked.request.id),
             has_time=lambda: self.calm,
             decode_share=lambda load: self.decode_share,
+            speed=lambda: 6250.0,
         )
-        self.queue = DeadlineQueue(load or load_of("i0"), TARGET, 6250.0, rules)
+        self.queue = DeadlineQueue(load or load_of("i0"), TARGET, rules)
 
     def add(self, name: str, seconds: float, at: float = 0.0) -> None:
         """A request whose prefill takes so long from when it is sent, the engine's step in progress included."""
@@ -151,14 +162,24 @@ def test_a_prefill_counts_for_the_pace_by_its_length() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 100.0), st.floats(0.0, 100.0)), max_size=50), st.sampled_from([0.02, 0.1]))
-def test_a_pace_stays_between_the_fastest_and_the_slowest_prefill_whatever_their_lengths(
+def test_a_pace_stays_plausible_and_follows_one_prefill_by_a_part_whatever_their_lengths(
     prefills: list[tuple[float, float]], weight: float
 ) -> None:
     pace = usual = 1.0
     for seconds, predicted in prefills:
+        before = pace
         pace, usual = next_pace(pace, usual, seconds, predicted, weight)
-        assert 0.25 - 1e-9 <= pace <= 4.0 + 1e-9
+        assert FASTEST <= pace <= SLOWEST
+        assert before / MOST_TIMES - 1e-9 <= pace <= before * MOST_TIMES + 1e-9
         assert usual > 0
+
+
+@pytest.mark.parametrize("factor", [0.02, 0.1, 10.0, 50.0])
+def test_no_bound_hides_that_an_instance_is_ten_or_fifty_times_as_fast_or_slow(factor: float) -> None:
+    pace = usual = 1.0
+    for _ in range(100):
+        pace, usual = next_pace(pace, usual, factor * 1.05, 1.0)
+    assert pace == pytest.approx(factor, rel=0.15)
 
 
 def test_among_other_routers_the_pace_is_that_of_the_shorter_prefills() -> None:

@@ -38,6 +38,7 @@ class Line:
             found_late=self._found_late,
             has_time=lambda: True,
             decode_share=lambda load: 0.0,
+            speed=lambda: 6250.0,
         )
         self.queue: Queue = build_queue(
             QueueParameters(queue_discipline=discipline),

@@ -10,7 +10,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, PriorityClass, RoutingTable
-from fairlead_testing.builders.routing import dispatches, entry, refusals, request, table
+from fairlead_testing.builders.routing import dispatches, entry, having_seen, refusals, request, table
 
 LOAD = EarlyRejectionFacts(mode="Load")
 SECOND = 6250
@@ -26,7 +26,7 @@ def fairly(of_table: RoutingTable, fairness: str = "Tenants") -> RoutingTable:
 
 
 def scheduler(of_table: RoutingTable, *, held_limit: int = 4096) -> PoolScheduler:
-    return PoolScheduler(of_table, "router-0", 0, sample_rate=1.0, settings=SchedulerSettings(held_limit=held_limit))
+    return having_seen(PoolScheduler(of_table, "router-0", 0, sample_rate=1.0, settings=SchedulerSettings(held_limit=held_limit)))
 
 
 def pool(rejection: EarlyRejectionFacts | None = None, policy: str = "fairlead", instances: int = 1, **parameters: object) -> PoolScheduler:

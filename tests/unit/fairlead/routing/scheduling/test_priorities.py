@@ -8,7 +8,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, PriorityClass, RoutingTable
-from fairlead_testing.builders.routing import dispatches, entry, refusals, request, table
+from fairlead_testing.builders.routing import dispatches, entry, having_seen, refusals, request, table
 
 HIGH, LOW = PriorityClass(name="high", priority=10), PriorityClass(name="low", priority=-10, share=0.5)
 LOAD = EarlyRejectionFacts(mode="Load")
@@ -21,7 +21,7 @@ def of(priority_class: str, name: str, tokens: int = SECOND, at: float = 0.0) ->
 
 
 def scheduler(of_table: RoutingTable, *, held_limit: int = 4096) -> PoolScheduler:
-    return PoolScheduler(of_table, "router-0", 0, sample_rate=1.0, settings=SchedulerSettings(held_limit=held_limit))
+    return having_seen(PoolScheduler(of_table, "router-0", 0, sample_rate=1.0, settings=SchedulerSettings(held_limit=held_limit)))
 
 
 def pool(

@@ -25,6 +25,7 @@ from fairlead.tables import (
     SessionFacts,
     SloFacts,
 )
+from fairlead_testing.builders.routing import having_seen
 
 
 def make_table(instances: int = 3, *, policy: str = "round-robin", version: int = 1, window: int = 1) -> RoutingTable:
@@ -434,7 +435,7 @@ def test_requests_queued_for_an_instance_whose_circuit_opens_move_to_another() -
 
 def test_a_hotspot_moves_queued_requests_within_their_pair_and_their_sessions_with_them() -> None:
     table = make_table(2, policy="dualmap")
-    scheduler = make_scheduler(table)
+    scheduler = having_seen(make_scheduler(table))
     for index in range(3):
         scheduler.submit(replace(make_request(f"w{index}", 30_000, session=f"w{index}"), blocks=(index,)), 0.0)
     for load in scheduler.loads():
@@ -465,7 +466,7 @@ def test_under_the_papers_preset_queues_are_looked_at_only_when_a_request_comes(
     for preset in ("dualmap", "dualmap-paper"):
         table = make_table(2, policy="dualmap")
         table = replace(table, routing=replace(table.routing, parameters={"preset": preset}))
-        scheduler = make_scheduler(table)
+        scheduler = having_seen(make_scheduler(table))
         for index in range(3):
             scheduler.submit(replace(make_request(f"w{index}", 30_000, session=f"w{index}"), blocks=(index,)), 0.0)
         scheduler.take_records(0.0)
@@ -486,7 +487,7 @@ def test_under_the_codes_preset_a_busy_instance_gets_no_prefill_beside_others() 
     speed = replace(table.engine, prefill_tokens_per_second=6250.0)
     coded = replace(table, engine=speed, routing=replace(table.routing, parameters={"preset": "dualmap-code"}))
     for one, expected in ((replace(table, engine=speed), [1, 1, 1, 1]), (coded, [1, 1, 0, 0])):
-        scheduler = make_scheduler(one)
+        scheduler = having_seen(make_scheduler(one))
         sent = [len(scheduler.submit(replace(make_request(f"r{index}", 8_000), blocks=(index,)), 0.0)) for index in range(4)]
         assert sent == expected
     assert len(scheduler.first_token("r0", 1.0)) == 1, "8,000 tokens are in flight, and a first token came"

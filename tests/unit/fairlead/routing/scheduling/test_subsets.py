@@ -10,7 +10,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
-from fairlead_testing.builders.routing import entries, table
+from fairlead_testing.builders.routing import entries, having_seen, table
 
 WITHIN = ("i02", "i04")
 
@@ -66,7 +66,7 @@ def test_a_subset_of_which_nobody_accepts_is_refused_at_once() -> None:
 
 def test_a_subset_that_is_too_busy_refuses_whatever_the_others_could_take() -> None:
     rejection = EarlyRejectionFacts(mode="Load", headroom=1.0)
-    pool = PoolScheduler(table(entries(3), policy="least-loaded", speed=300.0, rejection=rejection), "router-0", 1)
+    pool = having_seen(PoolScheduler(table(entries(3), policy="least-loaded", speed=300.0, rejection=rejection), "router-0", 1))
     assert isinstance(only(pool.submit(request("first", ("i00",)), 0.0)), Dispatch)
     refusal = only(pool.submit(request("second", ("i00",)), 0.1))
     assert isinstance(refusal, Refusal)

@@ -12,7 +12,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts, PriorityClass, SloFacts
-from fairlead_testing.builders.routing import dispatches, entry, refusals, request, table
+from fairlead_testing.builders.routing import dispatches, entry, having_seen, refusals, request, table
 
 MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
 LONG = 400_000
@@ -40,7 +40,7 @@ def taught(scheduler: PoolScheduler, seconds: list[float], now: float) -> float:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("policy", [name for name in BUILT_IN.names if name != "static-pd"])
 def test_an_idle_pool_tries_a_prompt_that_no_estimate_lets_be_in_time(policy: str, mode: str) -> None:
-    scheduler = PoolScheduler(table(3, policy=policy, rejection=early(mode)), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(3, policy=policy, rejection=early(mode)), "router-0", 1))
     for number in range(3):
         asked = request(f"r{number}", LONG, blocks=(number,), session=f"s{number}", at=float(number))
         outcomes = scheduler.submit(asked, float(number))
@@ -57,7 +57,7 @@ def test_an_idle_pair_of_prefill_and_decode_tries_one(policy: str, mode: str) ->
         entry("x0", role=Role.DECODE),
         entry("x1", role=Role.DECODE),
     ]
-    scheduler = PoolScheduler(table(instances, policy=policy, rejection=early(mode), kv_cache_tokens=100_000), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(instances, policy=policy, rejection=early(mode), kv_cache_tokens=100_000), "router-0", 1))
     now = 0.0
     for number in range(3):
         (sent,) = dispatches(scheduler.submit(request(f"r{number}", LONG, blocks=(number,), at=now), now))
@@ -70,7 +70,7 @@ def test_an_idle_pair_of_prefill_and_decode_tries_one(policy: str, mode: str) ->
 
 
 def test_one_that_is_tried_is_enough_for_an_instance() -> None:
-    scheduler = PoolScheduler(table(1, policy="min-ttft", rejection=early("Load")), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(1, policy="min-ttft", rejection=early("Load")), "router-0", 1))
     assert dispatches(scheduler.submit(request("a", LONG, blocks=(1,)), 0.0))
     (refused,) = refusals(scheduler.submit(request("b", LONG, blocks=(2,)), 0.0))
     assert refused.reason is RejectionReason.PREDICTED_TTFT
@@ -78,7 +78,7 @@ def test_one_that_is_tried_is_enough_for_an_instance() -> None:
 
 
 def test_a_request_whose_session_lives_on_a_busy_instance_goes_to_an_idle_one_in_place_of_a_refusal() -> None:
-    scheduler = PoolScheduler(table(2, policy="sticky", parameters={"queue_limit": 1}, rejection=early("Load")), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(2, policy="sticky", parameters={"queue_limit": 1}, rejection=early("Load")), "router-0", 1))
     (first,) = dispatches(scheduler.submit(request("a", LONG, blocks=(1,), session="s"), 0.0))
     (second,) = dispatches(scheduler.submit(request("b", LONG, blocks=(1, 2), session="s", at=1.0), 1.0))
     assert second.instance != first.instance
@@ -87,7 +87,7 @@ def test_a_request_whose_session_lives_on_a_busy_instance_goes_to_an_idle_one_in
 
 
 def test_what_became_late_in_a_queue_goes_to_an_instance_that_has_become_idle() -> None:
-    scheduler = PoolScheduler(table(2, policy="fairlead", rejection=early("Load")), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(2, policy="fairlead", rejection=early("Load")), "router-0", 1))
     for name in ("a", "b"):
         assert dispatches(scheduler.submit(request(name, 20_000, blocks=(ord(name),)), 0.0))
     assert not scheduler.submit(request("c", 10_000, blocks=(ord("a"), 3), at=0.1), 0.1)
@@ -123,7 +123,7 @@ def test_an_engine_that_computes_nothing_is_sent_what_waits_for_it_however_late_
 
 
 def test_only_instances_that_may_serve_it_try_a_request() -> None:
-    scheduler = PoolScheduler(table(2, policy="min-ttft", rejection=early("Load")), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(2, policy="min-ttft", rejection=early("Load")), "router-0", 1))
     assert dispatches(scheduler.submit(replace(request("a", LONG, blocks=(1,)), within=("i00",)), 0.0))
     assert refusals(scheduler.submit(replace(request("b", LONG, blocks=(2,)), within=("i00",)), 0.0))
     (sent,) = dispatches(scheduler.submit(replace(request("c", LONG, blocks=(3,)), within=("i01",)), 0.0))
@@ -131,7 +131,7 @@ def test_only_instances_that_may_serve_it_try_a_request() -> None:
 
 
 def test_a_decision_that_an_estimate_would_have_refused_says_so() -> None:
-    scheduler = PoolScheduler(table(2, policy="min-ttft", rejection=early("Load")), "router-0", 1, sample_rate=1.0)
+    scheduler = having_seen(PoolScheduler(table(2, policy="min-ttft", rejection=early("Load")), "router-0", 1, sample_rate=1.0))
     (sent,) = dispatches(scheduler.submit(request("a", LONG, blocks=(1,)), 0.0))
     scheduler.first_token("a", 1.0)
     (decision,) = scheduler.take_records(2.0, final=True).decisions
@@ -140,7 +140,7 @@ def test_a_decision_that_an_estimate_would_have_refused_says_so() -> None:
 
 def test_a_class_of_low_priority_is_tried_too() -> None:
     classes = (PriorityClass(name="batch", priority=-1, share=0.1),)
-    scheduler = PoolScheduler(table(1, policy="fairlead", rejection=early("Predicted"), classes=classes), "router-0", 1)
+    scheduler = having_seen(PoolScheduler(table(1, policy="fairlead", rejection=early("Predicted"), classes=classes), "router-0", 1))
     assert dispatches(scheduler.submit(replace(request("a", LONG), priority_class="batch"), 0.0))
 
 

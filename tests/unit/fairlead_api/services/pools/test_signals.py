@@ -121,12 +121,17 @@ def test_throughput_is_measured_while_an_instance_has_anything_to_compute() -> N
     assert found.prefill_load == pytest.approx((1200 / 750 / 2.0) / 2)
     assert found.pending_prefill_tokens == 2400
     short = measures("a", prefilled_tokens=50, prefilling_seconds=0.2, pending_mean=1000.0)
-    assert of(Role.BOTH, measured(short), present("a")).prefill_load == 0.5  # by the spec's 1000 tokens/s
+    assert of(Role.BOTH, measured(short), present("a")).prefill_load == 1000 / 250 / 2
+
+
+def test_what_waits_is_no_load_while_nobody_has_seen_a_prefill() -> None:
+    unseen = of(Role.BOTH, measured(measures("a", pending_mean=100_000.0)), present("a"))
+    assert (unseen.prefill_tokens_per_second, unseen.prefill_load) == (None, None)
 
 
 def test_each_role_has_its_own_side() -> None:
     pool = measured(
-        measures("p", pending_mean=500.0, ttft_within_slo=9, ttft_total=10),
+        measures("p", pending_mean=500.0, prefilled_tokens=1000, prefilling_seconds=1.0, ttft_within_slo=9, ttft_total=10),
         measures("d", tpot_mean=0.05, tpot_within_slo=4, tpot_total=5),
         measures("gone", tpot_mean=9.0),
         measures("drains", tpot_mean=9.0),

@@ -1,0 +1,94 @@
+"""Least squares over the last observations, as the fitted times of an engine ask for it.
+
+The same observations in the same order give the same coefficients.
+"""
+
+from collections.abc import Sequence
+from operator import mul
+
+import numpy as np
+
+from fairlead.routing.contracts.vectors import FloatVector
+
+KEPT_SHARE = 0.9
+"""Of the observations, those nearest to a first fit that the second goes by."""
+
+FITTED_OBSERVATIONS = 400
+"""Observations that a fit rests on; further ones replace the oldest."""
+FITTED_AFTER = 0.25
+FITTED_FIRST = 8
+"""A fit is made again when so large a part of its observations is new; after so many while there are fewer than a
+hundred.
+"""
+
+
+class LeastSquares:
+    """Ridge regression of a few coefficients over the last observations, fitted again now and then.
+
+    `start` are the coefficients believed before any observation, `doubt` the variance of each, that is how easily it is
+    given up, against an observation's variance of 1. A tenth of the observations, those furthest from a first fit, is
+    left out of the second: a few odd ones move nothing.
+    """
+
+    def __init__(self, start: Sequence[float], doubt: Sequence[float]) -> None:
+        self.start = tuple(start)
+        self.coefficients = self.start
+        self._trust = 1.0 / np.array(doubt, dtype=np.float64)
+        self._believed = self._trust * np.array(start, dtype=np.float64)
+        self._features = np.zeros((FITTED_OBSERVATIONS, len(self.start)))
+        self._values = np.zeros(FITTED_OBSERVATIONS)
+        self._seen_at = np.zeros(FITTED_OBSERVATIONS)
+        """Rings: the observation that comes next replaces the one at `_next`."""
+        self._next = 0
+        self._count = 0
+        self._since_fit = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def predict(self, features: Sequence[float]) -> float:
+        """The model's value for these features."""
+        return _dot(self.coefficients, features)
+
+    def observe(self, features: tuple[float, ...], value: float, now: float) -> None:
+        """Take one observation into the fit."""
+        at = self._next
+        self._features[at], self._values[at], self._seen_at[at] = features, value, now
+        self._next = (at + 1) % FITTED_OBSERVATIONS
+        self._count = min(self._count + 1, FITTED_OBSERVATIONS)
+        self._since_fit += 1
+        if self._since_fit >= (FITTED_FIRST if self._count < 100 else FITTED_AFTER * self._count):
+            self._fit()
+
+    def forget(self, before: float) -> None:
+        """Let go of what was observed before then; without any observation left the model is what it was at first."""
+        kept = np.flatnonzero(self._seen_at[: self._count] >= before)
+        if len(kept) == self._count:
+            return
+        for ring in (self._features, self._values, self._seen_at):
+            ring[: len(kept)] = ring[kept]
+        self._count, self._next = len(kept), len(kept) % FITTED_OBSERVATIONS
+        self._fit()
+
+    def _fit(self) -> None:
+        self._since_fit = 0
+        if not self._count:
+            self.coefficients = self.start
+            return
+        features, values = self._features[: self._count], self._values[: self._count]
+        off = np.abs(features @ self._solved(features, values) - values)
+        least = int(KEPT_SHARE * (self._count - 1))
+        kept = off <= np.partition(off, least)[least]
+        self.coefficients = tuple(self._solved(features[kept], values[kept]).tolist())
+
+    def _solved(self, features: FloatVector, values: FloatVector) -> FloatVector:
+        products = features.T @ features
+        products.flat[:: len(products) + 1] += self._trust
+        scale = 1 / np.sqrt(products.diagonal())  # else columns of other magnitudes would be taken for dependent ones
+        wanted = scale * (features.T @ values + self._believed)
+        return np.asarray(scale * np.linalg.lstsq(products * np.outer(scale, scale), wanted, rcond=None)[0], dtype=np.float64)
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    total: float = sum(map(mul, left, right))
+    return total

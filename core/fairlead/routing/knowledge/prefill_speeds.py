@@ -1,0 +1,120 @@
+"""The prefill speed of a pool's instances, measured from the prefills that routers see.
+
+The last prefills are kept, and their speed is the median of theirs, weighed by tokens: half of all tokens were
+computed at least as fast. One prefill that stood behind something else, or a cache that knew more than was believed,
+moves it by one rank, so nothing needs to be clamped to what the pool declares.
+
+A short prefill is mostly the wait for the engine's step and says little of its speed. The longer ones count; the short
+ones only in a pool that has no others and computes them so slowly that the step hardly matters.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from fairlead.capabilities import UNKNOWN, Figure, Source, Spread, spread_of
+
+COMPARED_TOKENS = 1000
+"""Shorter prefills are mostly the wait for the engine's step, which says nothing of its speed."""
+SLOW_SECONDS = 0.2
+"""Prefills that take longer than this are not mostly that wait, however short they are."""
+LEAST_SECONDS = 1e-9
+"""A token is not computed in less."""
+KEPT_PREFILLS = 200
+"""Prefills that the measured speed rests on; further ones replace the oldest."""
+ENOUGH_PREFILLS = 5
+"""With fewer nothing is measured."""
+TOGETHER_SECONDS = 0.005
+"""First tokens of an instance this close together come of one step, and count as one prefill."""
+AGAIN_SHARE = 0.1
+"""The median is found again when so large a part of the prefills is new."""
+MEMORY_SECONDS = 3600.0
+"""How long an observation counts."""
+
+
+@dataclass(slots=True)
+class _Prefill:
+    instance: str
+    tokens: int
+    seconds: float
+    at: float
+
+
+class PrefillSpeeds:
+    """What the last prefills took. `tokens_per_second` is None while too few tell a speed."""
+
+    def __init__(self) -> None:
+        self.tokens_per_second: float | None = None
+        self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
+        self._latest: dict[str, _Prefill] = {}
+        """By instance, also where it is not kept any more."""
+        self._new = 0
+        self._used = 0
+        self._spread: Spread | None = None
+
+    def observe(self, instance: str, tokens: int, seconds: float, now: float) -> bool:
+        """A prefill of so many uncached tokens took so long. Returns whether the speed was found again."""
+        latest = self._latest.get(instance)
+        if latest is not None and seconds <= TOGETHER_SECONDS and now - latest.at <= TOGETHER_SECONDS:
+            latest.tokens += tokens
+            latest.seconds += seconds
+            return False
+        latest = self._latest[instance] = _Prefill(instance, tokens, seconds, now)
+        self._prefills.append(latest)
+        self._new += 1
+        if self._new <= AGAIN_SHARE * len(self._prefills) and self.tokens_per_second is not None:
+            return False
+        self._measure()
+        return True
+
+    def forget(self, instance: str) -> None:
+        """The instance is gone, or another engine runs there."""
+        self._latest.pop(instance, None)
+        self._keep(one for one in self._prefills if one.instance != instance)
+
+    def forget_older(self, before: float) -> None:
+        """Let go of what was observed before then."""
+        if self._prefills and self._prefills[0].at < before:
+            self._keep(one for one in self._prefills if one.at >= before)
+
+    def recounted(self, times: float) -> "PrefillSpeeds":
+        """The same prefills, had each so many times as many tokens: what a token is was found to be something else."""
+        if times != 1.0:
+            self._latest.clear()
+            counted = (replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills)
+            self._prefills = deque(counted, maxlen=KEPT_PREFILLS)
+            self._measure()
+        return self
+
+    def figure(self, now: float) -> Figure:
+        """Tokens per second, with the spread over prefills and the age of the newest."""
+        if self.tokens_per_second is None or self._spread is None:
+            return UNKNOWN
+        return Figure(
+            value=self.tokens_per_second,
+            source=Source.MEASURED,
+            spread=self._spread,
+            samples=self._used,
+            age_seconds=max(0.0, now - self._prefills[-1].at),
+        )
+
+    def _keep(self, prefills: Iterable[_Prefill]) -> None:
+        kept = list(prefills)
+        if len(kept) != len(self._prefills):
+            self._prefills = deque(kept, maxlen=KEPT_PREFILLS)
+            self._measure()
+
+    def _measure(self) -> None:
+        self._new = 0
+        telling = self._telling()
+        self._used = len(telling)
+        self._spread = spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in telling)
+        self.tokens_per_second = None if self._spread is None else self._spread.p50
+
+    def _telling(self) -> list[_Prefill]:
+        long = [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]
+        if len(long) >= ENOUGH_PREFILLS:
+            return long
+        seconds = sorted(one.seconds for one in self._prefills)
+        slow = len(seconds) >= ENOUGH_PREFILLS and seconds[len(seconds) // 2] >= SLOW_SECONDS
+        return list(self._prefills) if slow else []

@@ -1,0 +1,65 @@
+"""The prefill speed is the median of what was seen: no belief bounds it, and no odd prefill moves it far."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.capabilities import UNKNOWN, Source
+from fairlead.routing.knowledge.prefill_speeds import ENOUGH_PREFILLS, KEPT_PREFILLS, PrefillSpeeds
+
+
+def seen(*prefills: tuple[int, float], instance: str = "i0") -> PrefillSpeeds:
+    speeds = PrefillSpeeds()
+    for at, (tokens, seconds) in enumerate(prefills):
+        speeds.observe(instance, tokens, seconds, float(at))
+    return speeds
+
+
+@given(st.floats(1.0, 1e7), st.lists(st.integers(1_000, 100_000), min_size=ENOUGH_PREFILLS, max_size=60))
+def test_any_speed_is_measured_whatever_anybody_declared(speed: float, lengths: list[int]) -> None:
+    figure = seen(*((tokens, tokens / speed) for tokens in lengths)).figure(100.0)
+    assert figure.source is Source.MEASURED
+    assert figure.value == pytest.approx(speed)
+    assert figure.samples > 0
+
+
+@given(st.lists(st.floats(1e-6, 600.0), max_size=9))
+def test_a_minority_of_odd_prefills_does_not_decide(odd: list[float]) -> None:
+    speeds = seen(*[(4_000, 0.4)] * 10, *((4_000, seconds) for seconds in odd))
+    assert speeds.tokens_per_second == pytest.approx(10_000.0)
+
+
+def test_short_prefills_are_the_wait_for_a_step_and_tell_no_speed() -> None:
+    assert seen(*[(100, 0.03)] * 50).figure(0.0) == UNKNOWN
+
+
+def test_short_prefills_tell_the_speed_of_a_slow_engine_that_has_no_others() -> None:
+    assert seen(*[(400, 0.8)] * 50).tokens_per_second == pytest.approx(500.0)
+
+
+def test_prefills_that_one_step_finishes_together_count_as_one() -> None:
+    speeds = PrefillSpeeds()
+    for number in range(10):
+        speeds.observe("i0", 4_000, 0.8, float(number))
+        speeds.observe("i0", 4_000, 0.0, float(number))
+    assert speeds.tokens_per_second == pytest.approx(10_000.0)
+
+
+def test_too_few_prefills_tell_nothing() -> None:
+    assert seen(*[(4_000, 0.4)] * (ENOUGH_PREFILLS - 1)).tokens_per_second is None
+
+
+def test_an_engine_that_became_ten_times_as_fast_is_known_once_half_of_the_prefills_are_new() -> None:
+    speeds = seen(*[(4_000, 4.0)] * KEPT_PREFILLS, *[(4_000, 0.4)] * (KEPT_PREFILLS // 2 + KEPT_PREFILLS // 10 + 1))
+    assert speeds.tokens_per_second == pytest.approx(10_000.0)
+
+
+def test_what_an_instance_showed_goes_with_it_and_what_is_old_goes_with_time() -> None:
+    speeds = seen(*[(4_000, 0.4)] * 10)
+    for number in range(5):
+        speeds.observe("i1", 4_000, 4.0, 100.0 + number)
+    speeds.forget("i0")
+    assert speeds.tokens_per_second == pytest.approx(1_000.0)
+    assert speeds.figure(110.0).age_seconds == pytest.approx(6.0)
+    speeds.forget_older(200.0)
+    assert speeds.figure(200.0) == UNKNOWN
