@@ -64,7 +64,6 @@ def figures(policy: str, delay_seconds: float, speculative_seconds: float, seed:
         policy=policy,
         parameters={"speculative_seconds": speculative_seconds},
         prefill_tokens_per_second=believed_speed(loaded, ideal, ENGINE),
-        fetching=False,
         seed=seed,
     )
     cell = Cell(

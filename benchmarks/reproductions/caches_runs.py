@@ -102,7 +102,6 @@ def _cell(trial: Trial, saturation: float, speed: float, requests: int, warmup: 
             slo_ttft_seconds=PRESET.slo_ttft_seconds,
             slo_tpot_seconds=PRESET.slo_tpot_seconds,
             prefill_tokens_per_second=speed,
-            fetching=False,
             routers=setting.routers,
         ),
         plan=ArrivalPlan(rate=rate, warmup=warmup),

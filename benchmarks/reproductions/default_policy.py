@@ -47,8 +47,8 @@ def describe(context: Context, found: Mapping[Setting, Outcomes]) -> str:
     return f"""
 Every policy with its default parameters, on Mooncake's conversation trace and on generated tool-agent workloads ({eight:,} requests for the
 smaller pool, {more:,} for the larger; 500 of them warm-up; prompts of {PRESET.max_input_tokens:,} tokens and more dropped), preset
-`{PRESET.name}`, TTFT SLO {PRESET.slo_ttft_seconds:g} s, {seeds}, rates as multiples of the estimated saturation. Engines may fetch prefixes
-from each other, which `fairlead`, `mooncake` and `ear` do.
+`{PRESET.name}`, TTFT SLO {PRESET.slo_ttft_seconds:g} s, {seeds}, rates as multiples of the estimated saturation. Engines fetch
+nothing from each other, and the router finds out what decode steps take, as in a real pool.
 
 Per rate: what `fairlead` serves in time, in % of all that arrived, against the best of the {len(policies()) - 1} others (which is named), and
 the P90 TTFT of served requests of both. Goodput is the largest tested rate with 90 % in time.

@@ -87,7 +87,6 @@ class Study:
             prefills_in_flight=0 if variant.at_once else 1,
             anchors=variant.anchors,
             prefill_tokens_per_second=1 / PRESET.prefill.per_token,
-            fetching=False,
             seed=seed,
         )
         plan = ArrivalPlan(rate=multiple * self.saturation, warmup=self.warmup, warmup_rate=self.warmup_rate, spread="even", seed=seed)

@@ -121,6 +121,7 @@ def pool(variant: Variant, seed: int, believed_tokens_per_second: float) -> Simu
         slo_tpot_seconds=PRESET.slo_tpot_seconds,
         prefill_tokens_per_second=believed_tokens_per_second,
         fetching=variant.fetching,
+        knows_decode_times=True,
         seed=seed,
     )
 

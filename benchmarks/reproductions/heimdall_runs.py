@@ -126,7 +126,6 @@ def run_task(task: Task) -> Observed:
         slo_ttft_seconds=target,
         slo_tpot_seconds=setting.engine.slo_tpot_seconds,
         prefill_tokens_per_second=believed_speed(loaded, ideal, setting.engine),
-        fetching=False,
         seed=task.seed,
     )
     plan = ArrivalPlan(

@@ -144,7 +144,6 @@ def _run(quick: bool, setting: Setting, contender: Contender, seed: int) -> Outc
         slo_ttft_seconds=engine.slo_ttft_seconds,
         slo_tpot_seconds=engine.slo_tpot_seconds,
         prefill_tokens_per_second=believed_speed(loaded, ideal, engine),
-        fetching=False,
         seed=seed,
     )
     worth = INSTANCES * fsum(setting.speeds) / len(setting.speeds)

@@ -120,6 +120,8 @@ def run_trial(loaded: Workload, ideal: Sequence[int], trial: Trial) -> Outcome:
         slo_ttft_seconds=TTFT_SECONDS,
         slo_tpot_seconds=HEADROOM * TPOT_SECONDS,
         prefill_tokens_per_second=believed_speed(loaded, ideal, ENGINE),
+        fetching=True,
+        knows_decode_times=True,
         seed=trial.seed,
     )
     cell = Cell(

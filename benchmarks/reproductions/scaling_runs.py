@@ -32,6 +32,8 @@ SPLIT = SimulatedPool(
     slo_ttft_seconds=30.0,
     slo_tpot_seconds=0.045,
     prefill_tokens_per_second=1.0,
+    fetching=True,
+    knows_decode_times=True,
 )
 WHOLE_TARGETS = Targets(ttft_seconds=5.0)
 SPLIT_TARGETS = Targets(ttft_seconds=30.0, tpot_seconds=0.05)

@@ -140,7 +140,6 @@ def cell(trial: Trial, seed: int, saturation: float, speed: float, warmup: int) 
         slo_ttft_seconds=PRESET.slo_ttft_seconds,
         slo_tpot_seconds=PRESET.slo_tpot_seconds,
         prefill_tokens_per_second=speed,
-        fetching=False,
         seed=seed,
         believed=trial.believed,
     )

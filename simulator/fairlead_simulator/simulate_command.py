@@ -105,7 +105,12 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--prefills-in-flight", type=WholeOption(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues."
 )
-@click.option("--no-fetch", is_flag=True, help="Engines cannot fetch cached prefixes from each other.")
+@click.option(
+    "--fetch/--no-fetch",
+    default=False,
+    show_default=True,
+    help="Engines fetch cached prefixes from each other, which real ones do not yet.",
+)
 @click.option(
     "--believed-speed",
     default="1x",
@@ -260,7 +265,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
         prefills_in_flight=options["prefills_in_flight"],
         speeds=() if options["speeds"] is None else parse_speeds(options["speeds"]),
         weights=() if options["weights"] is None else parse_weights(options["weights"]),
-        fetching=not options["no_fetch"],
+        fetching=options["fetch"],
         slo_ttft_seconds=options["slo_ttft"] or chosen.slo_ttft_seconds,
         slo_tpot_seconds=options["slo_tpot"] or chosen.slo_tpot_seconds,
         prefill_tokens_per_second=1.0,

@@ -146,7 +146,6 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
         slo_ttft_seconds=target.slo_ttft_seconds,
         slo_tpot_seconds=target.slo_tpot_seconds,
         prefill_tokens_per_second=target.prefill_tokens_per_second,
-        is_modelled=False,  # nobody tells a real pool's router what steps cost, and its instances fetch nothing from each other
         session_ttl_seconds=target.session_ttl_seconds,
         seed=job.seed if run.seed is None else run.seed,
     )

@@ -55,11 +55,13 @@ class SimulatedPool:
     """The weights on the hash ring of the instances it begins with, as `speeds`; empty = all have 1, as later ones."""
     prefill_tokens_per_second: float
     """The speed the router believes in, of every instance."""
-    fetching: bool = True
-    """Whether engines can fetch prefix blocks from each other. Going from prefill to decode is always possible."""
-    is_modelled: bool = True
-    """Whether the router is told what decode steps and fetching cost. That of a real pool learns the former, and has
-    nothing fetched.
+    fetching: bool = False
+    """Whether engines can fetch prefix blocks from each other, which those of a real pool cannot. Going from prefill to
+    decode is always possible.
+    """
+    knows_decode_times: bool = False
+    """Whether the router knows from the beginning what decode steps take. That of a real pool fits them to answers that
+    have finished.
     """
     session_ttl_seconds: float = 1800.0
     routers: int = 1
@@ -97,7 +99,7 @@ class SimulatedPool:
                 block_tokens=PREFIX_BLOCK_TOKENS,
                 prefill_tokens_per_second=self.prefill_tokens_per_second,
                 kv_cache_tokens=preset.cache_tokens,
-                modelled=self._modelled() if self.is_modelled else ModelledFacts(),
+                modelled=self._modelled(),
             ),
             routing=RoutingFacts(
                 policy=self.policy,
@@ -114,14 +116,22 @@ class SimulatedPool:
 
     def _modelled(self) -> ModelledFacts:
         decode, transfer = self.preset.decode, self.preset.transfer
-        return ModelledFacts(
-            decode_base_seconds=decode.fixed,
-            decode_seconds_per_context_token=decode.per_context_token,
-            decode_seconds_per_request=decode.per_sequence,
-            kv_bytes_per_token=transfer.bytes_per_token,
-            kv_transfer_bytes_per_second=transfer.bytes_per_second if self.fetching else 0.0,
-            kv_transfer_latency_seconds=transfer.latency_seconds,
-        )
+        facts = ModelledFacts()
+        if self.knows_decode_times:
+            facts = replace(
+                facts,
+                decode_base_seconds=decode.fixed,
+                decode_seconds_per_context_token=decode.per_context_token,
+                decode_seconds_per_request=decode.per_sequence,
+            )
+        if self.fetching:
+            facts = replace(
+                facts,
+                kv_bytes_per_token=transfer.bytes_per_token,
+                kv_transfer_bytes_per_second=transfer.bytes_per_second,
+                kv_transfer_latency_seconds=transfer.latency_seconds,
+            )
+        return facts
 
     def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:
         """The entry of the instance numbered so; a restarted one has another address."""

@@ -40,7 +40,7 @@ def run(
     policy: str = "min-ttft",
 ) -> tuple[Simulation, RunResult]:
     spec = SimulatedPool(
-        preset=engine, instances=3, policy=policy, slo_ttft_seconds=60.0, prefill_tokens_per_second=6250.0, fetching=False, routers=routers
+        preset=engine, instances=3, policy=policy, slo_ttft_seconds=60.0, prefill_tokens_per_second=6250.0, routers=routers
     )
     jobs = plan_jobs(WORKLOAD, ArrivalPlan(rate=2.0))
     simulation = Simulation(spec, jobs, quality=ObservationQuality(kv_events=heard), timeline=timeline)

@@ -201,6 +201,7 @@ def test_a_request_whose_refusal_comes_after_its_end_is_refused_and_not_served()
         policy="static-pd",
         early_rejection="AfterPrefill",
         slo_tpot_seconds=0.005,
+        knows_decode_times=True,
         prefill_tokens_per_second=16_000.0,
     )
     jobs = [

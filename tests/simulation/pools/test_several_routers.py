@@ -34,7 +34,6 @@ def run(routers: int) -> tuple[Simulation, float, float]:
         decode_instances=3,
         policy="fairlead",
         prefill_tokens_per_second=SPEED,
-        fetching=False,
         routers=routers,
     )
     loads: list[float] = []
