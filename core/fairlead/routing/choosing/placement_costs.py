@@ -139,9 +139,9 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
     return CostsOfFew(each, total, ttft)
 
 
-def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float) -> tuple[Sequence[int], int]:
-    """Indexes by cost, those whose predicted TTFT is in time before all others when there are any; and the index
-    of the lowest cost of all.
+def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
+    """Indexes by cost, those whose predicted TTFT is in time before all others when one of them costs at most
+    `most_extra` more than the lowest of all; and the index of that.
 
     Ties go to the fewest tokens that decode, then to the most sessions. Where much is idle, new sessions then gather on
     few instances, and those that a scale-in takes, which have the fewest, hold little that others lack.
@@ -151,17 +151,19 @@ def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float) -> t
     cheapest = order[0]
     if costs.ttft[cheapest] > limit_seconds:
         late = costs.ttft > limit_seconds
-        if not late.all():
+        if not late.all() and np.minimum.reduce(costs.total[~late]) <= costs.total[cheapest] + most_extra:
             order = lowest(late.astype(np.int64), FALLBACKS + 1, costs.total, *ties)
     return order, cheapest
 
 
-def in_time_first_of_few(costs: CostsOfFew, vectors: PoolVectors, limit_seconds: float) -> tuple[Sequence[int], int]:
+def in_time_first_of_few(costs: CostsOfFew, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
     """The same for a few instances."""
     total = costs.total
     _, _, decode_tokens, _, _, _, sessions = vectors.counts
     order = [index for _, _, _, index in sorted(zip(total, decode_tokens, map(neg, sessions), range(len(total)), strict=True))]
     cheapest = order[0]
     if costs.ttft[cheapest] > limit_seconds:
-        order.sort(key=lambda index: costs.ttft[index] > limit_seconds)
+        first = next((index for index in order if costs.ttft[index] <= limit_seconds), cheapest)
+        if total[first] <= total[cheapest] + most_extra:
+            order.sort(key=lambda index: costs.ttft[index] > limit_seconds)
     return order[: FALLBACKS + 1], cheapest

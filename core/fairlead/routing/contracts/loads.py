@@ -49,6 +49,10 @@ class InstanceLoad:
     sessions: int = 0
     kv_usage: float | None = None
     last_first_token_at: float | None = None
+    rest_owed: float = 0.0
+    """Seconds of rest from prefilling that what was sent there asks for and did not get; since the last first token it
+    rests.
+    """
     prefilling_since: float | None = None
     """When its uncached work last went from none to some; None while it has none."""
     broken_until: float = 0.0
@@ -76,6 +80,16 @@ class InstanceLoad:
         """Take the instance to be as fast as its prefills are predicted to be."""
         self.prefill_pace = self.recent_prefill_seconds = self.lasting_pace = self.usual_prefill_seconds = 1.0
         self.paced_at = None
+
+    def rest_credit(self, now: float) -> float:
+        """Seconds that it has rested from prefilling, less what it owes."""
+        if self.prefilling:
+            return -self.rest_owed
+        return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
+
+    def owe_rest(self, seconds: float, now: float) -> None:
+        """A prefill is sent that asks for so long a rest; 0 when nothing decodes there, and then nothing is owed."""
+        self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 
     @property
     def is_idle(self) -> bool:

@@ -59,7 +59,9 @@ class PoolVectors:
     resting: FloatVector
     """Seconds of rest that this asks for beside each second of prefill."""
     rested_since: FloatVector
-    """When the last prefill there was over (Unix seconds); minus infinity when none was seen."""
+    """Since when what it rests counts (Unix seconds): from when the last prefill there was over, later by the rest that
+    is owed; minus infinity when none was seen.
+    """
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this
     router knows to run there.
@@ -152,7 +154,7 @@ class PoolVectors:
         under_way_since[index], under_way_seconds[index] = load.under_way
         decode_share[index] = share = self.share_of(load)
         rests[index] = resting(share)
-        rested_since[index] = -inf if load.last_first_token_at is None else load.last_first_token_at
+        rested_since[index] = -inf if load.last_first_token_at is None else load.last_first_token_at + (load.rest_owed if share else 0.0)
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding
         queued[index] = waiting + prefilling - 1 if prefilling else waiting

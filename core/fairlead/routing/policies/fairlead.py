@@ -6,7 +6,8 @@ stands behind; both wait and rest are longer where much decodes, as its queue gi
 (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is
 1 / (1 - load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full
 KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever
-computed it first. Prefills and waits are taken to be as long as those seen on the instance, against the others; what a
+computed it first. Instances that would be late come last, while being in time elsewhere costs no more than a TTFT
+target. Prefills and waits are taken to be as long as those seen on the instance, against the others; what a
 prefill makes others wait, as long as the pool takes for it in the mean. With `learned_ttft` a model takes the place of
 `wait + rest + prefill` while it errs less.
 """
@@ -81,7 +82,10 @@ class FairleadParameters(QueueParameters):
 
 
 IN_TIME = 0.9
-"""An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
+"""An instance that is predicted to take longer than this part of the TTFT target comes after all that are not, unless
+those cost more by a whole target: then one first token in time would cost others more than it brings, as where a
+session would leave its cache and all its next turns with it.
+"""
 
 STALE_SAMPLES = 10_000
 """Samples without another model above which the trainer is taken to have fallen silent."""
@@ -121,7 +125,7 @@ class Fairlead:
         if self._model is None and not can_fetch and len(vectors.loads) <= FEW:
             prefills = prefills_one_by_one(request, home, view, vectors.loads)
             costs = costs_one_by_one(prefills.seconds, vectors, circumstances)
-            order, cheapest = in_time_first_of_few(costs, vectors, limit)
+            order, cheapest = in_time_first_of_few(costs, vectors, limit, view.table.slo.ttft_seconds)
             return self._decision(request, view, vectors, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit)
         return self._choose_over_vectors(request, view, vectors, now, home, circumstances, limit)
 
@@ -145,7 +149,7 @@ class Fairlead:
             ttft = np.maximum(0.0, obeyed - (saved if given.slowness is None else saved * given.slowness))
             total = costs.total + (ttft - (costs.wait + costs.rest + costs.prefill))
             costs = costs._replace(total=total, ttft=ttft)
-        order, cheapest = in_time_first(costs, vectors, limit)
+        order, cheapest = in_time_first(costs, vectors, limit, view.table.slo.ttft_seconds)
         decision = self._decision(
             request, view, vectors, now, home, prefills, costs, order, cheapest, expected, worth=given.worth, limit=limit
         )

@@ -18,7 +18,8 @@ leaving out the longest prefill whenever one would be late). For example, with a
 its deadline. When late ones may go, `late_requests` says.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
-(`contracts.rests`); what is short goes together with others without one. While the pool has time for all prefills and
+(`contracts.rests`). What is short may go before its rest, which is then owed: so short prefills go together, and their
+rests too. While the pool has time for all prefills and
 decodes, nobody becomes late for that: a rest leaves a quarter of the target, for what comes after it. For example, with
 a target of 2 s a prefill of 0.8 s goes 0.6 s after its request came at the latest. Beyond, rests are kept, as a prefill
 in place of one costs more answers their TPOT than it brings in time.
@@ -51,8 +52,8 @@ from fairlead.routing.queues.turns import Turns
 STEP_SECONDS = 0.05
 """Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
 SHORT_SECONDS = 0.15
-"""Prefills of up to so long, that step included, go together without a rest: one by one, rests would be most of the
-time of an engine whose prefills are short."""
+"""Prefills of up to so long, that step included, may go before they have had their rest, until the rest of one of that
+length is owed: one by one, rests would leave gaps between short prefills."""
 MARGIN = 0.02
 """Share of the target kept as a margin."""
 
@@ -166,9 +167,9 @@ class DeadlineQueue:
         late = self._shortest_late()
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
-            return self._taken(late)
+            return self._taken(late, now)
         if late is not None and self._is_owed(late):
-            return self._taken(late)
+            return self._taken(late, now)
         planned, _ = self._plan(now)
         if planned:
             return self._take_planned(planned, now)
@@ -176,7 +177,7 @@ class DeadlineQueue:
             late = min(self._able.values(), key=shortness)
         if late is None or not self._rules.late_may_go():
             return None
-        return self._taken(late) if now >= self._rested_at(self._seconds(late)) or self._rules.has_time() else None
+        return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """As `take`, but only one that can still be in time, and may go right behind what is in flight."""
@@ -191,9 +192,9 @@ class DeadlineQueue:
         self.find_late(now)
         planned, _ = self._plan(now)
         if planned:
-            return self._taken(planned[0].tracked if len(planned) == 1 else shortest_harmless(planned, now).tracked)
+            return self._taken(planned[0].tracked if len(planned) == 1 else shortest_harmless(planned, now).tracked, now)
         chosen = self._shortest_late() or min(self._able.values(), key=shortness, default=None)
-        return None if chosen is None else self._taken(chosen)
+        return None if chosen is None else self._taken(chosen, now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came: the planned by deadline,
@@ -225,12 +226,8 @@ class DeadlineQueue:
 
     def _take_planned(self, planned: list[Planned], now: float, *, beside: bool = False) -> TrackedRequest | None:
         chosen = planned[0] if len(planned) == 1 else shortest_harmless(planned, now + self._ahead_seconds(now))
-        if not self._load.prefilling:
-            rested_at = self._rested_at(chosen.seconds)
-        elif beside:
-            rested_at = self._rested_after_those_in_flight(chosen.seconds, now)
-        else:
-            rested_at = -inf  # as many may be in flight
+        together = self._load.prefilling and not beside  # as many may be in flight
+        rested_at = -inf if together else self._rested_at(chosen.seconds, now)
         if now < rested_at and (self._rules.has_time() or self._is_behind(chosen.tracked)):
             rested_at = min(rested_at, now + slack(planned, now) - RESERVE * self._target - NEXT_LOOK_SECONDS)
         if now < rested_at:
@@ -239,20 +236,23 @@ class DeadlineQueue:
             return None
         if self._late.requests:
             self._earned += self._rules.late_share * chosen.seconds
-        return self._taken(chosen.tracked)
+        return self._taken(chosen.tracked, now)
 
-    def _rested_at(self, seconds: float) -> float:
+    def _rested_at(self, seconds: float, now: float) -> float:
         """When a prefill of so long leaves those that decode now within their target."""
-        last = self._load.last_first_token_at
-        return -inf if last is None else last + self._rest_seconds(seconds)
-
-    def _rested_after_those_in_flight(self, seconds: float, now: float) -> float:
-        """The same where prefills are in flight, for what would go with them: at once if it is short."""
-        rest = 0.0 if seconds <= SHORT_SECONDS else self._rest_seconds(seconds)
-        return now + self._ahead_seconds(now) + rest if rest > 0 else -inf
+        rest = self._rest_seconds(seconds)
+        if not rest:
+            return -inf
+        missing = rest - self._load.rest_credit(now)
+        if seconds <= SHORT_SECONDS:
+            missing -= self._rest_seconds(SHORT_SECONDS)
+        if missing <= 0:
+            return -inf
+        return now + missing + (self._ahead_seconds(now) if self._load.prefilling else 0.0)
 
     def _rest_seconds(self, seconds: float) -> float:
-        return rest_seconds(seconds, self._rules.decode_share(self._load))
+        """The rest that a prefill of so long asks for; during the step in progress others decode."""
+        return rest_seconds(seconds - STEP_SECONDS, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
         """The largest set of requests that can all be in time, in order of deadline, and those left out. Where tenants
@@ -275,7 +275,9 @@ class DeadlineQueue:
             return requests, []
         return [one for one in requests if one.place not in out], [one for one in requests if one.place in out]
 
-    def _taken(self, tracked: TrackedRequest) -> TrackedRequest:
+    def _taken(self, tracked: TrackedRequest, now: float) -> TrackedRequest:
+        """Out of the queue, to be sent at once: the rest for it is owed now."""
+        self._load.owe_rest(self._rest_seconds(self._seconds(tracked)), now)
         if self._turns is None:
             self.remove(tracked.request.id)
             return tracked

@@ -186,9 +186,18 @@ def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -
     """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is
     better.
     """
-    decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144}, load=2.0)
+    decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144}, load=0.5)
     assert (decision.instance, decision.fallbacks) == ("i0", ("i1",))
-    assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}, load=2.0).instance == "i1"
+    assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}, load=0.5).instance == "i1"
+
+
+@pytest.mark.parametrize(("load", "chosen", "rule"), [(0.5, "i1", "in-time-first"), (1.0, "i0", "lowest-cost")])
+def test_a_first_token_in_time_is_not_bought_with_more_than_a_target_of_the_others_time(load: float, chosen: str, rule: str) -> None:
+    """The home has all but 500 tokens and is done in 4.6 s, past the limit of 4.5; elsewhere 1.28 s are computed,
+    which are worth 2.6 s in a half full pool and 10.2 s in a full one.
+    """
+    decision = decided(busy("i0", 4.52), busy("i1", 3.18), hits={"i0": 7500}, load=load)
+    assert (decision.instance, decision.weigh().rule) == (chosen, rule)
 
 
 @pytest.mark.parametrize(("load", "worth"), [(0.0, 1.0), (0.5, 2.0), (0.75, 4.0), (0.875, 8.0), (1.0, 8.0), (3.0, 8.0)])

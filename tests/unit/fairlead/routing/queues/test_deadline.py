@@ -215,7 +215,7 @@ def resting(calm: bool, *prefills: tuple[str, float]) -> Line:
 @pytest.mark.parametrize("calm", [False, True])
 def test_decodes_get_their_time_before_the_next_prefill(calm: bool) -> None:
     """A prefill of 1 s where decodes need 0.3 of the time comes after 0.85 of 0.3 / 0.7 s."""
-    waiting = resting(calm, ("next", 1.0))
+    waiting = resting(calm, ("next", 1.0 + STEP_SECONDS))
     assert [waiting.take(at) for at in (1.0, 1.36)] == [None, None]
     assert waiting.take(1.37) == "next"
 
@@ -225,6 +225,56 @@ def test_a_shorter_prefill_that_comes_during_a_rest_goes_first_and_sooner() -> N
     assert waiting.take(1.2) is None
     waiting.add("short", 0.35, at=1.2)
     assert waiting.take(1.2) == "short"
+
+
+def test_short_prefills_go_together_until_the_rest_of_one_is_owed_and_then_rest_together() -> None:
+    """Where decodes need half of the time, prefills of 0.04 s ask for 0.034 s of rest each, and 0.085 s may be owed."""
+    load = load_of("i0", last_first_token_at=1.0)
+    waiting = Line(load=load, decode_share=0.5)
+    for number in range(6):
+        waiting.add(f"short{number}", 0.04 + STEP_SECONDS, at=1.0)
+    assert [waiting.take(1.0) for _ in range(3)] == ["short0", "short1", None]
+    assert load.rest_owed == pytest.approx(2 * 0.85 * 0.04)
+    assert [waiting.take(1.016), waiting.take(1.018), waiting.take(1.018)] == [None, "short2", None]
+    load.prefilling = 1
+    assert waiting.queue.take_in_time(1.5) is None, "while something is computed there nothing rests"
+    load.prefilling, load.last_first_token_at = 0, 1.5
+    assert [waiting.take(1.5), waiting.take(1.6), waiting.take(1.6)] == [None, "short3", "short4"]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 0.4), st.floats(0.001, 1.0)), min_size=1, max_size=30),
+    st.floats(0.05, 0.75),
+)
+def test_however_prefills_come_decodes_get_their_share_but_for_one_short_rest(arrivals: list[tuple[float, float]], share: float) -> None:
+    """An engine that computes what it is sent, looked at every 10 ms: until each prefill ends it has rested for all
+    before it and for that one, less what may be owed.
+    """
+    load = load_of("i0", last_first_token_at=0.0)
+    waiting = Line(load=load, decode_share=share)
+    due: list[tuple[float, float]] = []
+    at = 0.0
+    for gap, seconds in arrivals:
+        at += gap
+        due.append((at, seconds))
+    now, busy_until, computed, rested = 0.0, 0.0, 0.0, 0.0
+    lengths: dict[str, float] = {}
+    while now < at + 2.0:
+        while due and due[0][0] <= now:
+            name = f"r{len(lengths)}"
+            lengths[name] = due[0][1]
+            waiting.add(name, due.pop(0)[1] + STEP_SECONDS, at=now)
+        if busy_until <= now:
+            if load.prefilling:
+                load.prefilling, load.last_first_token_at = 0, now
+            taken = waiting.take(now)
+            if taken is not None:
+                computed += lengths[taken]
+                assert rested >= computed * 0.85 * share / (1 - share) - 0.1 * 0.85 * share / (1 - share) - 1e-6
+                load.prefilling, busy_until = 1, now + lengths[taken]
+        if not load.prefilling:
+            rested += 0.01
+        now += 0.01
 
 
 def test_only_what_is_short_goes_without_a_rest_together_with_what_is_in_flight() -> None:
