@@ -90,7 +90,7 @@ def _cell(trial: Trial, saturation: float, speed: float, requests: int, warmup: 
     halfway = (warmup + requests) / 2 / rate
     timeline: tuple[TimelineEvent, ...] = ()
     if setting.restart == "router":
-        timeline = (RestartRouters(at=halfway),)
+        timeline = (RestartRouters(at=halfway, remember=False),)
     elif setting.restart == "engines":
         timeline = tuple(Fail(at=halfway + 20.0 * number, instance=number, recovered_after_seconds=10.0) for number in range(2))
     return Cell(

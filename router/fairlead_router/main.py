@@ -67,6 +67,8 @@ from fairlead_router.usage_asking import UsageAsking
 
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
+KEEP_SECONDS = 10.0
+"""How often what instances are believed to hold is written to disk."""
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +199,9 @@ class Router:
         self.informing.synced = True
 
     def recall(self) -> None:
-        """Load what an earlier process left on disk: unsent reports, last tables, bindings, keys. Raises OSError."""
+        """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, keys. Raises
+        OSError.
+        """
         self.spool.open()
         tables, bindings = self.cache.load()
         keys = self.cache.load_gateway_keys()
@@ -207,8 +211,10 @@ class Router:
             self.pools.apply(table)
         self.pools.apply_bindings(bindings)
         self.pools.recall_changes(spooled_changes(self.spool))
+        recalled = self.pools.recall_prefixes(self.cache.load_prefixes())
         if tables or len(self.spool):
-            logger.info("recalled from disk", extra={"pools": len(tables), "bindings": len(bindings), "unsent_batches": len(self.spool)})
+            found = {"pools": len(tables), "bindings": len(bindings), "prefixes_of_instances": recalled, "unsent_batches": len(self.spool)}
+            logger.info("recalled from disk", extra=found)
 
     def start(self) -> None:
         """Begin following, reporting, scraping and ticking."""
@@ -221,8 +227,14 @@ class Router:
         self._tasks.every(CANARY_LOOK_SECONDS, "canaries", self.canaries.send)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
+        self._tasks.every(KEEP_SECONDS, "keep prefixes", self.keep_prefixes)
         if self.company is not None:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
+
+    async def keep_prefixes(self) -> None:
+        """Write what instances are believed to hold to disk, for a router that begins anew."""
+        memories = self.pools.prefix_memories()
+        await asyncio.to_thread(self.cache.keep_prefixes, memories)
 
     async def _tick(self) -> None:
         self._ticks += 1
@@ -261,7 +273,8 @@ class Router:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         self.picker.close()
         await self.calls.wait_until_idle(1.0)
-        await self._tasks.stop("stream", "collect", "send", "scrape", "doubted lists", "canaries", "kv events", "train")
+        await self._tasks.stop("stream", "collect", "send", "scrape", "doubted lists", "canaries", "kv events", "train", "keep prefixes")
+        await self.keep_prefixes()
         self.kv_events.close()
         await self.trainer.close()
         await self.collector.collect(final=True)

@@ -11,7 +11,7 @@ from fairlead.errors import FairleadError
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import InstanceInFlight
-from fairlead.routing.contracts.schedulers import Scheduler
+from fairlead.routing.contracts.schedulers import PrefixMemory, Scheduler
 from fairlead.tables import Outlook, PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
@@ -169,6 +169,18 @@ class Pools:
             pool = self._by_key.get(name)
             if pool is not None:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
+
+    def prefix_memories(self) -> list[PrefixMemory]:
+        """What the instances of all pools are believed to hold."""
+        now = self._clock()
+        return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
+
+    def recall_prefixes(self, memories: Sequence[PrefixMemory]) -> int:
+        """Tell schedulers what an earlier process believed; returns of how many instances it still holds."""
+        now = self._clock()
+        return sum(
+            pool.scheduler.recall_prefixes([memory for memory in memories if memory.pool == pool.table.pool], now) for pool in self.all()
+        )
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
         """The pool for a request.

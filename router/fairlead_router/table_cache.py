@@ -1,9 +1,10 @@
-"""The last known tables, bindings and gateway keys on disk, so that a restarted router serves at once, also while the
-control API is away.
+"""The last known tables, bindings, prefixes and gateway keys on disk, so that a restarted router serves at once, also
+while the control API is away.
 
 Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
 an earlier one. The log is compacted when it has grown to twice what it was: bindings to instances that have left, which
 nobody has told of for the pool's TTL, are forgotten then. A torn last line, from a crash while writing, is ignored.
+What instances are believed to hold is one file too, packed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
+from fairlead.routing.contracts.schedulers import PrefixMemory
 from fairlead.tables import PoolKey, RoutingTable
 
 _SLACK = 10_000
@@ -29,6 +31,8 @@ _tables = msgspec.json.Decoder(tuple[RoutingTable, ...])
 _gateway_keys = msgspec.json.Decoder(tuple[GatewayKeyFacts, ...])
 _binding = msgspec.json.Decoder(Binding)
 _encoder = msgspec.json.Encoder()
+_prefixes = msgspec.msgpack.Decoder(tuple[PrefixMemory, ...])
+_packer = msgspec.msgpack.Encoder()
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -49,6 +53,7 @@ class TableCache:
         self._tables_path = directory / "tables.json"
         self._keys_path = directory / "gateway-keys.json"
         self._bindings_path = directory / "bindings.ndjson"
+        self._prefixes_path = directory / "prefixes.msgpack"
         self._bindings: dict[tuple[PoolKey, str], Binding] = {}
         self._tables: dict[PoolKey, RoutingTable] = {}
         self._lines = 0
@@ -85,6 +90,20 @@ class TableCache:
         except (OSError, msgspec.DecodeError) as error:
             logger.warning("cached gateway keys unusable", extra={"file": str(self._keys_path), "error": str(error)})
         return None
+
+    def load_prefixes(self) -> tuple[PrefixMemory, ...]:
+        """Read what instances were believed to hold. A damaged file counts as absent, with a warning."""
+        try:
+            return _prefixes.decode(self._prefixes_path.read_bytes())
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("kept prefixes unusable", extra={"file": str(self._prefixes_path), "error": str(error)})
+        return ()
+
+    def keep_prefixes(self, memories: Sequence[PrefixMemory]) -> None:
+        """Replace what instances are believed to hold."""
+        self._guard(lambda: replace_file(self._prefixes_path, _packer.encode(tuple(memories))))
 
     def keep_gateway_keys(self, keys: Sequence[GatewayKeyFacts]) -> None:
         """Replace the kept keys."""

@@ -55,7 +55,7 @@ def _event(document: Any, place: str) -> TimelineEvent:
             recovered_after_seconds=fields.number("recovered_after_seconds", 0.0) if "recovered_after_seconds" in document else None,
         )
     elif kind == "restart-routers":
-        event = RestartRouters(at=at)
+        event = RestartRouters(at=at, remember=fields.truth("remember", default=True))
     elif kind == "part-routers":
         event = PartRouters(
             at=at,
@@ -118,6 +118,12 @@ class _Fields:
 
     def whole(self, name: str, least: int, most: int) -> int:
         return int(self._checked(name, self.take(name), (least, most), lambda one: isinstance(one, int), "a whole number"))
+
+    def truth(self, name: str, *, default: bool) -> bool:
+        value = self.take(name, default)
+        if not isinstance(value, bool):
+            raise self._wrong(name, value, "true or false")
+        return value
 
     def refuse_others(self) -> None:
         for name in self.document:

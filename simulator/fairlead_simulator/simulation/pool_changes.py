@@ -91,7 +91,7 @@ class PoolChanges:
         if isinstance(event, Flip):
             return self._flip(event, table)
         if isinstance(event, RestartRouters):
-            return PoolChange(routers="restart")
+            return PoolChange(routers="restart" if event.remember else "replace")
         if isinstance(event, PartRouters):
             noticed_at = event.at + min(event.noticed_after_seconds, event.for_seconds)
             later = (_Routers(at=noticed_at, change="notice"), _Routers(at=event.at + event.for_seconds, change="connect"))

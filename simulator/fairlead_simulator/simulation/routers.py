@@ -22,9 +22,10 @@ from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.router_links import RouterLinks, See
 
-RouterChange = Literal["none", "restart", "break", "notice", "connect"]
-"""What becomes of the routers: new ones take their places; their connections break; they notice that; all connect
-again."""
+RouterChange = Literal["none", "restart", "replace", "break", "notice", "connect"]
+"""What becomes of the routers: they begin anew, with what they kept on disk or with nothing; their connections break;
+they notice that; all connect again.
+"""
 
 
 class Routers:
@@ -85,8 +86,8 @@ class Routers:
 
     def change(self, what: RouterChange, now: float) -> None:
         """Something becomes of the routers."""
-        if what == "restart":
-            self._restart(now)
+        if what in ("restart", "replace"):
+            self._restart(now, remember=what == "restart")
         elif self._links is not None:
             if what == "break":
                 self._links.break_off()
@@ -96,14 +97,17 @@ class Routers:
                 self._links.notice(now)  # another break may have begun meanwhile
                 self._links.connect(self.leading, self.serving, now)
 
-    def _restart(self, now: float) -> None:
-        """Others take their places, knowing nothing; the old ones get no more requests."""
+    def _restart(self, now: float, *, remember: bool) -> None:
+        """Others take their places; the old ones get no more requests."""
+        kept = [scheduler.prefix_memories(now) if remember else () for scheduler in self.serving]
         if self._links is not None:
             self._links.break_off()
             self._links.notice(now)
         begin = len(self._all)
         self._serving = range(begin, begin + len(self._serving))
         self._add(self._serving, self._all[-1].table)
+        for scheduler, memories in zip(self.serving, kept, strict=True):
+            scheduler.recall_prefixes(memories, now)
         self.start(now)
 
     def _add(self, numbers: range, table: RoutingTable) -> None:

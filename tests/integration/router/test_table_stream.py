@@ -73,6 +73,18 @@ async def test_with_the_api_away_a_restarted_router_serves_with_its_tables_and_b
     assert await _turns(again, SESSIONS) == homes
 
 
+async def test_a_restarted_router_believes_what_it_believed_of_what_instances_hold(world: World) -> None:
+    def believed(router: RunningRouter) -> dict[str, bytes]:
+        return {memory.instance: memory.blocks for memory in router.scheduler.prefix_memories(0.0)}
+
+    running = await world.ready(count=4, policy="ear")
+    await _turns(running, SESSIONS)
+    before = believed(running)
+    assert len(before) > 1
+    await world.stop_router(running)
+    assert believed(await world.start_router(seed=2)) == before
+
+
 async def test_readiness_tells_how_old_the_oldest_unsent_report_is(world: World) -> None:
     running = await world.ready()
 

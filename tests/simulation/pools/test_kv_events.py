@@ -119,12 +119,20 @@ def test_one_router_without_evictions_knows_nearly_as_much_by_itself() -> None:
 
 
 def test_a_router_that_has_just_started_learns_from_replays_what_engines_hold() -> None:
-    restart = (RestartRouters(at=100.0),)
+    restart = (RestartRouters(at=100.0, remember=False),)
     simulation, result = run(IN_DRAM, KvEventQuality(delay_seconds=0.1), timeline=restart)
     assert wrong(simulation, result) == []
     assert len(list(simulation.routers)) == 2
     by_history, by_events = (figures(run(IN_DRAM, heard, timeline=restart)[1]) for heard in (None, KvEventQuality(delay_seconds=0.1)))
     assert by_events.hit_rate > by_history.hit_rate
+
+
+def test_routers_that_begin_anew_lose_no_hits_where_they_recall_what_the_old_ones_believed() -> None:
+    restarts = (RestartRouters(at=100.0), RestartRouters(at=100.0, remember=False))
+    recalled, lost = (figures(run(IN_DRAM, None, timeline=(restart,))[1]) for restart in restarts)
+    unchanged = figures(run(IN_DRAM, None)[1])
+    assert recalled.hit_rate > lost.hit_rate
+    assert recalled.hit_rate == pytest.approx(unchanged.hit_rate, abs=0.005)
 
 
 def test_a_restarted_engine_is_believed_empty_until_it_tells_more() -> None:

@@ -1,6 +1,6 @@
 """Tickets and pools over a scheduler that checks it is told of each request's end exactly once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
+from fairlead.routing.contracts.schedulers import Dispatch, PrefixMemory, Refusal, SchedulerRecords
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.answers import StreamReader, Usage
@@ -181,6 +181,12 @@ class CheckingScheduler:
         return len(lost)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None: ...
+
+    def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
+        return ()
+
+    def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
+        return 0
 
     def know_routers(self, count: int) -> None:
         self.routers = count

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.routing.contracts.schedulers import PrefixMemory
 from fairlead_router.table_cache import TableCache
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
@@ -97,3 +98,14 @@ def test_an_unwritable_directory_is_counted_and_serving_goes_on(tmp_path: Path) 
     cache.keep_tables([])
     cache.keep_bindings([_binding("a", "i0", 1)])
     assert cache.failures == 2
+
+
+def test_what_instances_hold_comes_back_and_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
+    memory = PrefixMemory(pool=CHAT, uid="u", instance="i0", address="10.0.0.1:8000", block_bytes=2048, kept_at=5.0, blocks=bytes(16))
+    cache = TableCache(tmp_path)
+    assert cache.load_prefixes() == ()
+    cache.keep_prefixes([memory])
+    assert TableCache(tmp_path).load_prefixes() == (memory,)
+    path = tmp_path / "prefixes.msgpack"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert TableCache(tmp_path).load_prefixes() == ()

@@ -4,7 +4,7 @@ The `Scheduler` owns accounting, queues (late binding), admission, bindings and 
 time, transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.tables import RoutingTable
+from fairlead.tables import PoolKey, RoutingTable
 from fairlead.values import value
 
 
@@ -81,6 +81,23 @@ class SchedulerRecords:
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0
     """Records lost since the last take because nobody took them in time."""
+
+
+@value
+class PrefixMemory:
+    """The blocks that an instance is believed to hold: chained hashes of 8 bytes, little-endian, the stalest first.
+
+    `uid` is the pool's, `address` the engine's. Hashes of other `block_bytes` would be of other blocks. `kept_at` in
+    Unix seconds.
+    """
+
+    pool: PoolKey
+    uid: str
+    instance: str
+    address: str
+    block_bytes: int
+    kept_at: float
+    blocks: bytes
 
 
 class Scheduler(Protocol):
@@ -215,6 +232,14 @@ class Scheduler(Protocol):
         """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the
         known one is ignored, unless it comes with the ids of own changes that `lost` against it. Returns how many
         moves of sessions were lost.
+        """
+
+    def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
+        """What each instance is believed to hold of prompts' prefixes, to be kept for a router that begins anew."""
+
+    def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
+        """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns of how
+        many instances something was recalled.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:

@@ -179,6 +179,10 @@ class PrefixIndex:
         """Every block the instance is believed to hold."""
         return frozenset(self._caches.get(instance, ()))
 
+    def by_freshness(self, instance: str) -> list[int]:
+        """The same, the stalest first."""
+        return list(self._caches.get(instance, ()))
+
     def instances(self) -> tuple[str, ...]:
         """Instances with a cache view, in order of id."""
         return tuple(sorted(self._caches))

@@ -9,7 +9,7 @@ or one of an unknown id, does nothing. Each part of the way has its module here;
 dispatches and refusals leave through `Outcomes`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from fairlead.capabilities import Figure
 from fairlead.kv_events.engine_caches import EngineCaches
@@ -25,7 +25,8 @@ from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.loads import GivenWork, InstanceLoad
 from fairlead.routing.contracts.policies import LearnsOnline, PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.schedulers import Dispatch, SchedulerRecords
+from fairlead.routing.contracts.schedulers import Dispatch, PrefixMemory, SchedulerRecords
+from fairlead.routing.knowledge import prefix_memories
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
@@ -258,6 +259,14 @@ class PoolScheduler:
             if binding.shared_at is not None:
                 state.names.hear(binding.session, binding.shared_at, now)
         return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
+
+    def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
+        """What its instances are believed to hold; see the protocol."""
+        return prefix_memories.keep(self._state.prefixes, self._state.table, self._state.loads, now)
+
+    def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
+        """Take up what an earlier process believed; see the protocol."""
+        return prefix_memories.recall(self._state.prefixes, self._state.table, self._state.loads, memories, now)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
         """Take back what this router did before it was restarted."""

@@ -31,6 +31,7 @@ def test_events_are_read_with_their_defaults(tmp_path: Path) -> None:
             "parameters": {"migrate": False},
         },
         {"kind": "restart-routers", "at": 130},
+        {"kind": "restart-routers", "at": 135, "remember": False},
         {"kind": "part-routers", "at": 140, "for_seconds": 10},
     ]
     assert read_timeline(written(tmp_path, document)) == (
@@ -39,6 +40,7 @@ def test_events_are_read_with_their_defaults(tmp_path: Path) -> None:
         Fail(at=100.5, instance=3, recovered_after_seconds=30.0),
         Override(at=120.0, slo_ttft_seconds=2.0, early_rejection="Load", policy="ear", parameters={"migrate": False}),
         RestartRouters(at=130.0),
+        RestartRouters(at=135.0, remember=False),
         PartRouters(at=140.0, for_seconds=10.0, noticed_after_seconds=0.25),
     )
 

@@ -1,0 +1,70 @@
+"""What instances are believed to hold, in a form that outlives the router: it is kept on disk, and a router that begins
+anew recalls it. Where engines tell what they hold by KV events, these count and not this.
+
+The danger is an engine that began anew meanwhile at the same address: its cache is empty, and it is taken to hold what
+the one before it held until its prompts show that. So nothing is recalled that is older than the pool's session TTL.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.schedulers import PrefixMemory
+from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.tables import RoutingTable
+
+MOST_BLOCKS = 1_000_000
+"""Blocks of a pool that are kept, 8 MB; beyond, the freshest of each instance."""
+
+
+def keep(prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], now: float) -> tuple[PrefixMemory, ...]:
+    """The memory of each instance that has one."""
+    instances = [instance for instance in prefixes.instances() if instance in loads]
+    most = MOST_BLOCKS // max(1, len(instances))
+    return tuple(
+        PrefixMemory(
+            pool=table.pool,
+            uid=table.uid,
+            instance=instance,
+            address=loads[instance].entry.address,
+            block_bytes=table.engine.block_bytes,
+            kept_at=now,
+            blocks=_packed(prefixes.by_freshness(instance)[-most:]),
+        )
+        for instance in instances
+    )
+
+
+def recall(
+    prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], memories: Iterable[PrefixMemory], now: float
+) -> int:
+    """Take up what was kept of the pool's instances and still holds; returns of how many. What is known of an instance
+    by now counts more.
+    """
+    known = set(prefixes.instances())
+    recalled = 0
+    for memory in memories:
+        load = loads.get(memory.instance)
+        if load is None or memory.instance in known or not 0 <= now - memory.kept_at <= table.session.ttl_seconds:
+            continue
+        if (memory.uid, memory.address, memory.block_bytes) == (table.uid, load.entry.address, table.engine.block_bytes):
+            prefixes.insert(memory.instance, _unpacked(memory.blocks)[::-1])
+            recalled += 1
+    return recalled
+
+
+def _packed(blocks: Iterable[int]) -> bytes:
+    return _little(array("Q", (block & 0xFFFF_FFFF_FFFF_FFFF for block in blocks))).tobytes()
+
+
+def _unpacked(packed: bytes) -> list[int]:
+    found = array("Q")
+    found.frombytes(packed[: len(packed) // 8 * 8])
+    return _little(found).tolist()
+
+
+def _little(blocks: "array[int]") -> "array[int]":
+    if sys.byteorder == "big":
+        blocks.byteswap()
+    return blocks
