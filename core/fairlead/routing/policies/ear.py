@@ -5,6 +5,7 @@ Where engines can fetch KV blocks from each other, a session that migrates takes
 request that carries it is sent, if its new host has room for it then too; else the request goes back to the old one.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -57,6 +58,9 @@ class Ear:
 
     def __init__(self, parameters: EarParameters) -> None:
         self._parameters = parameters
+        self._seen: Sequence[InstanceLoad] = ()
+        self._placed: Counter[str] = Counter()
+        """New sessions by instance, since instances came or went."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         session = session_of(request)
@@ -103,9 +107,11 @@ class Ear:
 
     def _cold(self, request: RoutingRequest, session: str | None, home: Binding | None, view: PoolView, now: float) -> Decision:
         candidates = view.candidates()
+        placed = self._placed_since_instances_changed(candidates)
         least = min([load.pending_prefill_tokens for load in candidates])
         tied = [load for load in candidates if load.pending_prefill_tokens == least]
-        instance = min(tied, key=lambda load: (load.sessions, load.entry.id)).entry.id
+        instance = min(tied, key=lambda load: (placed[load.entry.id], load.sessions, load.entry.id)).entry.id
+        placed[instance] += 1
         fallbacks = least_pending(candidates, (instance,))
         if home is not None:
             reason, rule = DecisionReason.SESSION_HOST_GONE, "host-gone"
@@ -121,6 +127,16 @@ class Ear:
             bind=None if session is None else binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
             session=session,
         )
+
+    def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
+        """New sessions by instance. A new instance has none of the sessions of before, and would get every new one if
+        all that it has counted.
+        """
+        if candidates is not self._seen:
+            if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:
+                self._placed.clear()
+            self._seen = candidates
+        return self._placed
 
     def _weigh(
         self,
@@ -224,6 +240,8 @@ def prefix_session(request: RoutingRequest) -> str:
     return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
 
 
+NEW_TIES = "to the instance with the fewest new sessions since instances came or went, then the fewest of all, then by id"
+
 ENTRY = PolicyEntry(
     name=Ear.name,
     intent="Sessions stay on their host and migrate off it only when it is hot.",
@@ -275,14 +293,16 @@ ENTRY = PolicyEntry(
             DecisionRule(
                 code="first-placement",
                 because="the session is new, and it had the fewest tokens waiting",
-                order=(TOTAL, "sessions"),
+                order=(TOTAL,),
+                ties=NEW_TIES,
             ),
             DecisionRule(
                 code="name-shared",
                 because=f"{NAME_SHARED}, the conversation itself is new, and it had the fewest tokens waiting",
-                order=(TOTAL, "sessions"),
+                order=(TOTAL,),
+                ties=NEW_TIES,
             ),
-            DecisionRule(code="host-gone", because=HOST_GONE, order=(TOTAL, "sessions")),
+            DecisionRule(code="host-gone", because=HOST_GONE, order=(TOTAL,), ties=NEW_TIES),
         ),
     ),
 )

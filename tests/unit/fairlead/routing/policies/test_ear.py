@@ -1,4 +1,5 @@
 import itertools
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -80,6 +81,16 @@ def test_equal_pending_goes_to_more_free_kv_and_then_to_the_smaller_id() -> None
 def test_a_new_session_goes_to_the_least_pending_then_fewest_sessions_then_id() -> None:
     decision = choose([load("A", 5), load("B", 0, sessions=2), load("C", 0, sessions=1), load("D", 0, sessions=1)], None)
     assert (decision.instance, decision.reason, decision.bind) == ("C", DecisionReason.SESSION_COLD, BindingReason.COLD)
+
+
+def test_a_new_instance_gets_its_share_of_new_sessions_and_not_all() -> None:
+    loads = [load("A", 0, sessions=90), load("B", 0, sessions=100), load("C", 0, sessions=110)]
+    policy, found = Ear(EarParameters()), []
+    for count in (3, 4):
+        known = [*loads, load("D", 0)][:count]
+        seen = ScriptedView(table([one.entry for one in known], policy="ear"), {one.entry.id: one for one in known})
+        found.append(Counter(policy.choose(request(f"r{number}", 1000, session=f"s{number}"), seen, 0.0).instance for number in range(12)))
+    assert found == [{"A": 4, "B": 4, "C": 4}, {"A": 3, "B": 3, "C": 3, "D": 3}]
 
 
 def test_a_target_that_is_hot_itself_is_not_worth_the_cache_unless_the_drafts_rule_is_chosen() -> None:
