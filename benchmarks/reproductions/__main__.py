@@ -2,7 +2,8 @@
 
 .venv/bin/python -m benchmarks.reproductions [--conversation TRACE] [--seeds N] [--jobs N] [--docs FOLDER] [SECTION ...]
 
-The section `default_policy_grid` can be run in parts: `--only "vllm-h100-8b" --only "8 instances" --rows grid.jsonl`.
+The section `default_policy_grid` can be run in parts: `--only "vllm-h100-8b" --only "8 instances" --rows grid.jsonl`;
+so can `unseen_traffic`, also on traces of your own: `--trace chat=FILE --policies fairlead,ear --rates 0.75,1`.
 """
 
 import argparse
@@ -10,12 +11,20 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.command_line import a_file, count
+from benchmarks.command_line import a_file, above_zero, count
 from benchmarks.reproductions.catalogue import SECTIONS
 from benchmarks.reproductions.page import update
 from benchmarks.reproductions.sections import SEEDS, Context
 
 from fairlead_simulator.errors import SimulatorError
+
+
+def _kind_and_file(text: str) -> tuple[str, Path]:
+    """`chat=FILE`. Raises argparse's error where there is no such file."""
+    kind, equals, path = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is no KIND=FILE, as chat=conversations.csv")
+    return kind, a_file(path)
 
 
 def main() -> None:
@@ -33,6 +42,16 @@ def main() -> None:
         "--only", action="append", default=[], metavar="TEXT", help="settings of default_policy_grid with this in their name"
     )
     parser.add_argument("--rows", type=Path, help="JSONL of default_policy_grid's rows: those there are not run again, new ones are added")
+    parser.add_argument(
+        "--trace",
+        type=_kind_and_file,
+        action="append",
+        default=[],
+        metavar="KIND=FILE",
+        help="a trace for unseen_traffic; generated without",
+    )
+    parser.add_argument("--policies", default="", help="those of unseen_traffic, as fairlead,ear; its own without it")
+    parser.add_argument("--rates", default="", help="those of unseen_traffic, as multiples of the saturation: 0.75,1")
     parser.add_argument("--quick", action="store_true", help="smallest runs; the figures mean nothing")
     options = parser.parse_args()
     unknown = [name for name in options.sections if name not in names]
@@ -55,6 +74,9 @@ def main() -> None:
         whole=options.whole,
         only=tuple(options.only),
         rows=options.rows,
+        traces=dict(options.trace),
+        policies=tuple(part for part in options.policies.split(",") if part),
+        rates=tuple(above_zero(part) for part in options.rates.split(",") if part),
     )
     for section in SECTIONS:
         if not options.sections or section.name in options.sections:

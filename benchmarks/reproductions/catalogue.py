@@ -15,12 +15,14 @@ from benchmarks.reproductions import (
     scaling,
     sharing,
     staleness,
+    unseen_traffic,
 )
 from benchmarks.reproductions.sections import Section
 
 SECTIONS: Sequence[Section] = (
     default_policy.SECTION,
     default_policy_grid.SECTION,
+    unseen_traffic.SECTION,
     dualmap.SECTION,
     mooncake.SECTION,
     ear.SECTION,

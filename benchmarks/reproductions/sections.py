@@ -1,7 +1,7 @@
 """What a reproduction is: a section of docs/benchmarks.md, written from runs of the simulator."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 IMAGES = "images/benchmarks"
@@ -17,9 +17,10 @@ class Context:
     `conversation` is a trace file in Mooncake's format, None to generate one. `quick` asks for the smallest runs that
     still go through all of a section's code, for its test: their figures mean nothing.
 
-    Seeds are those from `first_seed` on. The last three are for sections that take long: a `whole` grid in place of a
+    Seeds are those from `first_seed` on. The next three are for sections that take long: a `whole` grid in place of a
     subset that spans it, only what has all words of `only` in its name, and a file of `rows` already found, to which
-    new ones are added.
+    new ones are added. The last three are of `unseen_traffic`: traces by kind, and other policies and rates than its
+    own.
     """
 
     docs: Path
@@ -32,6 +33,9 @@ class Context:
     whole: bool = False
     only: tuple[str, ...] = ()
     rows: Path | None = None
+    traces: Mapping[str, Path] = field(default_factory=dict)
+    policies: tuple[str, ...] = ()
+    rates: tuple[float, ...] = ()
 
     def image(self, name: str) -> Path:
         """The file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""

@@ -6,7 +6,7 @@ turn then comes when the previous answer is finished and the tool has run. The s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import log
 from random import Random
@@ -46,6 +46,38 @@ class AgentShape:
     tool_median_seconds: float = 6.0
     tool_sigma: float = 1.2
     seconds_per_output_token: float = 0.02
+
+
+CODING = AgentShape(
+    system_blocks=20,
+    turns_median=26.0,
+    turns_sigma=0.74,
+    giant_share=0.0,
+    opening_median=9300.0,
+    opening_sigma=0.9,
+    turn_median=560.0,
+    turn_sigma=1.32,
+    output_median=200.0,
+    output_sigma=0.92,
+    longest_context=100_000,
+    edited_share=0.05,
+    forked_share=0.0,
+    tool_median_seconds=13.0,
+    tool_sigma=0.86,
+)
+"""Sessions of coding agents as recorded in public: long prompts that grow by a little each turn, dozens of turns."""
+CODING_SHORT = replace(
+    CODING,
+    system_blocks=16,
+    turns_median=10.0,
+    turns_sigma=0.57,
+    opening_sigma=0.5,
+    turn_median=390.0,
+    output_median=150.0,
+    output_sigma=0.75,
+    longest_context=32_000,
+)
+"""The same of sessions that stay below 32,000 tokens."""
 
 
 class _Agent:

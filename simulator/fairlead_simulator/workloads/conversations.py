@@ -34,6 +34,21 @@ class ConversationShape:
     """A session's next turn comes at least this long after its previous one."""
 
 
+LONG_DOCUMENTS = ConversationShape(
+    continue_share=0.62,
+    live_sessions=300,
+    opening_median=11_000.0,
+    opening_sigma=1.0,
+    turn_median=200.0,
+    turn_sigma=1.5,
+    output_median=69.0,
+    output_sigma=1.5,
+    shortest_input=30,
+    longest_output=900,
+)
+"""Questions about long prompts that come again, with short answers, as in Mooncake's synthetic trace."""
+
+
 class _Session:
     __slots__ = ("full_ids", "last_seconds", "tokens")
 

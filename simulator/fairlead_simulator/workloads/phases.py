@@ -29,6 +29,10 @@ DECODE_HEAVY = Phase(seconds=1200.0, requests_per_second=8.0, input_median=2_000
 """Each keeps about six of eight instances of the preset mooncake-a800-llama70b busy, of another role."""
 
 
+CHAT = Phase(seconds=86_400.0, requests_per_second=5.0, input_median=1020, output_median=129, sigma=0.9)
+"""Lengths of Azure's public trace of a chat service (2023)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseShape:
     """The phases, which begin again after the last."""

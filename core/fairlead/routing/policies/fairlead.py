@@ -3,13 +3,13 @@ what can be in time in time.
 
 The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out what is late, as it
 stands behind; both wait and rest are longer where much decodes, as its queue gives decodes their time between prefills
-(see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is
-1 / (1 - load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full
-KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever
-computed it first. Instances that would be late come last, while being in time elsewhere costs no more than a TTFT
-target. Prefills and waits are taken to be as long as those seen on the instance, against the others; what a
-prefill makes others wait, as long as the pool takes for it in the mean. With `learned_ttft` a model takes the place of
-`wait + rest + prefill` while it errs less.
+(see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 / (1 -
+load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full KV cache
+counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever computed
+it first. Instances that would be late come last, while being in time elsewhere costs no more than a TTFT target.
+Prefills and waits are taken to be as long as those seen on the instance, against the others; what a prefill makes
+others wait, as long as the pool takes for it in the mean. With `learned_ttft` a model takes the place of `wait + rest +
+prefill` while it errs less.
 """
 
 from collections.abc import Sequence

@@ -19,10 +19,10 @@ its deadline. When late ones may go, `late_requests` says.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
 (`contracts.rests`). What is short may go before its rest, which is then owed: so short prefills go together, and their
-rests too. While the pool has time for all prefills and
-decodes, nobody becomes late for that: a rest leaves a quarter of the target, for what comes after it. For example, with
-a target of 2 s a prefill of 0.8 s goes 0.6 s after its request came at the latest. Beyond, rests are kept, as a prefill
-in place of one costs more answers their TPOT than it brings in time.
+rests too. While the pool has time for all prefills and decodes, nobody becomes late for that: a rest leaves a quarter
+of the target, for what comes after it. For example, with a target of 2 s a prefill of 0.8 s goes 0.6 s after its
+request came at the latest. Beyond, and where more answers are seen to lose their pace than first tokens are late
+(`late_requests`), rests are kept, as a prefill in place of one costs more answers their TPOT than it brings in time.
 
 Where tenants share the pool fairly (`turns`), those that are behind are planned first: of the time until the last
 deadline each may have what brings all equally far, and what is planned of that stays planned when the rest is planned
@@ -71,7 +71,7 @@ class DeadlineRules:
 
     Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it;
     `found_late` is told of each found late. `decode_share` is the part of an instance's time that its decodes need, and
-    while the pool `has_time`, rests give way to deadlines. `speed` is that of prefills, in tokens per second.
+    while the pool `has_time` for both, rests give way to deadlines. `speed` is that of prefills, in tokens per second.
     """
 
     late_share: float

@@ -11,6 +11,12 @@ from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.tables import RoutingTable
 
 
+WEIGHT = 0.02
+"""What one request counts for in the shares of those that were late of late."""
+MORE = 0.02
+"""By so much more of the answers than of the first tokens must be late before rests are kept for that."""
+
+
 class LateRequests:
     """Watches the queues of one pool.
 
@@ -20,9 +26,27 @@ class LateRequests:
     def __init__(self, accounting: Accounting) -> None:
         self._accounting = accounting
         self.to_refuse: list[TrackedRequest] = []
+        self._first_tokens = self._answers = 0.0
+
+    @property
+    def spare_answers(self) -> bool:
+        """Whether more answers are seen to lose their pace than first tokens are late: then nothing is won by giving
+        prefills the time of decodes.
+        """
+        return self._answers > self._first_tokens + MORE
+
+    def saw_first_token(self, *, late: bool) -> None:
+        """A first token came of a request that had not been found late before it was sent."""
+        self._first_tokens += WEIGHT * (late - self._first_tokens)
+
+    def saw_answer(self, *, late: bool) -> None:
+        """An answer ended: whether it had missed the TPOT target."""
+        self._answers += WEIGHT * (late - self._answers)
 
     def found(self, tracked: TrackedRequest, *, refuse: bool) -> None:
         """A queued request has become late, or is as it comes."""
+        if not tracked.late:
+            self.saw_first_token(late=True)
         self._accounting.find_late(tracked)
         if refuse:
             self.to_refuse.append(tracked)

@@ -32,6 +32,9 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
         return
     if tracked.dispatched_at >= now:
         return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it
+    arrived_at, target = tracked.request.arrived_at, state.table.slo.ttft_seconds
+    if tracked.dispatched_at < arrived_at + target:
+        state.late.saw_first_token(late=now >= arrived_at + target)
     load = state.loads[tracked.instance]
     load.paced_at = now
     before = load.last_first_token_at
@@ -104,6 +107,8 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     """
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
         state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)
+    if tracked.first_token_at is not None and output_tokens > 1:
+        state.late.saw_answer(late=now - tracked.first_token_at > (output_tokens - 1) * state.table.slo.tpot_seconds)
     if not state.learns_decoding:
         return
     began = tracked.decode_began

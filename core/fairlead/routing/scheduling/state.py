@@ -251,7 +251,7 @@ class SchedulerState:
         return self.prefill_times.speed
 
     def _has_time(self) -> bool:
-        return self.view.pool_load() < FULL
+        return self.view.pool_load() < FULL and not self.late.spare_answers
 
     def _decode_share(self, load: InstanceLoad) -> float:
         """Without queues nothing waits for decodes either."""

@@ -388,6 +388,20 @@ def test_without_queues_everything_is_sent_at_once() -> None:
     assert sent == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize(("first_token", "ended", "kept"), [(0.5, 5.0, True), (0.5, 1.0, False), (7.0, 12.0, False)])
+def test_rests_are_kept_in_a_pool_with_time_once_answers_are_seen_to_be_late_and_first_tokens_are_not(
+    first_token: float, ended: float, kept: bool
+) -> None:
+    """The targets are 5 s and 0.1 s; answers have 21 tokens."""
+    scheduler = pool()
+    for number in range(10):
+        scheduler.submit(request(f"r{number}", 100, at=100.0 * number), 100.0 * number)
+        scheduler.first_token(f"r{number}", 100.0 * number + first_token)
+        scheduler.complete(f"r{number}", 100.0 * number + ended, 21, None)
+    assert scheduler._state.view.pool_load() < 1
+    assert scheduler._state._has_time() is not kept
+
+
 def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> None:
     scheduler = pool()
     for number in range(30):

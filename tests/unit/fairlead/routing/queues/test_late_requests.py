@@ -54,3 +54,22 @@ def test_what_is_to_be_refused_is_kept_for_the_scheduler() -> None:
     pool.late.found(pool.queue("waits", 1000), refuse=False)
     pool.late.found(tracked, refuse=True)
     assert pool.late.to_refuse == [tracked]
+
+
+def test_answers_are_spared_while_more_of_them_are_late_than_of_first_tokens() -> None:
+    pool = Pool()
+    assert not pool.late.spare_answers, "nothing was seen yet"
+    for _ in range(5):
+        pool.late.saw_answer(late=True)
+    assert pool.late.spare_answers
+    late = pool.queue("r", 1000)
+    for number in range(10):
+        pool.late.found(pool.queue(f"r{number}", 1000), refuse=False)
+    assert not pool.late.spare_answers, "as many first tokens are lost"
+    for _ in range(200):
+        pool.late.saw_first_token(late=False)
+        pool.late.saw_answer(late=False)
+    pool.late.found(late, refuse=False)
+    pool.accounting.find_late(late)
+    pool.late.found(late, refuse=False)
+    assert not pool.late.spare_answers, "long past counts for nothing"
