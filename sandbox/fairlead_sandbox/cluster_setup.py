@@ -24,6 +24,7 @@ ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
 """Who else uses the Kubernetes API; the sandbox's own writes a kubeconfig for each."""
 ESTABLISH_SECONDS = 20.0
 POOL_READY_SECONDS = 180.0
+"""The pool is given up when nothing about it has changed for so long."""
 
 
 class ClusterSetup:
@@ -71,22 +72,25 @@ class ClusterSetup:
             except ClusterProblem as problem:
                 if problem.reason != "AlreadyExists":
                     raise
-            deadline = time.monotonic() + POOL_READY_SECONDS
-            ready = ("Unknown", "the operator has not said anything about it")
-            while time.monotonic() < deadline:
+            changed_at = time.monotonic()
+            ready, seen = ("Unknown", "the operator has not said anything about it"), None
+            while time.monotonic() - changed_at < POOL_READY_SECONDS:
                 pool = await client.request("GET", f"{POOLS}/{POOL_NAME}")
                 ready = _condition(pool, "Ready") or ready
-                if ready[0] == "True" and await self._pods_are_ready(
-                    client, pool["spec"]["replicas"]
-                ):  # the condition alone may stem from the last run
+                pods = await self._ready_pods(client)
+                if ready[0] == "True" and pods >= pool["spec"]["replicas"]:  # the condition alone may stem from the last run
                     return
+                if seen != (ready, pods):
+                    changed_at, seen = time.monotonic(), (ready, pods)
                 await asyncio.sleep(0.2)
-        raise SandboxError(f"pool {POOL_NAMESPACE}/{POOL_NAME} is not Ready after {POOL_READY_SECONDS:g} s: {ready[1]}")
+        raise SandboxError(
+            f"pool {POOL_NAMESPACE}/{POOL_NAME} is not Ready, and nothing about it changed for {POOL_READY_SECONDS:g} s: {ready[1]}"
+        )
 
-    async def _pods_are_ready(self, client: KubernetesClient, wanted: int) -> bool:
+    async def _ready_pods(self, client: KubernetesClient) -> int:
         path, query = f"/api/v1/namespaces/{POOL_NAMESPACE}/pods", {"labelSelector": f"fairlead.dev/pool={POOL_NAME}"}
         pods = (await client.request("GET", path, query=query))["items"]
-        return sum((_condition(pod, "Ready") or ("", ""))[0] == "True" for pod in pods) >= wanted
+        return sum((_condition(pod, "Ready") or ("", ""))[0] == "True" for pod in pods)
 
     def _client(self) -> KubernetesClient:
         return KubernetesClient(read_kubeconfig(self._directory.kubernetes / "kubeconfig"))

@@ -46,6 +46,16 @@ def identity_of(pid: int) -> ProcessIdentity | None:
     return ProcessIdentity(pid=pid, started_ticks=int(fields[19]))
 
 
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that the process has had; 0 when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0.0
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def is_alive(identity: ProcessIdentity) -> bool:
     """Whether this very process still runs."""
     return identity_of(identity.pid) == identity

@@ -64,7 +64,9 @@ class ProcessSpec:
     Only a process that cleans up by itself may get a weaker one than SIGKILL.
     """
     start_timeout_seconds: float = 180.0
-    """For a process that hangs; one that ends is noticed at once. A busy machine takes a minute for the control API."""
+    """For a process that hangs; one that ends is noticed at once. One that a busy machine gives little CPU time has
+    longer, as long as it gets on (`supervised_process.StartingTime`).
+    """
     console: bool = True
     """Whether its output is shown in the merged stream; its log file gets the output in any case."""
 

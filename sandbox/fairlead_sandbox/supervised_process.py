@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from fairlead_sandbox.backoff import Backoff
 from fairlead_sandbox.errors import SandboxError, StartFailed
-from fairlead_sandbox.identities import ProcessIdentity, identity_of, send_signal, until_end
+from fairlead_sandbox.identities import ProcessIdentity, cpu_seconds, identity_of, send_signal, until_end
 from fairlead_sandbox.lifelines import die_with_parent
 from fairlead_sandbox.log_streams import LineSplitter, ProcessLog
 from fairlead_sandbox.probing import ask_url
@@ -38,6 +38,43 @@ class _Run:
     pump: asyncio.Task[None]
     printed: asyncio.Event
     started_at: float
+
+
+ENOUGH_CPU_SECONDS = 60.0
+"""A process that had so much CPU time and is not ready waits for something else than the machine."""
+STILL_SECONDS = 30.0
+STILL_CPU_SECONDS = 0.1
+"""One that used less in so long has nothing to compute."""
+LONGEST_LOOK_SECONDS = 5.0
+
+
+class StartingTime:
+    """How long a process may take to become ready: `least_seconds`, and then for as long as it gets on, as on a machine
+    that has much else to do. Times are of one clock, in seconds.
+    """
+
+    def __init__(self, least_seconds: float) -> None:
+        self._least = least_seconds
+        self._began: float | None = None
+        self._moved_at = 0.0
+        self._cpu_then = 0.0
+
+    def passed(self, now: float) -> float:
+        """Seconds since it was asked first."""
+        return 0.0 if self._began is None else now - self._began
+
+    def is_over(self, now: float, cpu_seconds: float) -> bool:
+        """Whether the time is over; `cpu_seconds` are what the process has had by now, from 0 again in another one."""
+        if self._began is None:
+            self._began = self._moved_at = now
+        if cpu_seconds < self._cpu_then or cpu_seconds - self._cpu_then >= STILL_CPU_SECONDS:
+            self._moved_at, self._cpu_then = now, cpu_seconds
+        has_time = now - self._began < self._least
+        return not has_time and (cpu_seconds >= ENOUGH_CPU_SECONDS or now - self._moved_at >= min(STILL_SECONDS, self._least))
+
+    def next_look(self, now: float) -> float:
+        """Seconds after which to ask again."""
+        return min(LONGEST_LOOK_SECONDS, max(0.05, self._least - self.passed(now)))
 
 
 class SupervisedProcess:
@@ -68,11 +105,11 @@ class SupervisedProcess:
     async def live(self) -> None:
         """Run the process until `stop` is called. Raises StartFailed when it never becomes ready."""
         attempts = 0
-        deadline = time.monotonic() + self.spec.start_timeout_seconds
+        starting = StartingTime(self.spec.start_timeout_seconds)
         while not self._stopping.is_set():
             run = await self._start()
             if run is not None:
-                await self._watch(run, deadline)
+                await self._watch(run, starting)
                 ran, how = time.monotonic() - run.started_at, _ending(run.popen.wait())
             else:
                 ran, how = 0.0, self.note.detail
@@ -144,15 +181,18 @@ class SupervisedProcess:
         self._note(pid=popen.pid, started_ticks=identity.started_ticks)
         return self._run
 
-    async def _watch(self, run: _Run, deadline: float) -> None:
+    async def _watch(self, run: _Run, starting: StartingTime) -> None:
         """Wait for readiness, then for the end of the process. Its last output is read before this returns."""
         ended = asyncio.create_task(until_end(run.identity))
         becoming = asyncio.create_task(self._until_ready(run))
         try:
-            timeout = None if self.ready.is_set() else max(0.0, deadline - time.monotonic())
-            done, _ = await asyncio.wait({ended, becoming}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                raise StartFailed(self._complaint(f"was not ready within {self.spec.start_timeout_seconds:g} s"))
+            done: set[asyncio.Task[None]] = set()
+            while not done:
+                now = time.monotonic()
+                if not self.ready.is_set() and starting.is_over(now, cpu_seconds(run.identity.pid)):
+                    raise StartFailed(self._complaint(f"was not ready within {starting.passed(now):.3g} s"))
+                timeout = None if self.ready.is_set() else starting.next_look(now)
+                done, _ = await asyncio.wait({ended, becoming}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if becoming in done and ended not in done:
                 becoming.result()
                 self.ready.set()
