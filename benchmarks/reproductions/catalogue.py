@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.reproductions import (
+    apart,
     beliefs,
     caches,
     default_policy,
@@ -30,6 +31,7 @@ SECTIONS: Sequence[Section] = (
     caches.SECTION,
     lodestar.SECTION,
     staleness.SECTION,
+    apart.SECTION,
     scaling.SECTION,
     sharing.SECTION,
     beliefs.SECTION,

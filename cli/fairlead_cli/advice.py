@@ -65,5 +65,7 @@ def _harm(one: Advice) -> str:
             return f"users wait {one.harm:.0f} s longer per hour"
         case HarmUnit.SILENT_SECONDS:
             return f"{one.harm:.0f} s without news"
+        case HarmUnit.ROUTERS:
+            return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'} by themselves"
         case HarmUnit.ERROR:
             return f"predictions are off by {one.harm:.0%}"

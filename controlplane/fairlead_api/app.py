@@ -218,6 +218,7 @@ def create_api(
                 listening.set()
 
             tasks.start("notices", partial(listen, settings.database_url, pulse, noticed, connected))
+            tasks.start("shares of routers", stream.tell_others_forever)
             with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
                 await asyncio.wait_for(listening.wait(), 3)
             if simulates:

@@ -11,6 +11,7 @@ import msgspec
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
+from fairlead.reports.shares import OthersShare
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.problems import UnreadableLine
 
@@ -45,6 +46,14 @@ class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
     keys: tuple[GatewayKeyFacts, ...] = ()
 
 
+class OthersLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="others"):
+    """What the other routers of a pool have under way, for one that decides for itself beside them. Each line takes the
+    place of the pool's line before; one comes every second while there is something to tell.
+    """
+
+    share: OthersShare
+
+
 class SyncedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synced"):
     """The snapshot is complete and changes follow.
 
@@ -56,7 +65,7 @@ class HeartbeatLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     """Nothing changed. One comes every 2 s, so that silence means a dead connection."""
 
 
-StreamLine = TableLine | PoolDeletedLine | BindingsLine | GatewayKeysLine | SyncedLine | HeartbeatLine
+StreamLine = TableLine | PoolDeletedLine | BindingsLine | GatewayKeysLine | OthersLine | SyncedLine | HeartbeatLine
 
 
 class _Kind(msgspec.Struct):

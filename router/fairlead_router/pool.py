@@ -14,6 +14,7 @@ from dataclasses import replace
 from fairlead.instances import Role
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
+from fairlead.reports.shares import Apart
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
@@ -42,7 +43,7 @@ class Pool:
     """
 
     __slots__ = (
-        "__weakref__", "_engines", "_ranks", "accepting", "accounts", "addresses", "binds_beginnings", "block_bytes", "choice", "classes", "counters",
+        "__weakref__", "_engines", "_ranks", "accepting", "accounts", "addresses", "apart", "binds_beginnings", "block_bytes", "choice", "classes", "counters",
         "direct", "divides", "engines", "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials",
         "scheduler",
         "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
@@ -66,6 +67,8 @@ class Pool:
         """Number of tickets without a decision."""
         self.guests = 0
         """Routers that ask this one for their requests."""
+        self.apart = Apart.NOT_FOUND
+        """Why this router decides by itself, if it does beside others."""
         self.is_front = False
         """Whether another router decides; then its reports have the pool's requests."""
         self.kept_rows = KeptRows()

@@ -11,6 +11,7 @@ from fairlead.errors import FairleadError
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.schedulers import PrefixMemory, Scheduler
 from fairlead.tables import Outlook, PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics
@@ -144,6 +145,18 @@ class Pools:
         self._routers = self._metrics.live_routers = max(1, count)
         for pool in self.living():
             pool.scheduler.know_routers(self._routers)
+
+    def know_others(self, share: OthersShare) -> None:
+        """Tell a pool's scheduler what the other routers told of it. One of an unknown pool is ignored."""
+        pool = self.get(share.pool)
+        if pool is not None:
+            pool.scheduler.know_others(share, self._clock())
+
+    def shares(self) -> tuple[PoolShare, ...]:
+        """What to tell other routers of the pools for which this one decides by itself beside others."""
+        now = self._clock()
+        found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
+        return tuple(share for share in found if share is not None)
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
         """Tell schedulers the changes of an earlier process of this router that the API may not have acknowledged."""

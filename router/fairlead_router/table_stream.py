@@ -19,7 +19,16 @@ from dataclasses import dataclass, field
 from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.internal import SystemApi
-from fairlead_client.lines import BindingsLine, GatewayKeysLine, HeartbeatLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
+from fairlead_client.lines import (
+    BindingsLine,
+    GatewayKeysLine,
+    HeartbeatLine,
+    OthersLine,
+    PoolDeletedLine,
+    StreamLine,
+    SyncedLine,
+    TableLine,
+)
 from fairlead_client.problems import StreamLost
 from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
@@ -103,6 +112,8 @@ class TableFollower:
             case GatewayKeysLine():
                 self._keys.replace(line.keys, self._now())
                 self._cache.keep_gateway_keys(line.keys)
+            case OthersLine():
+                self._pools.know_others(line.share)
             case SyncedLine():
                 if self._snapshot is not None:
                     self._complete(self._snapshot)

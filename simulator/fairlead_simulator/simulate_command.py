@@ -131,6 +131,9 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--asking-delay", type=NumberOption(most=60), help="One router decides for all, and so many seconds pass from router to router."
 )
 @click.option(
+    "--told-delay", type=NumberOption(most=60), help="Routers that decide for themselves hear so many seconds late what others do."
+)
+@click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
 )
 @click.option(
@@ -224,6 +227,8 @@ def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> No
         raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
     if spec.routers == 1 and spec.asking_seconds is not None:
         raise click.UsageError("--asking-delay lets one of several routers decide; say how many with --routers")
+    if spec.told_seconds is not None and (spec.routers == 1 or spec.asking_seconds is not None):
+        raise click.UsageError("--told-delay is of several routers that decide for themselves; give --routers, and no --asking-delay")
     if spec.asking_seconds is None and any(isinstance(event, PartRouters) for event in timeline):
         raise click.UsageError("--timeline: part-routers parts routers that ask one of them; give --routers and --asking-delay")
 
@@ -272,6 +277,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
         routers=options["routers"],
         clients=options["clients"],
         asking_seconds=options["asking_delay"],
+        told_seconds=options["told_delay"],
     )
 
 

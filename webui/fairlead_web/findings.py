@@ -100,5 +100,7 @@ def harm_words(one: Advice) -> str:
             return f"{formats.seconds(one.harm)} per hour"
         case HarmUnit.SILENT_SECONDS:
             return formats.span(one.harm)
+        case HarmUnit.ROUTERS:
+            return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'}"
         case HarmUnit.ERROR:
             return f"{formats.share(one.harm)} off"

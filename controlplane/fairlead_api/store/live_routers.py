@@ -15,6 +15,11 @@ COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
 CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.asked_at.is_not(None)).order_by(_ROUTERS.id)
 """Where each of them can be asked by others."""
 
+SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS.last_seen_at), _ROUTERS.shares).where(
+    IS_LIVE, _ROUTERS.shares != text("'{}'::jsonb")
+)
+"""What each of them tells others, by pool, and how many seconds ago it did."""
+
 NEWEST_ACKNOWLEDGED = select(
     func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
 ).where(IS_LIVE)

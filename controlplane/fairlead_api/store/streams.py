@@ -5,10 +5,12 @@ from sqlalchemy import select, text
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, told_reason
+from fairlead.reports.shares import PoolShare
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.live_routers import SHARES_OF_LIVE
 from fairlead_api.store.records import read
 
 _CURRENT = (
@@ -58,6 +60,14 @@ class PostgresStream:
                 select(pools.c.namespace, pools.c.name).where(pools.c.deleted_at.is_not(None)).order_by(pools.c.id)
             )
             return [PoolKey(namespace=namespace, name=name) for namespace, name in rows]
+
+    async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
+        found: dict[PoolKey, dict[str, tuple[PoolShare, float]]] = {}
+        async with self._database.reading() as connection:
+            for router, age, shares in await connection.execute(SHARES_OF_LIVE):
+                for share in msgspec.convert(shares, dict[str, PoolShare]).values():
+                    found.setdefault(share.pool, {})[router] = (share, float(age))
+        return found
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
         async with self._database.reading() as connection:

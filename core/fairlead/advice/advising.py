@@ -12,6 +12,7 @@ from fairlead.advice import (
     predictions,
     ratios,
     refusals,
+    routers_apart,
     saturation,
     scaling_advice,
     silence,
@@ -32,6 +33,7 @@ FINDERS = (
     figures_off.find,
     budgets.find,
     silence.find,
+    routers_apart.find,
     unmet_conditions.find,
     scaling_advice.find,
 )

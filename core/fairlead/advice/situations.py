@@ -200,6 +200,8 @@ class PoolSituation:
     burns: tuple[SeenBurn, ...] = ()
     predictions: SeenPredictions = SeenPredictions()
     figures: tuple[SeenFigure, ...] = ()
+    apart: Mapping[str, int] = field(default_factory=dict)
+    """Why routers decide for themselves beside others (`fairlead.reports.shares.Apart`), and how many do for that."""
     live_routers: int = 1
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0

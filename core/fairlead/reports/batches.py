@@ -11,6 +11,7 @@ from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionRecord
+from fairlead.reports.shares import PoolShare
 from fairlead.reports.traffic import RecordedRequest
 from fairlead.tables import PoolKey
 
@@ -42,7 +43,8 @@ class RouterState:
     """A router's present state, true at `sent_at`: the tables it routes by and the work it has under way.
 
     It does not accumulate since the last report, as a batch does. `use` has every pool that the router serves;
-    a router that does not tell has none. `asked_at` is None for a router that others cannot ask.
+    a router that does not tell has none. `asked_at` is None for a router that others cannot ask. `shares` are of the
+    pools for which it decides by itself beside others.
     """
 
     sent_at: float
@@ -53,6 +55,7 @@ class RouterState:
     known_caches: tuple[KnownCache, ...] = ()
     learnt_figures: tuple[LearntFigure, ...] = ()
     asked_at: AskAddress | None = None
+    shares: tuple[PoolShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,7 @@ class Report(ReportBatch):
     known_caches: tuple[KnownCache, ...] = ()
     learnt_figures: tuple[LearntFigure, ...] = ()
     asked_at: AskAddress | None = None
+    shares: tuple[PoolShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

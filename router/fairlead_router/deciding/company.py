@@ -6,8 +6,9 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from fairlead.reports.shares import Apart
 from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_router.deciding.callers import Callers
@@ -54,6 +55,7 @@ class Company:
         self._meeting = Meeting(self._others_end)
         self._server: asyncio.Server | None = None
         self._stopping = False
+        self._apart = Apart.NOT_FOUND
         self._looked_at = 0.0
 
     async def look(self) -> None:
@@ -113,11 +115,17 @@ class Company:
             listed.update(directory.listed())
         listed.pop(self._router, None)
         understood = {name: one for name, one in listed.items() if one.is_understood}
+        self._apart = self._why_apart(listed, understood)
         self._meeting.follow(understood, lambda one: OtherRouter(self._router, one, self._now, self._meeting.lost))
         if self._server is not None and not self._stopping:
             own = self._own(self._server)
             for directory in self._directories:
                 directory.enter(own)
+
+    def _why_apart(self, listed: Mapping[str, Listed], understood: Mapping[str, Listed]) -> Apart:
+        if len(understood) < len(listed):
+            return Apart.OTHER_RELEASE
+        return Apart.NO_ANSWER if understood.keys() - self._meeting.answering().keys() else Apart.NOT_FOUND
 
     def _others_end(self, other: OtherRouter) -> None:
         if other.was_met:
@@ -134,6 +142,7 @@ class Company:
         asked = 0
         for pool in living:
             decider = self._decider(pool)
+            pool.apart = Apart.AFTER_PREFILL if pool.table.early_rejection.mode == "AfterPrefill" else self._apart
             for other in others:
                 if other is not decider:
                     other.ask_no_more(pool)

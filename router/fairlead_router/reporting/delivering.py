@@ -219,6 +219,7 @@ class Delivery:
             known_caches=tuple(chain.from_iterable(known)),
             learnt_figures=tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool, now)),
             asked_at=None if self._others is None else self._others.own,
+            shares=self._pools.shares(),
         )
 
     def _holding(self) -> frozenset[PoolKey]:

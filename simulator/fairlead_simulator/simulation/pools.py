@@ -68,6 +68,10 @@ class SimulatedPool:
     clients: Clients = "in-turn"
     asking_seconds: float | None = None
     """One router decides for all, and a word from one to another takes so long; None: each decides for itself."""
+    told_seconds: float | None = None
+    """Routers that decide for themselves tell each other once a second what they do, and it arrives so much later;
+    None: they tell nothing, as when the control API is away.
+    """
     seed: int = 0
 
     def preset_of(self, instance: str) -> EnginePreset:

@@ -1,16 +1,18 @@
 """The routers of one run: how requests come to them, and what they know of each other.
 
-They know how many they are, as the control API tells them. Each knows only what it sent itself and what events tell it,
-or one of them decides for all. They share no bindings: what the control API would tell them of each other's sessions is
-left out.
+They know how many they are, as the control API tells them. One of them decides for all, or each knows what it sent
+itself, what events tell it and, where they tell each other, what others did some seconds ago. They share no bindings:
+what the control API would tell them of each other's sessions is left out.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Literal
 
 from xxhash import xxh3_64_intdigest
 
+from fairlead.reports.shares import Apart, OthersShare, share_of_others
 from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
@@ -26,6 +28,9 @@ RouterChange = Literal["none", "restart", "replace", "break", "notice", "connect
 """What becomes of the routers: they begin anew, with what they kept on disk or with nothing; their connections break;
 they notice that; all connect again.
 """
+
+SHARE_SECONDS = 1.0
+"""How often routers tell, as live ones do."""
 
 
 class Routers:
@@ -44,10 +49,12 @@ class Routers:
     ) -> None:
         self._spec = spec
         self._delivery = delivery
+        self._events = events
         self._links = None if spec.asking_seconds is None else RouterLinks(spec.asking_seconds, events, see)
         self._chance = Random(f"clients/{spec.seed}")
         self._all: list[SharedScheduler] = [] if first is None else [first]
         self._serving = range(spec.routers)
+        self._telling = False
         self._add(range(len(self._all), spec.routers), table)
 
     def __iter__(self) -> Iterator[SharedScheduler]:
@@ -83,6 +90,28 @@ class Routers:
                 self._delivery.router_started(scheduler.caches, now)
         if self._links is not None:
             self._links.connect(self.leading, self.serving, now)
+        elif self._spec.told_seconds is not None and len(self._serving) > 1 and not self._telling:
+            self._telling = True
+            self._events.at(now + SHARE_SECONDS, self._tell, None)
+
+    def end(self) -> None:
+        """The run is over: nothing more is told."""
+        self._telling = False
+
+    def _tell(self, _: None, now: float) -> None:
+        """As the control API does it: each gets the sums of the others' shares."""
+        assert self._spec.told_seconds is not None, "only then anything is told"
+        if not self._telling:
+            return
+        shares = {scheduler.name: (share, 0.0) for scheduler in self.serving if (share := scheduler.share(Apart.NO_ANSWER, now))}
+        for scheduler in self.serving:
+            told = share_of_others(scheduler.name, scheduler.table.pool, shares)
+            self._events.at(now + self._spec.told_seconds, self._be_told, (scheduler, told))
+        self._events.at(now + SHARE_SECONDS, self._tell, None)
+
+    def _be_told(self, told: tuple[SharedScheduler, OthersShare], now: float) -> None:
+        scheduler, share = told
+        scheduler.know_others(replace(share, age_seconds=self._spec.told_seconds or 0.0), now)
 
     def change(self, what: RouterChange, now: float) -> None:
         """Something becomes of the routers."""

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from fairlead.reports.bindings import Binding
+from fairlead.reports.shares import Apart, InstanceWork, PoolShare, placed
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client import internal_paths
-from fairlead_client.lines import BindingsLine, GatewayKeysLine, HeartbeatLine, StreamLine, TableLine, encode_line
+from fairlead_client.lines import BindingsLine, GatewayKeysLine, HeartbeatLine, OthersLine, StreamLine, TableLine, encode_line
 from fairlead_client.problems import StreamLost
 from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam, following
@@ -118,3 +119,26 @@ async def test_a_router_of_before_reads_every_line(seam: Seam, clients: Clients)
     assert (kinds[:3], kinds[-1]) == (["table", "bindings", "synced"], "pool_deleted")
     assert found[0].table is not None
     assert found[-1].pool == CHAT
+
+
+def a_share(in_flight: int, begin: int, instance: str = "a") -> PoolShare:
+    work = (InstanceWork(instance=instance, in_flight=in_flight, decoding=in_flight, decode_tokens=1000, prefill_share=0.25),)
+    return PoolShare(pool=CHAT, why=Apart.NO_ANSWER.value, work=work, prompts=(placed(instance, [(1 << 63) + begin, 1 << 40, 7]),))
+
+
+async def test_routers_that_decide_for_themselves_are_told_of_each_other_and_nobody_of_itself(clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    async with following(clients.router_api, "router-0") as first, following(clients.router_api, "router-2") as asking:
+        await first.snapshot()
+        await asking.snapshot()
+        for number, share in enumerate((a_share(1, 0), a_share(2, 1 << 20), a_share(4, 1 << 21))):
+            await clients.router.post_report(a_report(f"r{number}", f"router-{number}", shares=() if number == 2 else (share,)))
+        told = (await first.until(OthersLine)).share
+        assert (told.pool, told.names, [row.in_flight for row in told.work]) == (CHAT, ("router-0", "router-1"), [2])
+        assert told.prompts == a_share(2, 1 << 20).prompts
+        assert 0 <= told.age_seconds < PATIENCE_SECONDS
+        await clients.router.post_report(a_report("r3", "router-1", shares=(a_share(5, 1 << 20),)))
+        while (told := (await first.until(OthersLine)).share).work[0].in_flight == 2:
+            pass
+        assert told.work == a_share(5, 0).work, "each share takes the place of the one before"
+        assert not any(isinstance(line, OthersLine) for line in asking.lines._queue)  # type: ignore[attr-defined]

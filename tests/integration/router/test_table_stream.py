@@ -229,3 +229,27 @@ async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) ->
     await world.api.start()
     await until(lambda: len(running.router.spool) == 0)
     assert len({change.session for change in world.api.state.stored("bindings")}) == 144
+
+
+async def test_routers_that_cannot_ask_each_other_hear_of_each_others_work_and_forget_it(world: World) -> None:
+    first = await world.ready(count=1)
+    second = await world.start_router("router-1")
+    await until(lambda: second.router.informing.synced)
+    engine = world.engines[0]
+
+    def heard() -> int | None:
+        (load,) = second.scheduler.loads()
+        return None if load.others is None else load.others.in_flight
+
+    await until(lambda: heard() == 0)
+    task = asyncio.create_task(first.ask(stream=True, script="stepwise"))
+    await until(lambda: heard() == 1)
+    (own,) = first.scheduler.loads()
+    assert own.others is None or own.others.in_flight == 0, "nobody hears of itself"
+    while not task.done():
+        engine.step.set()
+        await asyncio.sleep(0.01)
+    await until(lambda: heard() == 0)
+    world.api.up = False
+    await until(lambda: heard() is None)
+    assert (await second.ask()).status_code == 200

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.gateway_keys import GatewayKeyFacts
+from fairlead.reports.shares import InstanceWork, OthersShare, placed
 from fairlead.tables import PoolKey
 from fairlead_client.lines import (
     BindingsLine,
     GatewayKeysLine,
     HeartbeatLine,
     LineCutter,
+    OthersLine,
     PoolDeletedLine,
     StreamLine,
     SyncedLine,
@@ -25,11 +27,13 @@ from fairlead_client.problems import UnreadableLine
 from fairlead_testing.builders.routing_tables import routing_table
 
 POOL = PoolKey(namespace="default", name="chat")
+SHARE = OthersShare(pool=POOL, names=("a", "b"), age_seconds=1.5, work=(InstanceWork(instance="i0"),), prompts=(placed("i0", [2**64 - 1]),))
 LINES: list[StreamLine] = [
     TableLine(table=routing_table(["127.0.0.1:1"])),
     PoolDeletedLine(pool=POOL),
     BindingsLine(bindings=()),
     GatewayKeysLine(keys=(GatewayKeyFacts(id="k1", digest="ab" * 32, models=("m",), requests_per_minute=60),)),
+    OthersLine(share=SHARE),
     SyncedLine(),
     HeartbeatLine(),
 ]

@@ -13,6 +13,7 @@ from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.rejections import RejectionReason
+from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
@@ -190,6 +191,10 @@ class CheckingScheduler:
 
     def know_routers(self, count: int) -> None:
         self.routers = count
+
+    def share(self, why: str, now: float) -> PoolShare | None: ...
+
+    def know_others(self, share: OthersShare, now: float) -> None: ...
 
     def give_up(self, request_id: str, now: float) -> tuple[Refusal, ...]:
         return tuple(self._refuse(request) for request in tuple(self.queue) if request.id == request_id)

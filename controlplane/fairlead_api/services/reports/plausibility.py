@@ -150,6 +150,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         troubled_engines=kept(report.troubled_engines, lambda row: row),
         known_caches=kept(report.known_caches, lambda row: row),
         learnt_figures=kept(report.learnt_figures, lambda row: row),
+        shares=kept(report.shares, lambda row: row),
     )
     return whole, dropped
 

@@ -8,19 +8,32 @@ tell readers which to keep.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from typing import Protocol
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
+from fairlead.reports.shares import PoolShare, share_of_others
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.streams.notices import BindingsChanged, GatewayKeysChanged, Notice, PoolDeleted, TableChanged
-from fairlead_client.lines import BindingsLine, GatewayKeysLine, HeartbeatLine, PoolDeletedLine, SyncedLine, TableLine, encode_line
+from fairlead_client.lines import (
+    BindingsLine,
+    GatewayKeysLine,
+    HeartbeatLine,
+    OthersLine,
+    PoolDeletedLine,
+    SyncedLine,
+    TableLine,
+    encode_line,
+)
 
 _log = logging.getLogger(__name__)
 _HEARTBEAT = encode_line(HeartbeatLine())
 _SYNCED = encode_line(SyncedLine())
 BATCH = 500
+OTHERS_SECONDS = 1.0
+"""Routers share once a second."""
 
 
 class StreamStore(Protocol):
@@ -37,6 +50,9 @@ class StreamStore(Protocol):
 
     async def deleted_pools(self) -> list[PoolKey]:
         """Pools that were deleted and not made again."""
+
+    async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
+        """Of each pool, what live routers tell others of it, by router, and how many seconds ago they told."""
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
         """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
@@ -103,6 +119,22 @@ class TableStream:
             return  # nothing that a router obeys
         for subscriber in self._subscribers:
             subscriber.offer(content)
+
+    async def tell_others_forever(self) -> None:
+        """Tells the routers that decide for themselves what the others do, every second."""
+        while True:
+            await asyncio.sleep(OTHERS_SECONDS)
+            with suppress(StoreUnavailable):  # what was told last grows old at the routers
+                await self.tell_others()
+
+    async def tell_others(self) -> None:
+        """Tells every subscriber that shares a pool's work what the others share of it."""
+        if not self._subscribers:
+            return
+        for pool, shares in (await self._store.shares()).items():
+            for subscriber in self._subscribers:
+                if subscriber.router in shares and len(shares) > 1:
+                    subscriber.offer(encode_line(OthersLine(share=share_of_others(subscriber.router, pool, shares))))
 
     def on_gap(self) -> None:
         """Handles a gap in the notices: changes may have been missed, so every subscriber gets a snapshot again."""

@@ -77,6 +77,7 @@ def situation(
     moves: Any,
     advised: Sequence[Any],
     routers: Any,
+    apart: Mapping[str, int],
     learnt: Any,
     figures: Sequence[Any],
     model: Any,
@@ -141,6 +142,7 @@ def situation(
             )
             for one in figures
         ),
+        apart=dict(apart),
         live_routers=0 if routers is None else int(routers.live),
         unheard_seconds=None if routers is None else max(0.0, float(routers.unheard)),
         unseen_seconds=max(0.0, (now - row.observed_at).total_seconds()),

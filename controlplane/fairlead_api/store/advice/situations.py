@@ -123,6 +123,9 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     failed = {row.pool_id: row.failed for row in await connection.execute(statements.FAILED, lately)}
     moves = {row.pool_id: row for row in await connection.execute(statements.MOVES, lately)}
     routers = {row.pool: row for row in await connection.execute(statements.ROUTERS, routed)}
+    apart: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in await connection.execute(statements.APART, routed):
+        apart[row.pool][row.why] = row.routers
     learnt = {row.pool: row for row in await connection.execute(statements.LEARNT, routed)}
     figures: dict[str, list[Any]] = defaultdict(list)
     for row in await connection.execute(statements.FIGURES, routed):
@@ -141,6 +144,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             moves=moves.get(row.id),
             advised=advised[row.id],
             routers=routers.get(str(row.id)),
+            apart=apart[str(row.id)],
             learnt=learnt.get(str(row.id)),
             figures=figures[str(row.id)],
             model=models.get(row.id),

@@ -48,6 +48,11 @@ SELECT p.key AS pool, count(*) FILTER (WHERE r.gone_at IS NULL AND r.last_seen_a
   extract(epoch FROM min(now() - r.last_seen_at)) AS unheard
 FROM routers r, jsonb_object_keys(r.acknowledged) AS p (key) WHERE p.key = ANY(:keys) GROUP BY p.key
 """)
+APART = text("""
+SELECT p.key AS pool, p.value ->> 'why' AS why, count(*) AS routers
+FROM routers r, jsonb_each(r.shares) AS p (key, value)
+WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys) GROUP BY 1, 2
+""")
 LEARNT = text("""
 SELECT p.key AS pool, avg(CAST(f.value ->> 'error' AS float8)) AS learnt, avg(CAST(f.value ->> 'declared_error' AS float8)) AS declared,
   bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use

@@ -143,7 +143,7 @@ class PostgresReports:
             await connection.execute(
                 update(routers)
                 .where(routers.c.id == gone.router, routers.c.sent_at <= at)
-                .values(gone_at=at, acknowledged={}, in_flight=[])
+                .values(gone_at=at, acknowledged={}, in_flight=[], shares={})
             )
 
         await self._database.writing(work)
@@ -180,7 +180,7 @@ class PostgresReports:
             await connection.execute(statement, [{"of": receipt.id, "stored": msgspec.to_builtins(receipt)} for receipt in receipts])
 
     async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
-        of_pools = (*OF_POOLS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures")
+        of_pools = (*OF_POOLS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures", "shares")
         named = {_place(row) for name in of_pools for row in getattr(report, name)}
         wanted = {PoolKey(namespace=namespace, name=name) for namespace, name in named}
         if not wanted <= self._pool_ids.keys() or self._known_at != self._database.switched_at:
@@ -222,6 +222,7 @@ class PostgresReports:
             "known_caches": known,
             "learnt_figures": learnt,
             "asked_at": None if report.asked_at is None else msgspec.to_builtins(report.asked_at),
+            "shares": {str(ids[share.pool]): msgspec.to_builtins(share) for share in report.shares if share.pool in ids},
             "gone_at": None,
         }
         changed = await connection.execute(_NOTE_ROUTER, {"id": report.router, **state})

@@ -199,8 +199,10 @@ routers = Table(
     Column("known_caches", JSONB, nullable=False, server_default="{}"),
     Column("learnt_figures", JSONB, nullable=False, server_default="{}"),
     json_column("asked_at", null=True),
+    Column("shares", JSONB, nullable=False, server_default="{}"),
 )
-"""`asked_at` has the secret by which others may ask the router: only routers are shown it."""
+"""`asked_at` has the secret by which others may ask the router: only routers are shown it. `shares` has, by pool, what
+it tells other routers."""
 
 router_acknowledgements = Table(
     "router_acknowledgements",

@@ -32,7 +32,7 @@ def best_ttft_seconds(request: RoutingRequest, view: PoolView) -> float:
 
 def decode_load(load: InstanceLoad, view: PoolView) -> float:
     """Predicted step time of what decodes there now, over the TPOT SLO."""
-    return view.decode_seconds(load.decode_tokens, load.decoding) / view.table.slo.tpot_seconds
+    return view.step_seconds(load) / view.table.slo.tpot_seconds
 
 
 def decode_loads(view: PoolView) -> Sequence[float]:

@@ -60,6 +60,8 @@ class Circumstances:
     worth: float
     rests_count: bool
     kv_seconds: float
+    leanings: FloatVector | None = None
+    """Seconds by which instances count as later; see `PoolView.leanings`."""
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
@@ -91,6 +93,8 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
     total = weighted + wait
     total += rest
     total += given.kv_seconds * vectors.kv_usage
+    if given.leanings is not None:
+        total += given.leanings
     ttft = prefill + (wait + rest if given.rests_count else ahead if slowness is None else ahead * slowness)
     return Costs(prefill, wait, rest, weighted, total, ttft)
 
@@ -136,6 +140,8 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
         each.append((prefill, wait, rest, weighted))
         total.append(weighted + wait + rest + kv_seconds * kv_usage)
         ttft.append(prefill + (wait + rest if rests_count else ahead * slowness))
+    if given.leanings is not None:
+        total = [cost + leaning for cost, leaning in zip(total, given.leanings.tolist(), strict=True)]
     return CostsOfFew(each, total, ttft)
 
 

@@ -8,6 +8,21 @@ from fairlead.routing.contracts.decode_history import DecodeHistory
 from fairlead.tables import InstanceEntry
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OthersLoad:
+    """What other routers have under way on an instance, as they told seconds ago. `prefill_share` (0-1) is the part of
+    its time that their prefills took of late.
+    """
+
+    pending_prefill_tokens: int = 0
+    """What is taken to be left of it."""
+    pending_prefill_microseconds: int = 0
+    in_flight: int = 0
+    decoding: int = 0
+    decode_tokens: int = 0
+    prefill_share: float = 0.0
+
+
 @dataclass(slots=True, kw_only=True)
 class InstanceLoad:
     """Live accounting of one instance. Tokens are uncached prompt tokens as estimated when counted."""
@@ -65,6 +80,8 @@ class InstanceLoad:
     """The longest prefill, as predicted, that has ended here since somebody asked."""
     heard_at: float = -inf
     """When its HTTP server answered a question of this router last (Unix seconds)."""
+    others: OthersLoad | None = None
+    """None while other routers tell nothing; see `scheduling.others`."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
@@ -98,8 +115,8 @@ class InstanceLoad:
 
     @property
     def computes_nothing(self) -> bool:
-        """Whether its engine has nothing to do; requests may wait here."""
-        return not (self.prefilling or self.decoding)
+        """Whether its engine has nothing to do, as far as is known; requests may wait here."""
+        return not (self.prefilling or self.decoding or (self.others is not None and self.others.decoding))
 
     @property
     def under_way(self) -> tuple[float, float]:

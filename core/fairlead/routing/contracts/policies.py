@@ -79,6 +79,15 @@ class PoolView(Protocol):
         decodes need to meet the TPOT target. At 1 there is no time left.
         """
 
+    def step_seconds(self, load: InstanceLoad) -> float:
+        """The same of all that decodes on an instance, whoever sent it."""
+
+    def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
+        """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves
+        come to choices that fit together; None where nothing is to be added. `most_held` are the tokens of the prompt
+        that some instance is known to hold.
+        """
+
     def vectors(self) -> PoolVectors:
         """Counters of `candidates()`, entry by entry."""
 

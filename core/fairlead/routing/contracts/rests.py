@@ -14,6 +14,19 @@ def resting(share: float) -> float:
     return REST * share / (1 - share)
 
 
+MOST_SHARE = 0.75
+"""Decodes and others' prefills are never given more of an instance's time, or nothing new would be computed there."""
+OTHERS_COUNT = 0.5
+"""What a second of others' prefills counts for: they rest too, in part at the same time."""
+
+
+def among_others(share: float, others: float) -> float:
+    """The share of an instance's time that this router's prefills leave alone, where other routers' prefills take
+    `others` of it and decodes need `share`. With no decodes to keep at their pace there is nothing to leave.
+    """
+    return min(MOST_SHARE, share + OTHERS_COUNT * others) if share else 0.0
+
+
 def rest_seconds(prefill_seconds: float, share: float) -> float:
     """How long before a prefill of so long."""
     return prefill_seconds * resting(share)

@@ -16,6 +16,7 @@ from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
@@ -250,6 +251,16 @@ class Scheduler(Protocol):
     def know_routers(self, count: int) -> None:
         """So many live routers, this one among them, send to the pool's instances; 1 until it is told. What a router
         sees of its own requests only, it takes to be that part of the whole.
+        """
+
+    def share(self, why: str, now: float) -> PoolShare | None:
+        """What other routers are to be told of this one's work, about once a second; None while it decides for all, or
+        another one for it. `why` says why it decides for itself.
+        """
+
+    def know_others(self, share: OthersShare, now: float) -> None:
+        """What the other routers that decide for themselves told: it takes the place of what they told before, and is
+        forgotten when it is old. A router that asks another is not interested.
         """
 
     def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

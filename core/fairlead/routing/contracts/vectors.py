@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.contracts.requests import Overtaken
-from fairlead.routing.contracts.rests import resting
+from fairlead.routing.contracts.rests import among_others, resting
 
 FEW = 16
 """Up to so many instances are cheaper to look at one by one: an operation on a vector takes about as long for eight
@@ -162,6 +162,20 @@ class PoolVectors:
         if used is None:
             used = min(1.0, (load.decode_tokens + load.dispatched_prefill_tokens) / self.kv_capacity_tokens)
         kv_usage[index] = used
+        if load.others is not None:
+            self._add(load.others, index)
+
+    def _add(self, others: OthersLoad, index: int) -> None:
+        """Add what other routers have under way to what this one counts. Ties by decodes stay its own: with figures
+        that all routers hear at once, all would break them alike.
+        """
+        pending, pending_microseconds, _, requests, *_ = self.counts
+        wait_seconds, _, _, _, _, _, decode_share, rests, _ = self.measures
+        pending[index] += others.pending_prefill_tokens
+        pending_microseconds[index] += others.pending_prefill_microseconds
+        wait_seconds[index] += others.pending_prefill_microseconds / 1e6
+        requests[index] += others.in_flight
+        rests[index] = resting(among_others(decode_share[index], others.prefill_share))
 
 
 def misses(prompt_tokens: int, hits: IntVector) -> IntVector:

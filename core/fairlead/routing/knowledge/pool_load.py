@@ -9,14 +9,14 @@ Of several routers each sees its own requests only. It takes the others to send 
 
 from math import exp
 
+from fairlead.routing.contracts.rests import MOST_SHARE
+
 FULL = 1.0
 WINDOW_SECONDS = 30.0
 """What came so long ago counts a third of what comes now."""
 FIRST_SECONDS = 5.0
 """Nothing is told from less than so many seconds' arrivals."""
 MOST_PREFILL_SECONDS = 600.0
-MOST_DECODE_SHARE = 0.75
-"""Decodes are never given more of an instance's time, or nothing new would be computed there."""
 
 
 class OfferedPrefills:
@@ -61,4 +61,4 @@ def decode_share(step_seconds: float, tpot_seconds: float) -> float:
     0 where nothing is known of steps, and where the target cannot be met by decoding alone: then nothing is won by
     leaving time for it.
     """
-    return min(MOST_DECODE_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0
+    return min(MOST_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0

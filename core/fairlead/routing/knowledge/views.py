@@ -13,11 +13,14 @@ from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.rests import among_others
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.parts import AT_HOME, OF_ANOTHER, home_of, part_of, seed_of
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.routing.knowledge.told_prompts import ToldPrompts
 from fairlead.slot_masks import SlotPlaces
 from fairlead.tables import RoutingTable
 from fairlead.targets import instance_of
@@ -62,6 +65,14 @@ class LiveView:
         self.offered = OfferedPrefills()
         self.routers = 1
         """How many live routers send to these instances; each is taken to have as much under way as this one."""
+        self.told_routers = 0
+        """Of the others, how many tell what they have under way: that is counted instead (`InstanceLoad.others`)."""
+        self.told = ToldPrompts(prefixes.capacity_blocks)
+        """Where others placed prompts."""
+        self._router = ""
+        self._names: tuple[str, ...] = ()
+        self._leanings: FloatVector | None = None
+        self._seeds: list[int] | None = None
         self.overtaking: Callable[[RoutingRequest], Overtaking | None] | None = None
         """How to ask what a request would be sent before; None in a pool with neither priority classes nor fairness,
         where nothing is known to be sent after a request.
@@ -84,11 +95,23 @@ class LiveView:
             instances,
         )
         view.offered, view.routers, view.overtaking, view.now = self.offered, self.routers, self.overtaking, self.now
+        view.told_routers, view.told, view._router, view._names = self.told_routers, self.told, self._router, self._names
         return view
 
     def invalidate(self) -> None:
         """The table, a circuit or the progress of an engine changed."""
         self._candidates = None
+
+    def divide(self, router: str, names: Sequence[str]) -> None:
+        """These routers, `router` among them, hear of each other and divide the instances; none: nobody is heard of."""
+        if (router, tuple(names)) != (self._router, self._names):
+            self._router, self._names = router, tuple(names)
+            self._leanings = None
+
+    @property
+    def assumed_routers(self) -> int:
+        """How many routers are taken to have as much under way as this one, itself among them: all that do not tell."""
+        return max(1, self.routers - self.told_routers)
 
     def candidates(self) -> Sequence[InstanceLoad]:
         if self._candidates is None or self.now >= self._valid_until:
@@ -109,6 +132,8 @@ class LiveView:
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         blocks = self.prefixes.match(instance, request.blocks)
+        if self.told:
+            blocks = max(blocks, self.told.match(request.blocks).get(instance, 0))
         remembered = max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
         return self.caches.hit_tokens(request, instance, remembered)
 
@@ -117,7 +142,11 @@ class LiveView:
         most = request.prompt_tokens - 1
         if most < 1:
             return {}
-        found = {instance: min(blocks * block_tokens, most) for instance, blocks in self.prefixes.match_everywhere(request.blocks).items()}
+        held = self.prefixes.match_everywhere(request.blocks)
+        if self.told:
+            for instance, blocks in self.told.match(request.blocks).items():
+                held[instance] = max(blocks, held.get(instance, 0))
+        found = {instance: min(blocks * block_tokens, most) for instance, blocks in held.items()}
         if not self.caches.heard or not request.engine_blocks:
             return found
         return {instance: tokens for instance, tokens in self.caches.hits_everywhere(request, found).items() if tokens}
@@ -131,8 +160,10 @@ class LiveView:
             done += overtaking.at(instance).microseconds / 1e6
         if self.prefill_times.fitted:
             ahead = 0.0 if load is None else load.pending_prefill_microseconds / 1e6
+            if load is not None and load.others is not None:
+                ahead += load.others.pending_prefill_microseconds / 1e6
             return ahead + self.prefill_times.seconds(request.prompt_tokens, hit) - done
-        pending = 0 if load is None else load.pending_prefill_tokens
+        pending = 0 if load is None else load.pending_prefill_tokens + (0 if load.others is None else load.others.pending_prefill_tokens)
         return (pending + max(1, request.prompt_tokens - hit)) / self.prefill_times.speed - done
 
     @property
@@ -152,9 +183,43 @@ class LiveView:
 
     def decode_share(self, load: InstanceLoad) -> float:
         """Of the instance's time, what its decodes need to meet the TPOT target."""
-        if not load.decoding:
+        if not load.decoding and load.others is None:
             return 0.0
-        return decode_share(self.decode_seconds(load.decode_tokens, load.decoding), self.table.slo.tpot_seconds)
+        return decode_share(self.step_seconds(load), self.table.slo.tpot_seconds)
+
+    def share_left_alone(self, load: InstanceLoad) -> float:
+        """The part of the instance's time that a router's prefills leave to decodes, and to others' prefills."""
+        share = self.decode_share(load)
+        return share if load.others is None else among_others(share, load.others.prefill_share)
+
+    def step_seconds(self, load: InstanceLoad) -> float:
+        """Predicted time of a decode step of all that decodes there; 0 where nothing does, or nothing is known."""
+        tokens, requests = self.assumed_routers * load.decode_tokens, self.assumed_routers * load.decoding
+        if load.others is not None:
+            tokens, requests = tokens + load.others.decode_tokens, requests + load.others.decoding
+        return self.decode_times.seconds(tokens, requests) if requests else 0.0
+
+    def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
+        """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves
+        come to choices that fit together (`knowledge.parts`); None where one decides. `most_held` are the tokens of the
+        prompt that some instance is known to hold.
+        """
+        if self.routers == 1:
+            return None
+        self.vectors()
+        target = self.table.slo.ttft_seconds
+        if self.told_routers:
+            if self._leanings is None:
+                part = part_of(self._router, self._names, [entry.id for entry in self.table.instances if entry.accepting])
+                self._leanings = np.array([0.0 if instance_of(one) in part else OF_ANOTHER * target for one in self._ids])
+            return self._leanings
+        if most_held or not request.blocks:
+            return None
+        if self._seeds is None:
+            self._seeds = [seed_of(one) for one in self._ids]
+        leanings = np.full(len(self._ids), AT_HOME * target)
+        leanings[home_of(request.blocks[0], self._seeds)] = 0.0
+        return leanings
 
     def pool_load(self) -> float:
         vectors = self.vectors()
@@ -168,6 +233,7 @@ class LiveView:
             self._ids = tuple(load.entry.id for load in candidates)
             self._places = {load.entry.id: index for index, load in enumerate(candidates)}
             self._slots_version = -1
+            self._leanings = self._seeds = None
         elif self._changed:
             for instance in self._changed:
                 index = self._places.get(instance)
@@ -185,6 +251,11 @@ class LiveView:
         rows = [(mask, min(depth * block_tokens, most)) for mask, depth in prefixes.match_masks(request.blocks)]
         remembered = np.zeros(len(self._ids) + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
         self._places_of_slots.write(remembered, rows)
+        if self.told:
+            for instance, blocks in self.told.match(request.blocks).items():
+                place = self._places.get(instance)
+                if place is not None:
+                    remembered[place] = max(remembered[place], min(blocks * block_tokens, most))
         return self.caches.hit_vector(request, self._ids, remembered[:-1])
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:

@@ -124,9 +124,12 @@ class Fairlead:
         can_fetch = given.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0
         if self._model is None and not can_fetch and len(vectors.loads) <= FEW:
             prefills = prefills_one_by_one(request, home, view, vectors.loads)
+            circumstances.leanings = leanings = view.leanings(request, prefills.most)
             costs = costs_one_by_one(prefills.seconds, vectors, circumstances)
             order, cheapest = in_time_first_of_few(costs, vectors, limit, view.table.slo.ttft_seconds)
-            return self._decision(request, view, vectors, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit)
+            return self._decision(
+                request, view, vectors, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit, leanings=leanings
+            )
         return self._choose_over_vectors(request, view, vectors, now, home, circumstances, limit)
 
     def _choose_over_vectors(
@@ -140,6 +143,7 @@ class Fairlead:
         limit: float,
     ) -> Decision:
         prefills = prefills_of(request, home, view, vectors, fetch=self._parameters.fetch)
+        given.leanings = leanings = view.leanings(request, prefills.most)
         costs = costs_over_vectors(prefills.seconds, vectors, given)
         formula = costs.ttft
         expected = None if self._model is None else self._model.expect(instance_features(request, view, prefills.known))
@@ -151,7 +155,7 @@ class Fairlead:
             costs = costs._replace(total=total, ttft=ttft)
         order, cheapest = in_time_first(costs, vectors, limit, view.table.slo.ttft_seconds)
         decision = self._decision(
-            request, view, vectors, now, home, prefills, costs, order, cheapest, expected, worth=given.worth, limit=limit
+            request, view, vectors, now, home, prefills, costs, order, cheapest, expected, worth=given.worth, limit=limit, leanings=leanings
         )
         if self._model is None or expected is None:
             return decision
@@ -177,6 +181,7 @@ class Fairlead:
         *,
         worth: float,
         limit: float,
+        leanings: FloatVector | None,
     ) -> Decision:
         given = self._parameters
         obeyed = None if expected is None else expected.obeyed
@@ -195,6 +200,8 @@ class Fairlead:
                 "prefill_seconds": prefill,
                 "decode_tokens": float(vectors.decode_tokens[index]),
             }
+            if leanings is not None:
+                found["apart_seconds"] = float(leanings[index])
             learned = None if expected is None else expected.of(index)
             if obeyed is not None:
                 found["learned_seconds"] = float(ttft[index]) - (wait + rest + prefill)
@@ -269,12 +276,13 @@ ENTRY = PolicyEntry(
     parameters=FairleadParameters,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
-        parts=("wait_seconds", "rest_seconds", "weighted_prefill_seconds", "kv_seconds", "learned_seconds"),
+        parts=("wait_seconds", "rest_seconds", "weighted_prefill_seconds", "kv_seconds", "apart_seconds", "learned_seconds"),
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
             Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),
             Term(name="weighted_prefill_seconds", words="prefill, and what it makes others wait", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
+            Term(name="apart_seconds", words="left to other routers", unit=Unit.SECONDS),
             Term(name="learned_seconds", words="learnt besides", unit=Unit.SECONDS),
             Term(name="learned_ttft_seconds", words="learnt TTFT, not obeyed", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),

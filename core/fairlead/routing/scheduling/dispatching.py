@@ -136,6 +136,8 @@ class Dispatching:
         if circuit is not None and circuit.is_open:
             circuit.dispatched(request.id, now)
             state.sync_circuit(instance, circuit)
+        if state.tells_prompts and request.blocks:
+            state.placed.append((instance, request.blocks))
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
         if not request.streamed and tracked.decode is None:

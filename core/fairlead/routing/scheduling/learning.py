@@ -1,6 +1,6 @@
 """Learning: what a finished prefill or decode teaches the estimators of its pool, and when that is forgotten."""
 
-from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
@@ -115,11 +115,13 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     ended = decoded_on.history.advance(now, decoded_on.decode_tokens, decoded_on.decoding)
     if began is None or ended.at <= began.at or output_tokens < TELLING_TOKENS:
         return
-    seconds = ended.at - began.at
+    seconds, routers = ended.at - began.at, state.view.assumed_routers
+    others = decoded_on.others or OthersLoad()
+    prefilled = routers * (ended.prefill_seconds - began.prefill_seconds) + others.prefill_share * seconds
     state.decode_times.observe(
-        state.view.routers * (ended.token_seconds - began.token_seconds) / seconds,
-        state.view.routers * (ended.request_seconds - began.request_seconds) / seconds,
-        (seconds - (ended.prefill_seconds - began.prefill_seconds)) / (output_tokens - 1),
+        routers * (ended.token_seconds - began.token_seconds) / seconds + others.decode_tokens,
+        routers * (ended.request_seconds - began.request_seconds) / seconds + others.decoding,
+        (seconds - prefilled) / (output_tokens - 1),
         now,
     )
 

@@ -16,6 +16,7 @@ from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.admission.loads import PoolLoads, pool_loads
 from fairlead.routing.admission.refusals import shutting_down
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
@@ -33,6 +34,7 @@ from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.learning import FORGET_SECONDS, forget_older
 from fairlead.routing.scheduling.moving import Moving
+from fairlead.routing.scheduling.others import Others
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.placing import Placing
 from fairlead.routing.scheduling.progress import Progress
@@ -81,6 +83,7 @@ class PoolScheduler:
         self._waiting = Waiting(state, placing, self._outcomes)
         self._circuits = Circuits(state, self._waiting)
         self._retrying = Retrying(state, moving, self._dispatching, self._outcomes)
+        self._others = Others(state, router_id)
         self._progress = Progress(state, moving, self._dispatching, self._outcomes, self._circuits)
         take_table(state, table, policies, seed)
 
@@ -107,6 +110,7 @@ class PoolScheduler:
         """
         state = self._state
         state.view.now = now
+        self._others.age(now)
         state.failures.raise_last()
         state.bindings.expire(now)
         state.expecting.expire(now)
@@ -281,6 +285,14 @@ class PoolScheduler:
         """So many live routers, this one among them, send to the pool's instances; 1 until it is told."""
         self._state.view.routers = max(1, count)
 
+    def share(self, why: str, now: float) -> PoolShare | None:
+        """What others are to be told; see the protocol."""
+        return self._others.share(why, now)
+
+    def know_others(self, share: OthersShare, now: float) -> None:
+        """What other routers that decide for themselves told; see the protocol."""
+        self._others.hear(share, now)
+
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
         """What the policy would answer now, without taking the request; None when nobody accepts.
 
@@ -289,6 +301,11 @@ class PoolScheduler:
         state = self._state
         state.view.now = now
         return state.policy.choose(request, state.view, now) if state.view.candidates() else None
+
+    @property
+    def name(self) -> str:
+        """The id of its router."""
+        return self._others.router
 
     @property
     def routers(self) -> int:

@@ -65,6 +65,7 @@ class SharedScheduler(PoolScheduler):
 
     def ask(self, decider: Decider, now: float) -> None:
         """Let another router decide from now on; it is told what is under way and asked for all that waits."""
+        self._others.settle(now)
         self._asking.begin(decider, now)
 
     def ask_nobody(self, now: float) -> tuple[Outcome, ...]:
@@ -72,6 +73,7 @@ class SharedScheduler(PoolScheduler):
         if self._asking.decider is None:
             return ()
         self._state.view.now = now
+        self._others.settle(now)
         self._asking.end(now)
         return self._outcomes.take(tuple(self._state.queues), now)
 
@@ -197,12 +199,14 @@ class SharedScheduler(PoolScheduler):
 
     def join(self, front: Front) -> None:
         """One more router asks this one."""
+        self._others.settle(self._state.view.now)
         self._guests.join(front)
         self._count_routers()
 
     def leave(self, front: Front, now: float) -> tuple[Outcome, ...]:
         """A front is gone, or decides for itself again: what it asked for and what it sent is no more counted here."""
         self._state.view.now = now
+        self._others.settle(now)
         self._guests.leave(front, now)
         self._count_routers()
         return self._outcomes.take(tuple(self._state.queues), now)

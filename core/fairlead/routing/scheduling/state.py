@@ -7,7 +7,8 @@ Every part of the scheduler works on this one object and keeps no copy of it. A 
 *queued* for an instance, or dispatched; `waiting` are those held or queued.
 """
 
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Sequence
 
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.priority_classes import PriorityClasses
@@ -44,6 +45,9 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import FAIR_TENANTS, RoutingTable
 from fairlead.targets import instance_of
 
+MOST_PLACED = 512
+"""Prompts kept for others between two shares; of more, the newest."""
+
 
 class SchedulerState:
     """What the scheduler of one pool knows. Instances and requests are named by their ids."""
@@ -70,6 +74,9 @@ class SchedulerState:
         """Another router decides. It records what is decided and what each instance does; here requests are only
         counted.
         """
+        self.tells_prompts = False
+        """Whether other routers are told where prompts go; `placed` has what they were not told yet."""
+        self.placed: deque[tuple[str, Sequence[int]]] = deque(maxlen=MOST_PLACED)
         self.touched: set[str] = set()
         """Instances whose queue got something since it was last sent from."""
         self.late = LateRequests(self.accounting)
@@ -232,6 +239,11 @@ class SchedulerState:
             seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
 
+    def present_loads_of(self, target: str) -> list[InstanceLoad]:
+        """The load of this target or, where this router knows none of it, those of the instance it is of."""
+        load = self.loads.get(target)
+        return [load] if load is not None else self.present_loads(instance_of(target))
+
     @property
     def learns_decoding(self) -> bool:
         """Whether something asks how long decode steps take."""
@@ -255,7 +267,7 @@ class SchedulerState:
 
     def _decode_share(self, load: InstanceLoad) -> float:
         """Without queues nothing waits for decodes either."""
-        return self.view.decode_share(load) if self.table.routing.prefills_in_flight else 0.0
+        return self.view.share_left_alone(load) if self.table.routing.prefills_in_flight else 0.0
 
     def _late_may_go(self) -> bool:
         return self.late.may_go(self.parameters, self.table, len(self.view.candidates()), self.view.pool_load(), self.view.routers)

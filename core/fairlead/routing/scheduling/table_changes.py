@@ -37,6 +37,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     if rehashed or table.uid != before.uid:
         for instance in state.prefixes.instances():
             state.prefixes.drop(instance)
+        state.view.told.clear()
     if table.uid != before.uid:
         state.bindings.clear()
     state.table = state.view.table = table
@@ -46,6 +47,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         _begin_forecast(state)
     _take_times(state, before, table, parameters)
     state.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
+    state.view.told.set_capacity(state.prefixes.capacity_blocks)
     if parameters != state.parameters or _order(table) != _order(before):
         state.take_order(table)
         state.take_parameters(parameters)
@@ -199,6 +201,7 @@ def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
 
 def _forget_target(state: SchedulerState, load: InstanceLoad) -> None:
     state.prefixes.drop(load.entry.id)
+    state.view.told.drop(load.entry.id)
     state.prefill_times.forget(load.entry.id)
     state.decode_times.forget(load.entry.id)
     state.caches.ignore(load.entry.id)

@@ -183,6 +183,12 @@ class ScriptedView:
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.table.engine.modelled.decode_seconds(context_tokens, requests)
 
+    def step_seconds(self, load: InstanceLoad) -> float:
+        return self.decode_seconds(load.decode_tokens, load.decoding)
+
+    def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
+        return None
+
     def hit_tokens(self, asked: RoutingRequest, instance: str) -> int:
         return max(0, min(self.hits.get((asked.id, instance), 0), asked.prompt_tokens - 1))
 

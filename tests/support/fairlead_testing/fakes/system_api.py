@@ -147,6 +147,9 @@ class FakeSystemApi:
         for report in reports:
             _require_router(report.router)
         receipts = self.state.take_reports(reports)
+        for stream, router in self._streams.items():
+            for line in self.state.others_of(router):
+                stream.put_nowait(line)
         if self.loses_acknowledgements:
             _cut(request)
         return _json(receipts)

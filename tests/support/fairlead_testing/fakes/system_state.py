@@ -18,13 +18,14 @@ from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.predictors import SharedModel, TrainedModel
+from fairlead.reports.shares import PoolShare, share_of_others
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.plans.fixed_engines import engines_file
 from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, check_state, is_outdated, observations
 from fairlead_api.services.reports.ingestion import check_envelopes
-from fairlead_client.lines import BindingsLine, GatewayKeysLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
+from fairlead_client.lines import BindingsLine, GatewayKeysLine, OthersLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 
 BINDINGS_PER_LINE = 500
 
@@ -273,6 +274,16 @@ class SystemState:
         return [record for report in self.reports.values() for record in getattr(report, name)]
 
     # ── what routers hear ──
+
+    def others_of(self, router: str) -> Iterator[OthersLine]:
+        """What the router is told of others, for each pool whose work it shares."""
+        by_pool: dict[PoolKey, dict[str, tuple[PoolShare, float]]] = {}
+        for name, report in self._live.items():
+            for share in report.shares:
+                by_pool.setdefault(share.pool, {})[name] = (share, 0.0)
+        for pool, shares in by_pool.items():
+            if router in shares and len(shares) > 1:
+                yield OthersLine(share=share_of_others(router, pool, shares))
 
     def set_table(self, table: RoutingTable) -> None:
         """Whatever the operator said, this is the pool's table from now on."""

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.routing.contracts.rests import REST, rest_seconds
-from fairlead.routing.knowledge.pool_load import MOST_DECODE_SHARE, OfferedPrefills, decode_share
+from fairlead.routing.contracts.rests import MOST_SHARE, REST, rest_seconds
+from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 
 
 def test_a_steady_stream_is_told_at_its_rate_from_the_first_minute_on() -> None:
@@ -24,7 +24,7 @@ def test_the_first_request_does_not_look_like_an_overload_and_what_came_is_forgo
     assert offered.per_second(350.0) < 0.0001
 
 
-@pytest.mark.parametrize(("step", "share"), [(0.0, 0.0), (0.03, 0.3), (0.09, MOST_DECODE_SHARE), (0.1, 0.0), (0.2, 0.0)])
+@pytest.mark.parametrize(("step", "share"), [(0.0, 0.0), (0.03, 0.3), (0.09, MOST_SHARE), (0.1, 0.0), (0.2, 0.0)])
 def test_decodes_need_the_share_of_a_step_in_its_target_unless_that_cannot_be_met(step: float, share: float) -> None:
     assert decode_share(step, 0.1) == pytest.approx(share)
 

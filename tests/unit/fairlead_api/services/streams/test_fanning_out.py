@@ -11,6 +11,7 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.shares import InstanceWork, PoolShare
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.sharing import Shared
@@ -33,6 +34,10 @@ class MemoryStore:
     def __init__(self) -> None:
         self.rows = [binding(f"s{number:04}") for number in range(1200)]
         self.away = False
+        self.told: dict[PoolKey, dict[str, tuple[PoolShare, float]]] = {}
+
+    async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
+        return self.told
 
     async def tables(self) -> list[RoutingTable]:
         if self.away:
@@ -95,6 +100,22 @@ async def test_a_gap_is_filled_by_a_new_snapshot_once_the_database_is_back() -> 
     async with asyncio.timeout(PATIENCE_SECONDS):
         while b"late" not in await anext(lines):
             pass
+
+
+async def test_only_those_that_share_are_told_of_others_and_one_alone_of_nobody() -> None:
+    store = MemoryStore()
+    stream = TableStream(store)
+    lines = {name: await stream.open(name) for name in ("a", "b", "asking")}
+    for of_router in lines.values():
+        while b"synced" not in await anext(of_router):
+            pass
+    for names in (("a",), ("a", "b")):
+        store.told = {POOL: {name: (PoolShare(pool=POOL, why="no-answer", work=(InstanceWork(instance=name),)), 0.5) for name in names}}
+        await stream.tell_others()
+    told = {name: msgspec.json.decode(await anext(lines[name])) for name in names}
+    assert {name: [row["instance"] for row in line["share"]["work"]] for name, line in told.items()} == {"a": ["b"], "b": ["a"]}
+    await stream.on_notice(BindingsChanged((binding("s"),)))
+    assert msgspec.json.decode(await anext(lines["asking"]))["type"] == "bindings"
 
 
 async def test_a_stream_without_database_is_an_error_and_leaves_nothing_behind() -> None:

@@ -1,0 +1,32 @@
+"""RoutersApart: several routers of a pool decide for themselves, so that each knows the others' work seconds late."""
+
+from collections.abc import Iterator
+
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
+from fairlead.advice.situations import PoolSituation
+from fairlead.reports.shares import Apart
+
+WINDOW_SECONDS = 10.0
+"""Routers that reported in the last seconds are live."""
+
+_WHY: dict[str, str] = {
+    Apart.NOT_FOUND: "they do not know where the others can be asked; set FAIRLEAD_ROUTER_ASK_HOST at each",
+    Apart.NO_ANSWER: "the others do not answer; let routers reach each other at FAIRLEAD_ROUTER_ASK_HOST",
+    Apart.OTHER_RELEASE: "they are of different releases; finish the upgrade of the routers",
+    Apart.AFTER_PREFILL: "early rejection AfterPrefill needs each answer at once; Load or Predicted lets one router decide",
+}
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """A finding for each reason that routers give."""
+    for why, count in sorted(pool.apart.items()):
+        words = _WHY.get(why, why)
+        yield Finding(
+            pool=pool.pool,
+            cause=Cause.ROUTERS_APART,
+            subject=why,
+            level=Level.WARN,
+            harm=Harm(amount=float(count), unit=HarmUnit.ROUTERS),
+            sentence=f"{count} of {pool.live_routers} routers decide for {pool.pool} by themselves, and know the others' work seconds late: {words}.",
+            evidence=Evidence(kind=EvidenceKind.POOL, seconds=WINDOW_SECONDS),
+        )

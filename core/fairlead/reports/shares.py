@@ -1,0 +1,122 @@
+"""What routers that decide for themselves tell each other of a pool, through the control API: what each has under way
+on the instances, and where the prompts are that it placed.
+
+A share is a router's whole present state and takes the place of the one before, so that nothing is counted twice
+however often one is lost, repeated or late.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fairlead.tables import PoolKey
+
+
+class Apart(StrEnum):
+    """Why a router decides for itself although others send to the pool's instances too."""
+
+    NOT_FOUND = "not-found"
+    """It knows of no other that can be asked: they state no address, or the control API has told none yet."""
+    NO_ANSWER = "no-answer"
+    """Others are listed, and none of them answers."""
+    OTHER_RELEASE = "other-release"
+    """Those that are listed speak another protocol."""
+    AFTER_PREFILL = "after-prefill"
+    """The pool refuses requests after their prefill, and so its routers need each answer at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceWork:
+    """What one router has under way on an instance, or on a rank of it. `prefill_share` (0-1) is the part of the
+    instance's time that its prefills took of late, as predicted.
+    """
+
+    instance: str
+    in_flight: int = 0
+    waiting: int = 0
+    pending_prefill_tokens: int = 0
+    decoding: int = 0
+    decode_tokens: int = 0
+    prefill_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPrompt:
+    """Where a prompt went: its blocks at the depths 1, 2, 4, ... and its last one, which is at depth `length`, each as
+    `told_block`.
+    """
+
+    instance: str
+    blocks: tuple[int, ...]
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolShare:
+    """What a router that decides for itself tells of a pool, and why it does (`Apart`, or a newer router's word)."""
+
+    pool: PoolKey
+    why: str
+    work: tuple[InstanceWork, ...] = ()
+    prompts: tuple[PlacedPrompt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OthersShare:
+    """What a router is told of the others of a pool: the sums of their work by instance, and where their prompts are.
+
+    `names` are the routers that tell, the one that is told among them. `age_seconds` is the age of the oldest share in
+    the sums, by the API's clock.
+    """
+
+    pool: PoolKey
+    names: tuple[str, ...]
+    age_seconds: float
+    work: tuple[InstanceWork, ...] = ()
+    prompts: tuple[PlacedPrompt, ...] = ()
+
+
+def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolShare, float]]) -> OthersShare:
+    """What `router` is to be told, from the newest share of each router with its age in seconds, without its own."""
+    others = {name: one for name, one in shares.items() if name != router}
+    work: dict[str, InstanceWork] = {}
+    for share, _ in others.values():
+        for row in share.work:
+            known = work.get(row.instance)
+            work[row.instance] = row if known is None else added(known, row)
+    return OthersShare(
+        pool=pool,
+        names=tuple(sorted({*shares, router})),
+        age_seconds=max((age for _, age in others.values()), default=0.0),
+        work=tuple(work[instance] for instance in sorted(work)),
+        prompts=tuple(prompt for share, _ in others.values() for prompt in share.prompts),
+    )
+
+
+def added(one: InstanceWork, other: InstanceWork) -> InstanceWork:
+    """The sum of two routers' work on the instance of the first."""
+    return replace(
+        one,
+        in_flight=one.in_flight + other.in_flight,
+        waiting=one.waiting + other.waiting,
+        pending_prefill_tokens=one.pending_prefill_tokens + other.pending_prefill_tokens,
+        decoding=one.decoding + other.decoding,
+        decode_tokens=one.decode_tokens + other.decode_tokens,
+        prefill_share=min(1.0, one.prefill_share + other.prefill_share),
+    )
+
+
+def placed(instance: str, blocks: Sequence[int]) -> PlacedPrompt:
+    """The prompt of these blocks, of which there is at least one, as it is told."""
+    length = len(blocks)
+    return PlacedPrompt(instance=instance, blocks=tuple(told_block(blocks[depth - 1]) for depth in depths(length)), length=length)
+
+
+def told_block(block: int) -> int:
+    """A block's hash as it is told: its upper 53 bits, which every reader of JSON takes for the same number."""
+    return block >> 11
+
+
+def depths(length: int) -> Iterable[int]:
+    """The depths that are told of a prompt of so many blocks, shallowest first."""
+    return (*(1 << power for power in range(length.bit_length()) if 1 << power < length), length)

@@ -1,0 +1,43 @@
+"""Which router prefers which instance, where several decide for themselves and hear of each other seconds late.
+
+What all hear is old, so that routers which go by it alone meet at the same instance; and one that hears nothing cannot
+know where others placed a prompt. Both are settled by hashing, which needs no word between them. Routers that hear of
+each other divide the instances; those that do not send a prompt that none of them has seen where all would.
+"""
+
+from collections.abc import Sequence
+
+from xxhash import xxh3_64_intdigest
+
+from fairlead.targets import instance_of
+
+OF_ANOTHER = 0.2
+"""Share of the TTFT target that an instance of another router's part counts as waiting."""
+AT_HOME = 0.04
+"""Share of the TTFT target that a prompt whose beginning nobody is known to hold gains where its hash is at home."""
+
+
+def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> frozenset[str]:
+    """The instances that are this router's, by their names without ranks. Every one is exactly one router's, and parts
+    differ by one instance at most; with fewer instances than routers, some have none.
+    """
+    names = sorted(set(routers))
+    if router not in names:
+        return frozenset()
+    place = names.index(router)
+    order = sorted(set(map(instance_of, instances)), key=lambda name: (xxh3_64_intdigest(name.encode()), name))
+    return frozenset(name for number, name in enumerate(order) if number % len(names) == place)
+
+
+def seed_of(instance: str) -> int:
+    """What an instance's hashes begin with."""
+    return xxh3_64_intdigest(instance.encode())
+
+
+def home_of(block: int, seeds: Sequence[int]) -> int:
+    """Index of the instance, by its seed, where a prompt that begins with this block is at home (rendezvous hashing:
+    one that comes or goes moves no more prompts than it must).
+    """
+    key = block.to_bytes(8, "little")
+    scores = [xxh3_64_intdigest(key, seed) for seed in seeds]
+    return scores.index(max(scores))
