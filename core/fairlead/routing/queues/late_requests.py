@@ -10,7 +10,6 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.tables import RoutingTable
 
-
 WEIGHT = 0.02
 """What one request counts for in the shares of those that were late of late."""
 MORE = 0.02

@@ -124,7 +124,7 @@ class Others:
         assert self._share is not None
         self._aged_at = now
         state = self._state
-        speed = state.table.engine.prefill_tokens_per_second
+        speed = state.view.prefill_speed
         worked_off = WORKED_OFF * max(0.0, now - self._told_at) * speed
         work = self._by_target(self._share.work)
         for name, load in state.loads.items():
