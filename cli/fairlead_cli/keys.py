@@ -29,9 +29,9 @@ def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
         click.echo("There is no key. Make one with `fairlead keys create NAME`.")
         return
     now = datetime.now(UTC)
-    columns = ("id", "name", "begins", "opens", "limits a minute", "class", "state", "last used", "last 24 hours")
+    columns = ("id", "name", "begins", "opens", "limits a minute", "class", "explains", "state", "last used", "last 24 hours")
     rows = [(key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), key.priority_class or "default") for key in found]
-    used = [(_state(key, now), _last_used(key), _last_day(key.last_day)) for key in found]
+    used = [("yes" if key.explain else "no", _state(key, now), _last_used(key), _last_day(key.last_day)) for key in found]
     print_table(columns, [(*row, *more) for row, more in zip(rows, used, strict=True)])
 
 
@@ -66,6 +66,7 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 @click.option("--requests-per-minute", type=int, help="Further requests get a 429; without, there is no limit.")
 @click.option("--tokens-per-minute", type=int, help="Prompts and answers together; without, there is no limit.")
 @click.option("--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; without, the default.")
+@click.option("--explain", is_flag=True, help="Its requests may have their decisions kept (x-fairlead-explain: 1).")
 @json_option
 @url_option
 @token_option
@@ -77,6 +78,7 @@ def create(
     requests_per_minute: int | None,
     tokens_per_minute: int | None,
     priority_class: str | None,
+    explain: bool,
     as_json: bool,
     url: tuple[str, ...],
     token: str | None,
@@ -90,6 +92,7 @@ def create(
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
         priority_class=priority_class,
+        explain=explain,
     )
     made = ask(url, token, lambda api: api.create_gateway_key(request))
     if as_json:

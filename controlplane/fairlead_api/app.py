@@ -28,6 +28,7 @@ from fairlead_api.routes.gateway_keys import gateway_key_routes
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.health import health_routes
 from fairlead_api.routes.internal import internal_routes
+from fairlead_api.routes.kept_sessions import kept_session_routes
 from fairlead_api.routes.live import live_routes
 from fairlead_api.routes.moves import move_routes
 from fairlead_api.routes.parameters import closed
@@ -54,6 +55,7 @@ from fairlead_api.services.advice.asking import Advising
 from fairlead_api.services.advice.trends import TrendReading
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import Kept
+from fairlead_api.services.history.kept_sessions import KeptSessions
 from fairlead_api.services.history.load_explaining import LoadExplaining
 from fairlead_api.services.history.series_reading import SeriesReading
 from fairlead_api.services.history.slo_reading import SloReading
@@ -108,6 +110,7 @@ from fairlead_api.store.pools.rings import PostgresRings
 from fairlead_api.store.pools.slo import PostgresSlo
 from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports.reports import PostgresReports
+from fairlead_api.store.sessions.kept import PostgresKeptSessions
 from fairlead_api.store.simulations import PostgresSimulations
 from fairlead_api.store.streams import PostgresStream
 from fairlead_api.store.suspended_copies import keep_ending_suspended_copies
@@ -173,7 +176,7 @@ def create_api(
     reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
     policies = installed_policies()
     kept = Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
-    decisions, rejections = PostgresDecisions(reads, policies), PostgresRejections(reads, kept, clock)
+    decisions, rejections = PostgresDecisions(reads, policies, settings.retention.decisions_days), PostgresRejections(reads, kept, clock)
     heatmaps = HeatmapReading(PostgresLoads(reads), kept)
     slo, sessions = PostgresSlo(reads), PostgresSessions(reads)
     planned = PlannedObjects(cluster or kubernetes, PostgresSessionHomes(control, clock))
@@ -230,6 +233,7 @@ def create_api(
     routers = (
         health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
         access_routes(guard, logins, Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience),
+        kept_session_routes(guard, KeptSessions(PostgresKeptSessions(control)), clock),
         gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
         pool_routes(
             guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads), kept, of_hours), clock
@@ -241,7 +245,7 @@ def create_api(
         rollout_routes(guard, cluster or kubernetes),
         schedule_routes(guard, PostgresSchedules(reads), clock),
         session_routes(guard, sessions),
-        search_routes(guard, PostgresSearch(reads, sessions)),
+        search_routes(guard, PostgresSearch(reads, sessions, decisions, settings.retention.decisions_days)),
         move_routes(guard, migrations, reroutes, clock),
         decision_routes(guard, decisions, clock),
         scaling_routes(guard, PostgresScaling(reads), clock),

@@ -18,7 +18,17 @@ from starlette.routing import compile_path
 from fairlead.errors import InvalidInput
 from fairlead_api.routes.bodies import MalformedBody
 from fairlead_api.routes.strict_json import printable
-from fairlead_api.services.errors import Changed, Conflict, Denied, NotAuthenticated, NotFound, ServiceError, TooMany, Unavailable
+from fairlead_api.services.errors import (
+    Changed,
+    Conflict,
+    Denied,
+    NotAuthenticated,
+    NotFound,
+    NotSampled,
+    ServiceError,
+    TooMany,
+    Unavailable,
+)
 from fairlead_client.resources.problems import Problem
 
 _log = logging.getLogger(__name__)
@@ -54,6 +64,8 @@ def _problem(code: str, status: int, detail: str, **more: Any) -> Problem:
 def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
     """Status, type and headers of a refusal."""
     match error:
+        case NotSampled():
+            return _problem("not-sampled", 404, str(error), remedy=error.remedy), {}
         case NotFound():
             return _problem("not-found", 404, str(error)), {}
         case Changed():

@@ -40,6 +40,8 @@ class GatewayKeyFacts:
     tokens_per_minute: int | None = None
     priority_class: str | None = None
     """The class of its requests in pools that declare it; they may ask for a lower one. None is the default one's."""
+    explain: bool = False
+    """Whether its requests may ask for their decisions to be kept (`x-fairlead-explain`)."""
 
     def opens(self, pool: PoolKey, model: str) -> bool:
         """Whether the key opens this pool, which serves this model."""

@@ -54,6 +54,20 @@ class OthersLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     share: OthersShare
 
 
+class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session all of whose decisions are kept until then (Unix seconds)."""
+
+    pool: PoolKey
+    session: str
+    until: float
+
+
+class KeptSessionsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="kept_sessions"):
+    """All sessions of all pools whose decisions are kept because somebody asked for it, each until its time."""
+
+    sessions: tuple[KeptSession, ...] = ()
+
+
 class SyncedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synced"):
     """The snapshot is complete and changes follow.
 
@@ -65,7 +79,7 @@ class HeartbeatLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     """Nothing changed. One comes every 2 s, so that silence means a dead connection."""
 
 
-StreamLine = TableLine | PoolDeletedLine | BindingsLine | GatewayKeysLine | OthersLine | SyncedLine | HeartbeatLine
+StreamLine = TableLine | PoolDeletedLine | BindingsLine | GatewayKeysLine | KeptSessionsLine | OthersLine | SyncedLine | HeartbeatLine
 
 
 class _Kind(msgspec.Struct):

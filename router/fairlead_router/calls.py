@@ -35,6 +35,9 @@ class Client(Protocol):
 
     def end(self, piece: bytes) -> None: ...
 
+    def accompany(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """Headers that its answer gets, whoever makes it."""
+
     def abort(self) -> None:
         """Drop the connection, so that nobody takes what was sent for a whole answer."""
 

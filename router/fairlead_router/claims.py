@@ -40,6 +40,11 @@ def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool)
     return "" if key is None else key.facts.id
 
 
+def may_explain(key: GatewayKey | None, *, anybody: bool) -> bool:
+    """Whether the decision is kept if its client asks for it. `anybody`: without a key too."""
+    return anybody if key is None else key.is_shared or key.facts.explain
+
+
 def _first(headers: Shown, names: tuple[bytes, ...]) -> str | None:
     return next((value.strip() for name in names if (value := header_value(headers, name)) is not None), None)
 

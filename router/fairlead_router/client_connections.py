@@ -14,6 +14,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 
 import httptools
@@ -296,7 +297,7 @@ class ClientConnection(HttpToolsProtocol):
         """What goes with each answer to the request whose headers came last, as far as they came."""
         came: Headers = self.headers or []
         named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
-        return [*self.limits.cors.headers(came), *named[:1]]
+        return [*self.limits.cors.headers(came), *(named[:1] or [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])]
 
     def _leave(self) -> None:
         requests, self._open = self._open, []

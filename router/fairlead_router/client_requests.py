@@ -6,7 +6,6 @@ Reads its body whole or in pieces, writes its answer from callbacks, and reports
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
@@ -16,10 +15,10 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from fairlead_router.body_memory import BodyMemory, MemoryFull
+from fairlead_router.kept_headers import KEPT_HEADER
 from fairlead_router.refusals import Headers
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
-_ID_LINE = re.compile(rb"(?m)^x-request-id: [^\r\n]*\r\n")
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
@@ -76,8 +75,8 @@ class ClientRequest:
     """
 
     __slots__ = (
-        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held", "_id", "_id_is_clients",
-        "_limit", "_memory", "_overflowed", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "gone",
+        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held", "_id",
+        "_limit", "_memory", "_overflowed", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "explains", "gone",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory) -> None:
@@ -90,7 +89,8 @@ class ClientRequest:
         self._crowded = False
         self._standing = b""
         self._id = b""
-        self._id_is_clients = False
+        self.explains = False
+        """Whether its client asked for its decision to be kept, and no header of `accompany` says that it is not."""
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._limit = UNASKED_BODY_BYTES
@@ -288,20 +288,11 @@ class ClientRequest:
     def accompany(self, headers: Headers) -> None:
         """Headers that each answer to this request gets, whoever makes it."""
         self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
+        self.explains = self.explains and all(name != KEPT_HEADER for name, _ in headers)
 
-    def name(self, request_id: bytes, *, is_clients: bool = False) -> None:
-        """The id that answers tell: the client's own or, if it has none and the engine tells none either, this one."""
-        if not self._id:
-            self._id, self._id_is_clients = request_id, is_clients
-
-    def headers_without_id(self, headers: Headers) -> Headers:
-        """The headers of an answer that the router makes, without the id by which an engine named the request: that
-        goes with each answer, if it is the one to tell.
-        """
-        for name, value in headers:
-            if name == b"x-request-id" and not self._id_is_clients:
-                self._id = value
-        return [header for header in headers if header[0] != b"x-request-id"]
+    def name(self, request_id: bytes) -> None:
+        """The id that answers tell, unless the request has one already: its client's own comes first."""
+        self._id = self._id or request_id
 
     @property
     def known_as(self) -> str:
@@ -316,14 +307,6 @@ class ClientRequest:
             standing.append((b"x-request-id", self._id))
         self._cycle.default_headers = [*self._cycle.default_headers, *standing]
 
-    def _lines_of_id(self, headers: bytes) -> bytes:
-        """An engine's headers with the request's id."""
-        if b"x-request-id: " in headers:
-            if not self._id_is_clients:
-                return headers
-            headers = _ID_LINE.sub(b"", headers)
-        return b"x-request-id: %s\r\n%s" % (self._id, headers) if self._id else headers
-
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
         """Set the status and headers (complete lines) of an answer; they leave with its first bytes.
 
@@ -336,7 +319,7 @@ class ClientRequest:
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
         lines = [STATUS_LINES[status], _SERVERS_OWN.of(self._connection.server_state.default_headers), self._standing]
-        lines.append(self._lines_of_id(headers))
+        lines.append(b"x-request-id: %s\r\n%s" % (self._id, headers) if self._id else headers)
         old = cycle.scope["http_version"] == "1.0"
         if length is not None:
             lines.append(b"content-length: %d\r\n" % length)

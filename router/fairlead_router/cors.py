@@ -13,7 +13,8 @@ from fairlead_router.refusals import BadRequest, ErrorAnswer, Headers
 EVERY = "*"
 
 _EXPOSED = (
-    b"x-request-id, retry-after, x-fairlead-pool, x-fairlead-instance, x-fairlead-decode, x-fairlead-decision, x-fairlead-reason,"
+    b"x-request-id, retry-after, x-fairlead-pool, x-fairlead-instance, x-fairlead-decode, x-fairlead-decision, x-fairlead-decision-kept,"
+    b" x-fairlead-reason,"
     b" x-fairlead-queued-ms, x-fairlead-priority-class, x-fairlead-rejection"
 )
 _PREFLIGHT_SECONDS = b"600"

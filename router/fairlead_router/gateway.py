@@ -12,6 +12,7 @@ from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.body_memory import MemoryFull
 from fairlead_router.calls import Call, Calls, Change
 from fairlead_router.charges import Charge
+from fairlead_router.claims import may_explain
 from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.cors import Cors
 from fairlead_router.dialects import Dialect
@@ -19,6 +20,7 @@ from fairlead_router.direct import DirectRelay, Upload
 from fairlead_router.forms import PassingForm
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing, Scope, Send, send_answer
+from fairlead_router.kept_headers import EXPLAIN_HEADER, KEPT_HEADER, NO_DECISION, NOT_ALLOWED
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
@@ -92,9 +94,9 @@ class Gateway:
         if endpoint is None and len(raw_path) > 1 and raw_path.endswith(b"/"):
             scope["raw_path"] = raw_path = raw_path[:-1]  # engines would redirect, and a client need not come twice
             endpoint = paths.find(raw_path)
-        given = header_value(scope["headers"], b"x-request-id")
-        if given is not None and is_shown_id(given):
-            client.name(given.encode(), is_clients=True)
+        given, client.explains = _asked(scope["headers"])
+        if given and is_shown_id(given):
+            client.name(given.encode())
         dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)
         try:
             if endpoint is None:
@@ -111,6 +113,8 @@ class Gateway:
                 await self._send(shutting_down(dialect), client, send)
                 return
             key = None if endpoint.keyless else self._keys.admit(scope["headers"], self._now(), counted=not local)
+            if client.explains:
+                self._answer_explaining(client, endpoint, key)
             if local:
                 client.name(self._calls.next_id().encode())
                 client.answer_by_asgi()
@@ -129,6 +133,16 @@ class Gateway:
         finally:
             client.unwatch()
 
+    def _answer_explaining(self, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> None:
+        """The client asked for the decision to be kept: say at once if it cannot be."""
+        if endpoint.handling is not Handling.ROUTED:
+            why_not = NO_DECISION
+        elif not may_explain(key, anybody=self._settings.explains_without_key):
+            why_not = NOT_ALLOWED
+        else:
+            return
+        client.accompany([(KEPT_HEADER, why_not)])
+
     # ── what is done with a path ──
 
     async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
@@ -142,7 +156,10 @@ class Gateway:
         forwarded, naming, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
             await self._holders.seek(parsed.document, endpoint, pool, headers)
-        request = self._routed.request(pool, endpoint, parsed, headers, naming, key, arrived, body_bytes=len(body))
+        known_as, explain = client.known_as, client.explains
+        request = self._routed.request(
+            pool, endpoint, parsed, headers, naming, key, arrived, body_bytes=len(body), client_id=known_as, explain=explain
+        )
         divisible = request.divisible
         name = pool.engine_name(parsed.model)
         if parsed.model != name:
@@ -275,7 +292,8 @@ class Gateway:
         If the rest of the body will not be read (`close`, or a half-read upload), the connection ends after it.
         """
         client.name(self._calls.next_id().encode())
-        answer = replace(answer, headers=client.headers_without_id(answer.headers))
+        if client.explains and all(name != KEPT_HEADER for name, _ in answer.headers):
+            answer = replace(answer, headers=[*answer.headers, (KEPT_HEADER, NO_DECISION)])
         if not close and not client.unread:
             client.answer_by_asgi()
             await send_answer(send, answer)
@@ -296,6 +314,17 @@ class Gateway:
             client.abort()
             return
         await self._send(own_fault(request, dialect), client, send)
+
+
+def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
+    """The id that a client gives its request, "" if none, and whether it wants the decision to be kept."""
+    given, explains = "", False
+    for name, value in headers:
+        if name == b"x-request-id":
+            given = given or value.decode("latin-1")
+        elif name == EXPLAIN_HEADER:
+            explains = value not in (b"", b"0", b"false")
+    return given, explains
 
 
 def _unknown(path: str) -> BadRequest:

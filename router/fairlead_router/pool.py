@@ -33,6 +33,9 @@ from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import TrafficRecording
 from fairlead_router.waiting_room import WaitingRoom
 
+DECLINED = "declined"
+"""How an instance failed a request that it refused (4xx) and another one was asked for."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -286,6 +289,7 @@ class Pool:
         """
         verdict = self.scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
+            self.scheduler.attempt_failed(ticket.request.id, instance, DECLINED, now)
             self.counters.retries += 1
             ticket.verdict = verdict
             ticket.dispatched_at = now
@@ -448,6 +452,8 @@ class Pool:
         say something about the instance.
         """
         self.counters.upstream_errors[kind] += 1
+        if ticket is not None:
+            self.scheduler.attempt_failed(ticket.request.id, instance, kind, now)
         fault = fault_of(kind)
         if fault is not None:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)

@@ -78,6 +78,7 @@ class PoolCounters:
         "tokenizing",
         "ttft",
         "unfetched",
+        "unkept_decisions",
         "upstream_errors",
     )
 
@@ -102,6 +103,7 @@ class PoolCounters:
         self.lost_moves = 0
         self.decode_only: Counter[str] = Counter()
         self.unfetched = 0
+        self.unkept_decisions = 0
         self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
         """By instance, and by what the belief came from: `events` or `history`."""
         self.known_prompts: Counter[str] = Counter()

@@ -39,6 +39,11 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     retries = CounterMetricFamily(
         "fairlead_router_retries", "Attempts repeated on another instance before the answer had content.", labels=["pool"]
     )
+    unkept = CounterMetricFamily(
+        "fairlead_router_decisions_unkept",
+        "Decisions of late, refused, failed, retried or moved requests that were not kept, as there were more than are kept; those kept count for them.",
+        labels=["pool"],
+    )
     lost = CounterMetricFamily("fairlead_router_lost_moves", "Moves of sessions made here that lost to an earlier writer.", labels=["pool"])
     canaries = CounterMetricFamily(
         "fairlead_router_canaries",
@@ -97,6 +102,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
             direct.add_metric([pool, outcome], count)
         retries.add_metric([pool], counters.retries)
         lost.add_metric([pool], counters.lost_moves)
+        unkept.add_metric([pool], counters.unkept_decisions)
         stalls.add_metric([pool], counters.engine_stalls)
         for outcome, count in counters.canaries.items():
             canaries.add_metric([pool, outcome], count)
@@ -119,6 +125,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         refused,
         errors,
         retries,
+        unkept,
         lost,
         stalls,
         canaries,

@@ -14,6 +14,7 @@ from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.schedulers import PrefixMemory, Scheduler
 from fairlead.tables import Outlook, PoolKey, RoutingTable
+from fairlead_client.lines import KeptSession
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest
@@ -58,6 +59,8 @@ class Pools:
         self._tells_at: dict[str, float] = {}
         """By pool: from when on a failure is logged again."""
         self._routers = 1
+        self._kept_sessions: dict[str, dict[str, float]] = {}
+        """By pool: sessions all of whose decisions are kept, and until when."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -102,6 +105,7 @@ class Pools:
             else:
                 scheduler = self._factory(table)
                 scheduler.know_routers(self._routers)
+                scheduler.keep_sessions(self._kept_sessions.get(name, {}))
                 if known is not None:
                     self._retire(known)
                 self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock(), recorded_share=self._recorded_share)
@@ -157,6 +161,14 @@ class Pools:
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)
+
+    def keep_sessions(self, sessions: Iterable[KeptSession]) -> None:
+        """Keep all decisions of exactly these sessions, each until its time."""
+        self._kept_sessions = {}
+        for one in sessions:
+            self._kept_sessions.setdefault(str(one.pool), {})[one.session] = one.until
+        for name, pool in self._by_key.items():
+            pool.scheduler.keep_sessions(self._kept_sessions.get(name, {}))
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
         """Tell schedulers the changes of an earlier process of this router that the API may not have acknowledged."""

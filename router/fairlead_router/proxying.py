@@ -23,6 +23,7 @@ from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.divided_calls import DividedCall
 from fairlead_router.held_responses import HeldResponses
+from fairlead_router.kept_headers import decision_headers
 from fairlead_router.passing import ANSWER, StreamPassage, answer_failed
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
@@ -97,6 +98,8 @@ class Exchange:
                 ticket.queued_seconds * 1000.0,
             )
         )
+        if dispatch.request.explain:
+            lines += (b"%s: %s\r\n" % pair for pair in decision_headers(dispatch)[1:])
         if (rank := rank_of(dispatch.instance)) is not None:
             lines.append(b"x-fairlead-rank: %d\r\n" % rank)
         if dispatch.decode is not None:
@@ -178,12 +181,14 @@ class Proxy:
                     retried = self._retry(call, pool, ticket, instance, failure)
                     if retried is None:
                         message = f"no time was left to try another instance: {failure}"
-                        return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, last_headers)
+                        return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, last_headers, dispatch)
                     verdict = retried
             failed_there = verdict.reason is RejectionReason.UPSTREAM_FAILED
             return refusal_answer(verdict, pool.header, call.dialect, last_headers if failed_there else ())
-        except BadRequest:
-            if ticket is not None:
+        except Exception as problem:
+            if ticket is not None and ticket.verdict is not None:
+                client.accompany(decision_headers(ticket.verdict))
+            if ticket is not None and isinstance(problem, BadRequest):
                 pool.decline(ticket, self._now())
             raise
         except asyncio.CancelledError:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.refusals import UPSTREAM_FAILED_STATUS, why_closed
-from fairlead.routing.contracts.schedulers import Refusal
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.tables import RoutingTable
 from fairlead_router.dialects import Dialect, error_body
+from fairlead_router.kept_headers import decision_headers
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -95,7 +96,7 @@ def refusal_answer(
     """A scheduler's refusal with its status, Retry-After and the reason; `engine` are headers of the last engine that
     was tried.
     """
-    extra = [(b"x-fairlead-pool", pool), *engine]
+    extra = [(b"x-fairlead-pool", pool), *decision_headers(refusal), *engine]
     return _dropped(dialect, refusal.status, refusal.reason, refusal.message, refusal.retry_after_seconds, extra)
 
 
@@ -105,11 +106,12 @@ def upstream_failed(
     dialect: Dialect = Dialect.OPENAI,
     retry_after: float | None = None,
     engine: Sequence[tuple[bytes, bytes]] = (),
+    decided: Dispatch | None = None,
 ) -> ErrorAnswer:
     """502: engines were tried and none answered in full; the last, of which `engine` are headers, wants to be asked
-    again after so many seconds.
+    again after so many seconds. `decided` is the decision of a routed request.
     """
-    extra = [(b"x-fairlead-pool", pool), *engine]
+    extra = [(b"x-fairlead-pool", pool), *(decision_headers(decided) if decided is not None else ()), *engine]
     return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)
 
 

@@ -86,9 +86,12 @@ class RoutedRequests:
         *,
         body_bytes: int,
         within: tuple[str, ...] | None = None,
+        client_id: str = "",
+        explain: bool = False,
     ) -> RoutingRequest:
         """What routing is told. `naming` are the headers that may name the session, `within` the only instances that
-        may serve it; one that goes on from a response may be served by that one's holder only.
+        may serve it; one that goes on from a response may be served by that one's holder only. `client_id` is the
+        client's own id of the request; `explain`: its decision is to be kept.
         """
         prompt = parsed.prompt.text
         previous: str | None = None
@@ -123,6 +126,8 @@ class RoutedRequests:
             tenant=tenant(headers, key, pool, trusted=self._trusted),
             body_bytes=body_bytes,
             engine_blocks=known.engine_blocks,
+            client_id=client_id,
+            explain=explain,
             within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
         )
 

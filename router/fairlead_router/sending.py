@@ -12,12 +12,12 @@ from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 # Hop-by-hop headers (RFC 9110 §7.6.1), headers that the router's server sets itself, and headers of an engine that are
-# no concern of a client.
+# no concern of a client. Each answer tells the request's id as the gateway knows it: an engine's own finds nothing.
 _WITHHELD = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
         b"date", b"server", b"content-length", b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc",
-        b"x-llm-d-request-dropped-reason",
+        b"x-llm-d-request-dropped-reason", b"x-request-id",
     }
 )  # fmt: skip
 

@@ -242,6 +242,15 @@ class RouterSettings:
             "themselves",
         ),
     )
+    explains_without_key: bool = field(
+        default=True,
+        metadata=variable(
+            "FAIRLEAD_EXPLAIN_WITHOUT_KEY",
+            Switch(),
+            "whether a client that shows no API key may have the decision of its request kept (`x-fairlead-explain: 1`)",
+            "at most 10 a second in a pool are kept so; a key may as it says",
+        ),
+    )
     picker_port: int | None = field(
         default=None,
         metadata=variable(
@@ -311,8 +320,9 @@ class RouterSettings:
         metadata=variable(
             "FAIRLEAD_DECISION_SAMPLE_RATE",
             Number("", 0, 1),
-            "share of routing decisions recorded with all their candidates",
-            "more = more explanations, and about 1.1 GB of database for each million",
+            "share of routing decisions that are kept of requests with which all is well",
+            "more = more explanations, and about 1.1 GB of database for each million; those of late, refused, failed, retried and moved requests are "
+            "always kept, up to 10 a second in a pool",
         ),
     )
     recorded_traffic: float = field(

@@ -23,6 +23,7 @@ from fairlead_client.lines import (
     BindingsLine,
     GatewayKeysLine,
     HeartbeatLine,
+    KeptSessionsLine,
     OthersLine,
     PoolDeletedLine,
     StreamLine,
@@ -114,6 +115,8 @@ class TableFollower:
                 self._cache.keep_gateway_keys(line.keys)
             case OthersLine():
                 self._pools.know_others(line.share)
+            case KeptSessionsLine():
+                self._pools.keep_sessions(line.sessions)
             case SyncedLine():
                 if self._snapshot is not None:
                     self._complete(self._snapshot)

@@ -2,6 +2,7 @@
 
 ServiceError
 ├── NotFound              the named object does not exist
+│   └── NotSampled            a decision, most often because it was not kept
 ├── Changed               the object is not as the caller saw it (If-Match)
 ├── Conflict              the present state forbids it; `code` names why
 ├── Denied                the caller is known, but not allowed
@@ -28,6 +29,26 @@ class NotFound(ServiceError):
         self.kind = kind
         self.name = name
         super().__init__(f"{kind} {name!r} does not exist")
+
+
+class NotSampled(NotFound):
+    """A decision is not there, most often because it was not kept. `share` is that of requests with which all is well
+    whose decisions are kept, as observed (None = unknown), `days` how long decisions are kept.
+    """
+
+    def __init__(self, name: str, share: float | None, days: int) -> None:
+        super().__init__("decision", name)
+        self.remedy = why_not_there(share, days)
+
+
+def why_not_there(share: float | None, days: int) -> str:
+    """What is true of a request whose decision is not there, the likeliest first, and how to have the next one."""
+    part = "only a share" if share is None else "almost all" if share > 0.99 else f"only about {share * 100:.2g} %"
+    likely = (
+        f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, refused, moved, failed or retried; "
+        "send the header `x-fairlead-explain: 1` to have one kept"
+    )
+    return f"{likely}. Else its request has not ended yet, or it is older than what is kept ({days} days), or the id is mistyped."
 
 
 class Conflict(ServiceError):

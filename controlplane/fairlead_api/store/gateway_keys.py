@@ -77,7 +77,7 @@ class PostgresGatewayKeys:
                 return False
             scope = {"pools": list(key.pools), "models": list(key.models)}
             limits = {"requests_per_minute": key.requests_per_minute, "tokens_per_minute": key.tokens_per_minute}
-            grade = {"priority_class": key.priority_class}
+            grade: dict[str, Any] = {"priority_class": key.priority_class, "explain": key.explain}
             await connection.execute(
                 insert(keys).values(
                     id=key.id,

@@ -1,7 +1,7 @@
 """Reads tables, bindings and gateway keys from Postgres for the routers' stream."""
 
 import msgspec
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, told_reason
@@ -12,6 +12,7 @@ from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.live_routers import SHARES_OF_LIVE
 from fairlead_api.store.records import read
+from fairlead_client.lines import KeptSession
 
 _CURRENT = (
     "SELECT t.content FROM pools p JOIN routing_tables t ON t.pool_id = p.id AND t.version = p.table_version WHERE p.deleted_at IS NULL"
@@ -51,6 +52,20 @@ class PostgresStream:
                     expires_at=None if row.expires_at is None else row.expires_at.timestamp(),
                 )
                 for row in rows
+            ]
+
+    async def kept_sessions(self) -> list[KeptSession]:
+        kept, pools = tables.kept_sessions, tables.pools
+        query = (
+            select(kept.c.session, kept.c.until, pools.c.namespace, pools.c.name)
+            .join(pools, pools.c.id == kept.c.pool_id)
+            .where(kept.c.until > func.now(), pools.c.deleted_at.is_(None))
+            .order_by(kept.c.pool_id, kept.c.session)
+        )
+        async with self._database.reading() as connection:
+            return [
+                KeptSession(pool=PoolKey(namespace=row.namespace, name=row.name), session=row.session, until=row.until.timestamp())
+                for row in await connection.execute(query)
             ]
 
     async def deleted_pools(self) -> list[PoolKey]:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Generic
 
 from fairlead.reports.generic import Pool, Time
+from fairlead.reports.rejections import RejectionReason
 from fairlead.tables import DEFAULT_CLASS, PoolKey
 from fairlead.targets import target_of
 from fairlead.values import value
@@ -36,6 +37,8 @@ class DecisionReason(StrEnum):
     LEARNED_TTFT = "learned-ttft"
     DECODE_ONLY = "decode-only"
     FALLBACK = "fallback"
+    NONE_CHOSEN = "none-chosen"
+    """No instance could take the request."""
 
 
 @value
@@ -71,17 +74,68 @@ class Weighing:
     limits: dict[str, float] = field(default_factory=dict)
 
 
+class KeptFor(StrEnum):
+    """Why a decision is kept. The first of these that holds, in this order, is the reason; each request has one."""
+
+    ASKED = "asked"
+    """Its client asked for it (`x-fairlead-explain`)."""
+    SESSION = "session"
+    """All decisions of its session are kept for some minutes."""
+    REFUSED = "refused"
+    FAILED = "failed"
+    RETRIED = "retried"
+    LATE = "late"
+    """It missed the TTFT or the TPOT target."""
+    MOVED = "moved"
+    """Its session's home moved with it, or it was re-routed."""
+    SAMPLE = "sample"
+    """Of all other requests, a share is kept."""
+
+
+ALWAYS_KEPT = frozenset(KeptFor) - {KeptFor.SAMPLE}
+
+
+class RequestOutcome(StrEnum):
+    """How the request of a decision ended."""
+
+    SERVED = "served"
+    REFUSED = "refused"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    """Its client left."""
+    DECLINED = "declined"
+    """The engine answered 4xx."""
+
+
+@value
+class Attempt:
+    """An instance that failed a request, and how (`failure`, the router's word); so many seconds after it arrived."""
+
+    instance: str
+    failure: str
+    after_seconds: float
+    rank: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledDecision(Generic[Pool, Time]):
     """A routing decision as a router reports it and as the public API shows it.
 
+    It is kept when its request has ended, for the reason `kept`. `sample_rate` is the share (0-1] of the requests with
+    that reason that are kept: 1 / `sample_rate` is the row's weight, and the weights of all rows add up to the number
+    of requests.
+
     `queued_seconds` is the time from arrival to dispatch; of it, no instance accepted requests for `held_seconds`
-    (None = from a router that does not tell). `sample_rate` is the share of decisions recorded (0-1]; moves and
-    refusals are always recorded. `ttft_seconds` is the TTFT the request finally had, that wait included, at
-    `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the
+    (None = from a router that does not tell). `ttft_seconds` is the TTFT the request finally had, that wait included,
+    at `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the
     instance that decodes what another one prefilled, the last one tried. The ranks are their data-parallel ranks, None
     of instances that compute as one. `named` is the client's name for the session where several conversations share
     that: `session` is then another of its names, or how it begins, or None.
+
+    `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
+    refused. `attempts` are the instances that failed the request, in order. `client_request` is the client's own id of
+    the request (`x-request-id`), None where it gave none. The targets are those of the pool when the request ended.
+    `outcome` is None where nobody tells: from an older router, or because another router has the end.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """
@@ -109,6 +163,14 @@ class SampledDecision(Generic[Pool, Time]):
     runner_up_rank: int | None = None
     served_by_rank: int | None = None
     decode_rank: int | None = None
+    kept: KeptFor = KeptFor.SAMPLE
+    outcome: RequestOutcome | None = None
+    rejection: RejectionReason | None = None
+    tpot_seconds: float | None = None
+    ttft_target_seconds: float | None = None
+    tpot_target_seconds: float | None = None
+    client_request: str | None = None
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def target(self) -> str:

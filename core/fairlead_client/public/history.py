@@ -11,7 +11,7 @@ from fairlead_client.resources.pages import Page
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.series import Annotations, Series
-from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions, SessionDetail, SessionSummary
 
 
 class HistoryCalls(ApiCalls):
@@ -41,6 +41,18 @@ class HistoryCalls(ApiCalls):
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
         return await self._call("GET", f"/v1/sessions/{path_of(pool)}/{segment(session)}", SessionDetail)
+
+    async def kept_sessions(self, pool: PoolKey) -> KeptSessions:
+        """Sessions of the pool all of whose decisions are kept."""
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSessions)
+
+    async def keep_session(self, pool: PoolKey, request: KeepSessionRequest) -> KeptSession:
+        """Keep all decisions of a session for some minutes from now."""
+        return await self._call("POST", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSession, body=request)
+
+    async def let_session_go(self, pool: PoolKey, session: str) -> None:
+        """Keep its decisions like those of others again."""
+        await self._call("DELETE", f"/v1/pools/{path_of(pool)}/kept-sessions/{segment(session)}", None)
 
     async def migrations(self, filters: Query | None = None) -> Page[Migration]:
         return await self._call("GET", "/v1/migrations", Page[Migration], query=filters)

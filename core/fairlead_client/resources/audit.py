@@ -21,6 +21,9 @@ class AuditAction(StrEnum):
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
     GATEWAY_KEY_CREATED = "gateway-key.created"
     GATEWAY_KEY_REVOKED = "gateway-key.revoked"
+    SESSION_KEPT = "session.decisions-kept"
+    """All decisions of a session are kept for some minutes."""
+    SESSION_LET_GO = "session.decisions-let-go"
     PLAN_CREATED = "plan.created"
     PLAN_APPLIED = "plan.applied"
     PLAN_UNDONE = "plan.undone"

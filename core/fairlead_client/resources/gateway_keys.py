@@ -9,7 +9,8 @@ class GatewayKeyRequest:
     """A key to be made. Its requests have its `priority_class` in pools that declare that, elsewhere the default one.
 
     `pools` (as `namespace/name`) and `models` are what it opens; an empty list opens all. Without `days` it does not
-    expire; without a limit it has none.
+    expire; without a limit it has none. With `explain` its requests may ask for their decisions to be kept
+    (`x-fairlead-explain: 1`).
     """
 
     name: str
@@ -19,6 +20,7 @@ class GatewayKeyRequest:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     priority_class: str | None = None
+    explain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class GatewayKey:
     expires_at: datetime | None
     revoked_at: datetime | None
     priority_class: str | None = None
+    explain: bool = False
     secret: str | None = None
     last_used_at: datetime | None = None
     last_day: GatewayKeyTotals = field(default_factory=GatewayKeyTotals)

@@ -47,7 +47,10 @@ class SearchGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchReport:
-    """One group for each kind; none for an empty search."""
+    """One group for each kind; none for an empty search. Where nothing was found by what may be a request's id, `note`
+    says why a decision may not be there.
+    """
 
     q: str
     groups: list[SearchGroup]
+    note: str | None = None

@@ -44,3 +44,28 @@ class BindingHistoryItem:
 class SessionDetail:
     session: SessionSummary
     history: list[BindingHistoryItem]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepSessionRequest:
+    """Keep all decisions of a session for so many minutes from now."""
+
+    session: str
+    minutes: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSession:
+    """A session all of whose decisions are kept `until` then; `by` is who wanted it last."""
+
+    session: str
+    until: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSessions:
+    """The sessions of a pool all of whose decisions are kept now, those that end first before."""
+
+    pool: str
+    sessions: list[KeptSession]

@@ -13,6 +13,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import (
     Abandoned,
     Asked,
+    AttemptFailed,
     Completed,
     FirstToken,
     Generated,
@@ -25,7 +26,7 @@ from fairlead.routing.contracts.sharing import (
     Word,
 )
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Routers of another number do not ask each other."""
 
 LARGEST_FRAME = 1024 * 1024
@@ -121,6 +122,7 @@ _KINDS: tuple[type[Body], ...] = (
     SentElsewhere,
     InstanceFailed,
     InstanceWorked,
+    AttemptFailed,
 )
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _encode = msgspec.msgpack.Encoder().encode

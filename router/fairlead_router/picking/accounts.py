@@ -15,6 +15,7 @@ from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_respons
 from fairlead_router.charges import Charge
 from fairlead_router.dialects import Dialect
 from fairlead_router.held_responses import HeldResponses
+from fairlead_router.kept_headers import decision_headers
 from fairlead_router.passing import ANSWER
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
@@ -138,6 +139,8 @@ class RoutedAccount:
             (b"x-fairlead-reason", dispatch.reason.value.encode()),
             (b"x-fairlead-queued-ms", b"%d" % (ticket.queued_seconds * 1000.0)),
         ]
+        if dispatch.request.explain:
+            named += decision_headers(dispatch)[1:]
         if (rank := rank_of(dispatch.instance)) is not None:
             named.append((b"x-fairlead-rank", b"%d" % rank))
         if pool.classes.are_declared:

@@ -35,6 +35,7 @@ class PickedRequest:
         "go",
         "gone",
         "headers",
+        "is_denied",
         "memory",
         "refuse",
         "task",
@@ -65,6 +66,8 @@ class PickedRequest:
         self.account: Account | None = None
         self.task: asyncio.Task[None] | None = None
         self.gone = False
+        self.is_denied = False
+        """Whether its client asked for its decision to be kept, and may not."""
 
     def hold(self, size: int) -> None:
         """Hold memory for so many bytes more of the body. Raises MemoryFull."""

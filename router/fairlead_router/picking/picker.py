@@ -14,12 +14,14 @@ from fairlead_router.bodies import BODY_LIMIT, UPLOAD_LIMIT, decoded, header_val
 from fairlead_router.body_memory import BodyMemory, MemoryFull
 from fairlead_router.calls import Calls, Change
 from fairlead_router.charges import Charge
+from fairlead_router.claims import may_explain
 from fairlead_router.client_requests import BodyTooLarge
 from fairlead_router.content_codings import ContentDecoder, codings_of
 from fairlead_router.direct import DirectRelay
 from fairlead_router.forms import PassingForm
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
+from fairlead_router.kept_headers import asks_to_explain
 from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
@@ -32,7 +34,7 @@ from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.prompts import invocation_prompt
 from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, memory_full, own_fault, refusal_answer, shutting_down
-from fairlead_router.requests import ParsedRequest, parse_request
+from fairlead_router.requests import ParsedRequest, is_shown_id, parse_request
 from fairlead_router.response_holders import ResponseHolders
 from fairlead_router.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.settings import RouterSettings
@@ -270,7 +272,22 @@ class Picker:
         naming = session_headers(headers, pool.session_header)
         within = None if subset is None else members(pool, subset)
         size = len(asked.body)
-        request = self._routed.request(pool, endpoint, parsed, headers, naming, key, asked.arrived_at, body_bytes=size, within=within)
+        given = header_value(headers, b"x-request-id") or ""
+        asked_for, allowed = asks_to_explain(headers), may_explain(key, anybody=self._settings.explains_without_key)
+        asked.is_denied = asked_for and not allowed
+        request = self._routed.request(
+            pool,
+            endpoint,
+            parsed,
+            headers,
+            naming,
+            key,
+            asked.arrived_at,
+            body_bytes=size,
+            within=within,
+            client_id=given if is_shown_id(given) else "",
+            explain=asked_for and allowed,
+        )
         name = pool.engine_name(parsed.model)
         body = parsed.body if parsed.model == name else parsed.renamed(name)
         asks: Change | None = None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from fairlead_router.bodies import header_value
 from fairlead_router.body_memory import MemoryShare
+from fairlead_router.kept_headers import KEPT_HEADER, NO_DECISION, NOT_ALLOWED, asks_to_explain
 from fairlead_router.picking import wire
 from fairlead_router.picking.accounts import Account, NoAccount
 from fairlead_router.picking.exchange import (
@@ -148,8 +148,9 @@ class PickerStream:
         self._let_go()
         changed = self._account.began(action.headers, action.served, self._picker.now())
         removed = [name for name, _ in action.headers if name in _WITHHELD or name.startswith(b"x-fairlead-")] if changed else []
-        if changed and header_value(action.headers, b"x-request-id") is None:
-            changed = [*changed, (b"x-request-id", self._asked.shown_id(self._picker.next_id).encode())]
+        if changed:
+            named = (b"x-request-id", self._asked.shown_id(self._picker.next_id).encode())
+            changed = [*changed, named, *self._why_not_kept(changed)]
         self._stream.send(wire.encode(PassHeaders(Side.RESPONSE, changed, removed)))
 
     def _finish(self, status: int, message: str) -> None:
@@ -174,8 +175,15 @@ class PickerStream:
         reason = next((value for name, value in answer.headers if name == b"x-fairlead-rejection"), b"")
         headers = [pair for pair in answer.headers if pair[0] not in (b"content-length", b"connection")]
         headers.append((b"x-request-id", self._asked.shown_id(self._picker.next_id).encode()))
+        headers += self._why_not_kept(headers)
         details = f"fairlead_{reason.decode() or answer.status}"
         self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
+
+    def _why_not_kept(self, headers: HeaderList) -> HeaderList:
+        """What a client hears that asked for its decision to be kept, where these headers do not say it."""
+        if any(name == KEPT_HEADER for name, _ in headers) or not asks_to_explain(self._asked.headers):
+            return []
+        return [(KEPT_HEADER, NOT_ALLOWED if self._asked.is_denied else NO_DECISION)]
 
     # ── time ──
 

@@ -59,6 +59,7 @@ class Collector:
                 records.setdefault(name, []).extend(getattr(taken, name))
             traffic, lost = pool.traffic.take(pool.table)
             records.setdefault("traffic", []).extend(traffic)
+            pool.counters.unkept_decisions += taken.unkept_decisions
             dropped += taken.dropped + lost
             if ended:
                 self._pools.forget(pool)

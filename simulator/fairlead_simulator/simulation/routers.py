@@ -150,7 +150,7 @@ class Routers:
             f"simulator-{number}" if number else "simulator",
             self._spec.seed + 1_000_003 * number,
             sample_rate=0.0,
-            settings=SchedulerSettings(load_samples=False),
+            settings=SchedulerSettings(load_samples=False, decisions=False),
             policies=installed_policies(),
         )
 

@@ -123,12 +123,12 @@ async def test_every_answer_tells_the_id_that_its_client_gave(world: World) -> N
     assert {request["headers"]["x-request-id"] for request in world.engines[0].seen} == {"mine-1"}
 
 
-async def test_without_one_of_its_client_an_answer_tells_the_engines_or_the_routers(world: World) -> None:
+async def test_without_one_of_its_client_an_answer_tells_the_routers_id_and_never_the_engines(world: World) -> None:
     running = await _ready(world)
     world.engines[0].raw = ENGINES_ANSWER
-    assert (await running.ask(script="raw")).headers.get_list("x-request-id") == ["engines-own"]
-    answer = await running.ask()
-    assert answer.headers.get_list("x-request-id") == [world.engines[0].seen[-1]["headers"]["x-request-id"]]
+    for script in ("raw", "complete"):
+        answer = await running.ask(script=script)
+        assert answer.headers.get_list("x-request-id") == [world.engines[0].seen[-1]["headers"]["x-request-id"]]
     refused = [await running.ask(model="none"), await running.client.get("/nothing"), await running.client.post("/tokenize", content=b"{")]
     ids = [one.headers["x-request-id"] for one in refused]
     assert all(one.startswith("router-0-") for one in ids)

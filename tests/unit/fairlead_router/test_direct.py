@@ -98,6 +98,8 @@ class Heard:
 
     def on_writable(self, resume: Callable[[], None]) -> None: ...
 
+    def accompany(self, headers: list[tuple[bytes, bytes]]) -> None: ...
+
 
 class Engines:
     """Stands for the senders to engines, which do what the ways say, one after the other."""

@@ -1,6 +1,6 @@
 """Tickets and pools over a scheduler that checks it is told of each request's end exactly once."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +128,10 @@ class CheckingScheduler:
     ) -> Dispatch | Refusal:
         request = self.dispatched[request_id]
         return self._refuse(request) if request_id in self.refuse else self._dispatch(request)
+
+    def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None: ...
+
+    def keep_sessions(self, sessions: Mapping[str, float]) -> None: ...
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         self._end(request_id, "failed")

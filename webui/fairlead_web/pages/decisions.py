@@ -12,6 +12,7 @@ from fairlead.reports.decisions import CandidateScore, DecisionReason, SampledDe
 from fairlead.routing.contracts.weighing import Better
 from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import in_words, value_of
+from fairlead.routing.explanations.fates import fate, kept_in_words
 from fairlead.routing.explanations.forecasts import forecast
 from fairlead.routing.explanations.margins import margin_of
 from fairlead.targets import target_of
@@ -83,6 +84,9 @@ class DecisionPage(Context):
     """Where the record contradicts itself."""
     moved: list[tuple[str, str]]
     """Path and words of the moves that the request carried."""
+    fate: str
+    """What became of its request, in sentences."""
+    kept: str
     facts: list[tuple[str, str]]
 
 
@@ -107,6 +111,14 @@ PLACED = frozenset(
         "served_by",
         "decode",
         "priority_class",
+        "kept",
+        "outcome",
+        "rejection",
+        "attempts",
+        "client_request",
+        "tpot_seconds",
+        "ttft_target_seconds",
+        "tpot_target_seconds",
     }
 )
 """Fields of the record that the page shows elsewhere; the other fields are listed as they are."""
@@ -154,6 +166,8 @@ async def show(visit: Visit) -> Response:
             sum="" if chosen is None else sum_of_parts(decision, chosen),
             wrong=contradictions(decision, tuple(decision.parts), decision.considered, decision.reason),
             moved=moved,
+            fate=fate(decision),
+            kept=kept_in_words(decision),
             facts=facts(decision),
         )
     )

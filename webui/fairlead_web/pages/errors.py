@@ -96,7 +96,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
     sent = await _sent(request, here.path) if signed_in and problem.status in PASSING else ()
     content = ErrorContent(
         problem=problem,
-        remedy=remedy,
+        remedy=problem.remedy or remedy if problem.type == "not-sampled" else remedy,
         command=POOL_COMMAND if problem.status == 404 and kind == "pools" else command,
         retry_path=here.base + here.back if sent or (request.method == "GET" and problem.status not in {403, 404}) else "",
         sent=sent,

@@ -31,7 +31,9 @@ class KeysPage(Context):
     problem: Problem | None
 
 
-FIELDS = dict.fromkeys(("name", "pools", "models", "requests_per_minute", "tokens_per_minute", "priority_class"), "") | {"days": "90"}
+FIELDS = dict.fromkeys(("name", "pools", "models", "requests_per_minute", "tokens_per_minute", "priority_class", "explain"), "") | {
+    "days": "90"
+}
 """The form's fields, and what they begin with."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
@@ -58,6 +60,7 @@ async def create(visit: Visit) -> Response:
         requests_per_minute=whole_number(typed["requests_per_minute"]),
         tokens_per_minute=whole_number(typed["tokens_per_minute"]),
         priority_class=typed["priority_class"] or None,
+        explain=bool(typed["explain"]),
     )
     try:
         return await _page(visit, created=await visit.api.create_gateway_key(request))

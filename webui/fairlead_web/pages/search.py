@@ -52,6 +52,8 @@ class SearchPage(Context):
     shell: Shell
     q: str
     groups: list[FoundGroup]
+    note: str
+    """Why the decision of a request may not be there."""
     partly: list[tuple[str, datetime]]
     """Kinds of which only the newest were looked through, and since when."""
 
@@ -61,12 +63,13 @@ async def show(visit: Visit) -> Response:
     alone = bool(regions_of(visit.request))
     if alone:
         visit.without_frame()
-    found = (await visit.api.search(q, limit=IN_PALETTE if alone else ON_PAGE)).groups if q else []
+    report = await visit.api.search(q, limit=IN_PALETTE if alone else ON_PAGE) if q else None
+    found = report.groups if report is not None else []
     if alone:
         shell = visit.frame("Search", "search", None, [])
     else:
         shell = await visit.shell("Search", "search", crumbs=(Crumb(words="Search"),))
-    return visit.page(SearchPage(shell=shell, q=q, groups=grouped(found), partly=partly_of(found)))
+    return visit.page(SearchPage(shell=shell, q=q, groups=grouped(found), note=(report and report.note) or "", partly=partly_of(found)))
 
 
 def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:

@@ -16,9 +16,9 @@ from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
-from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
+from fairlead_client.resources.sessions import BindingHistoryItem, KeepSessionRequest, KeptSession, SessionDetail, SessionSummary
 from fairlead_web import formats
-from fairlead_web.addresses import pool_path
+from fairlead_web.addresses import pool_path, session_path
 from fairlead_web.holders import HolderBand, holder_band, holders_in_words
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
@@ -45,6 +45,8 @@ class SessionPage(Context):
     migrations: list[Migration] | None
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
+    kept: KeptSession | None
+    """Until when all of its decisions are kept, if they are."""
     targets: list[str]
     """Instances that the session can be moved to."""
     problem: str | None
@@ -85,14 +87,31 @@ async def plan(visit: Visit) -> Response:
     return visit.redirect(f"/plans/{made.id}")
 
 
+async def keep(visit: Visit) -> Response:
+    """Keeps all decisions of the session for some minutes, or no longer."""
+    form = await visit.form()
+    key, session = visit.pool_key(), visit.request.path_params["session"]
+    try:
+        if form.get("stop"):
+            await visit.api.let_session_go(key, session)
+        else:
+            await visit.api.keep_session(key, KeepSessionRequest(session=session))
+    except ApiProblem as error:
+        if error.problem.status in {400, 404, 409, 422}:
+            return await _page(visit, error.problem)
+        raise
+    return visit.redirect(session_path(str(key), session))
+
+
 async def _page(visit: Visit, problem: Problem | None) -> Response:
     key, session = visit.pool_key(), visit.request.path_params["session"]
-    detail, migrations, reroutes, decisions, pool = await asyncio.gather(
+    detail, migrations, reroutes, decisions, pool, kept = await asyncio.gather(
         visit.api.session(key, session),
         visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50}), ["migrations"]),
         visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20}), ["reroutes"]),
         visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20}), ["decisions"]),
         visit.attempt("instances", visit.api.pool(key), ["targets"]),
+        visit.attempt("kept sessions", visit.api.kept_sessions(key), ["kept"]),
     )
     shell = await visit.shell(
         f"Session {session}",
@@ -112,6 +131,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             migrations=migrations.items if migrations else None,
             reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,
+            kept=next((one for one in kept.sessions if one.session == session), None) if kept else None,
             targets=targets_of(detail, pool.instances if pool else ()),
             problem=formats.told(problem.detail, problem.remedy) if problem else None,
         ),
@@ -131,8 +151,12 @@ ROUTES = Routes(
         f"{POOL}/sessions": index,
         # A refused plan is shown at its form's address; a reload shows the session.
         "/sessions/{namespace}/{name}/{session:path}/plans": show,
+        "/sessions/{namespace}/{name}/{session:path}/kept-decisions": show,
         "/sessions/{namespace}/{name}/{session:path}": show,
     },
-    writes={"/sessions/{namespace}/{name}/{session:path}/plans": plan},
+    writes={
+        "/sessions/{namespace}/{name}/{session:path}/plans": plan,
+        "/sessions/{namespace}/{name}/{session:path}/kept-decisions": keep,
+    },
     exports=dict.fromkeys(("/sessions", f"{POOL}/sessions"), Export(name="sessions", filters=FILTERS)),
 )

@@ -69,6 +69,7 @@ class GatewayKeys:
             requests_per_minute=request.requests_per_minute,
             tokens_per_minute=request.tokens_per_minute,
             priority_class=request.priority_class,
+            explain=request.explain,
             created_at=now,
             created_by=caller.identity.subject,
             expires_at=None if request.days is None else now + timedelta(days=request.days),

@@ -40,7 +40,11 @@ class GatewayKeysChanged(msgspec.Struct, frozen=True, tag="gateway_keys"):
     """Keys of the gateway's clients were made or revoked."""
 
 
-Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked | GatewayKeysChanged
+class KeptSessionsChanged(msgspec.Struct, frozen=True, tag="kept_sessions"):
+    """Decisions of other sessions are kept."""
+
+
+Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked | GatewayKeysChanged | KeptSessionsChanged
 
 _decoder: "msgspec.json.Decoder[Notice]" = msgspec.json.Decoder(Notice)
 

@@ -16,11 +16,20 @@ from fairlead.reports.bindings import Binding
 from fairlead.reports.shares import PoolShare, share_of_others
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
-from fairlead_api.services.streams.notices import BindingsChanged, GatewayKeysChanged, Notice, PoolDeleted, TableChanged
+from fairlead_api.services.streams.notices import (
+    BindingsChanged,
+    GatewayKeysChanged,
+    KeptSessionsChanged,
+    Notice,
+    PoolDeleted,
+    TableChanged,
+)
 from fairlead_client.lines import (
     BindingsLine,
     GatewayKeysLine,
     HeartbeatLine,
+    KeptSession,
+    KeptSessionsLine,
     OthersLine,
     PoolDeletedLine,
     SyncedLine,
@@ -47,6 +56,9 @@ class StreamStore(Protocol):
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
         """All gateway keys that are not revoked."""
+
+    async def kept_sessions(self) -> list[KeptSession]:
+        """Sessions all of whose decisions are kept still."""
 
     async def deleted_pools(self) -> list[PoolKey]:
         """Pools that were deleted and not made again."""
@@ -105,9 +117,9 @@ class TableStream:
             except StoreUnavailable:
                 self.on_gap()
                 return
-        elif isinstance(notice, GatewayKeysChanged):
+        elif isinstance(notice, GatewayKeysChanged | KeptSessionsChanged):
             try:
-                content = await self._keys()
+                content = await (self._keys() if isinstance(notice, GatewayKeysChanged) else self._kept_sessions())
             except StoreUnavailable:
                 self.on_gap()
                 return
@@ -182,10 +194,14 @@ class TableStream:
 
     async def _tables(self) -> list[bytes]:
         deleted = [encode_line(PoolDeletedLine(pool=pool)) for pool in await self._store.deleted_pools()]
-        return [await self._keys(), *deleted, *(encode_line(TableLine(table=table)) for table in await self._store.tables())]
+        tables = [encode_line(TableLine(table=table)) for table in await self._store.tables()]
+        return [await self._keys(), await self._kept_sessions(), *deleted, *tables]
 
     async def _keys(self) -> bytes:
         return encode_line(GatewayKeysLine(keys=tuple(await self._store.gateway_keys())))
+
+    async def _kept_sessions(self) -> bytes:
+        return encode_line(KeptSessionsLine(sessions=tuple(await self._store.kept_sessions())))
 
     async def _snapshot(self, first: list[bytes]) -> AsyncIterator[bytes]:
         for content in first:

@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
-from fairlead.reports.decisions import DecisionReason, Weighing
+from fairlead.reports.decisions import Attempt, DecisionReason, KeptFor, Weighing
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.weighing import NOT_RECORDED
 from fairlead.routing.explanations.explaining import explain
+from fairlead.routing.explanations.fates import fate
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.tables import PoolKey
+from fairlead_api.services.errors import NotFound, NotSampled
 from fairlead_api.services.history.filters import DecisionFilter
 from fairlead_api.services.spans import Sight, Span
 from fairlead_api.store.database import Database
@@ -25,15 +27,19 @@ from fairlead_client.resources.pages import Page
 
 _REASONS = frozenset(DecisionReason)
 """Decisions with another reason, stored by a newer version that was rolled back, are not counted."""
+_SHARE_ROWS = 200
+"""Rows from which the sampled share is known well enough to be told."""
 _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
 class PostgresDecisions:
     """Implements `routes.decisions.DecisionReader`."""
 
-    def __init__(self, database: Database, policies: PolicyCatalogue) -> None:
+    def __init__(self, database: Database, policies: PolicyCatalogue, days: int) -> None:
+        """`days` is how long decisions are kept."""
         self._lists = Lists(database)
         self._policies = policies
+        self._days = days
 
     async def decisions(self, wanted: DecisionFilter, span: Span) -> Page[RoutingDecision]:
         columns = decisions.c
@@ -50,7 +56,20 @@ class PostgresDecisions:
 
     async def decision(self, decision_id: str) -> RoutingDecision:
         query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
-        return await self._lists.one(query, "decision", decision_id, self._build)
+        try:
+            return await self._lists.one(query, "decision", decision_id, self._build)
+        except NotFound:
+            raise NotSampled(decision_id, await self.sampled_share(), self._days) from None
+
+    async def sampled_share(self) -> float | None:
+        """The share of requests with which all is well whose decisions are kept, as the newest rows show; None while
+        there are none of them.
+        """
+        columns = decisions.c
+        newest = select(columns.sample_rate).where(columns.kept == KeptFor.SAMPLE).order_by(columns.at.desc()).limit(_SHARE_ROWS)
+        async with self._lists.database.reading() as connection:
+            rates = (await connection.execute(newest)).scalars().all()
+        return len(rates) / sum(1 / rate for rate in rates) if rates else None
 
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
         async with self._lists.database.reading() as connection:
@@ -79,5 +98,8 @@ class PostgresDecisions:
             limits=list(ground.limits),
             considered=weighing.considered,
             passed_over=weighing.passed_over,
+            kept=KeptFor.SAMPLE if row.kept is None else KeptFor(row.kept),
+            attempts=() if row.attempts is None else msgspec.convert(row.attempts, tuple[Attempt, ...]),
         )
-        return replace(decision, explanation=explain(decision))
+        why = explain(decision) if decision.chosen else "No instance could take the request."
+        return replace(decision, explanation=f"{why} {fate(decision)}".rstrip())

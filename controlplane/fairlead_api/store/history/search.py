@@ -7,10 +7,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, func, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead_api.services.errors import why_not_there
 from fairlead_api.services.history.filters import SessionFilter
 from fairlead_api.services.spans import Sight, Span
 from fairlead_api.store import paging
 from fairlead_api.store.database import Database
+from fairlead_api.store.history.decisions import PostgresDecisions
 from fairlead_api.store.history.sessions import SESSION_KEYS, PostgresSessions
 from fairlead_api.store.pool_names import PoolNames
 from fairlead_api.store.rows_within import RowsWithin
@@ -20,6 +22,9 @@ from fairlead_client.resources.sessions import SessionSummary
 
 Build = Callable[[Any], SearchHit]
 
+SHORTEST_ID = 6
+"""Characters of the shortest text that may be a request's id."""
+
 Seen = Sequence[int] | None
 """Ids of the pools in sight; None = all."""
 
@@ -27,8 +32,10 @@ Seen = Sequence[int] | None
 class PostgresSearch:
     """Implements `routes.search.SearchReader`."""
 
-    def __init__(self, database: Database, sessions: PostgresSessions) -> None:
+    def __init__(self, database: Database, sessions: PostgresSessions, decisions: PostgresDecisions, decisions_days: int) -> None:
         self._database = database
+        self._decisions = decisions
+        self._decisions_days = decisions_days
         self._sessions = sessions
         self._names = PoolNames()
 
@@ -46,7 +53,10 @@ class PostgresSearch:
                 await self._of_plans(connection, part, most, seen),
                 await _of_audit(connection, part, most, sight),
             ]
-        return SearchReport(q=part, groups=groups)
+        note = None
+        if len(part) >= SHORTEST_ID and " " not in part and not any(group.hits for group in groups):
+            note = why_not_there(await self._decisions.sampled_share(), self._decisions_days)
+        return SearchReport(q=part, groups=groups, note=note)
 
     async def _of_sessions(self, part: str, most: int, sight: Sight) -> SearchGroup:
         page = await self._sessions.sessions(SessionFilter(q=part), Span(limit=most, sight=sight))
@@ -73,13 +83,14 @@ class PostgresSearch:
     async def _of_requests(self, connection: AsyncConnection, part: str, most: int, seen: Seen) -> SearchGroup:
         """A whole id by its index, however old; a part of one among the newest decisions."""
         columns = decisions.c
-        chosen = select(columns.id, columns.pool_id, columns.request, columns.at, columns.chosen)
-        whole = (
-            await connection.execute(
-                chosen.where(columns.request == part, _in(columns.pool_id, seen)).order_by(columns.at.desc()).limit(most + 1)
-            )
-        ).all()
-        found, since = whole, None
+        chosen = select(columns.id, columns.pool_id, columns.request, columns.at, columns.chosen, columns.client_request)
+        ids = (columns.id, columns.request, columns.client_request)
+        each = [chosen.where(one == part, _in(columns.pool_id, seen)).order_by(columns.at.desc()).limit(most + 1) for one in ids]
+        found_by = [(await connection.execute(query)).all() for query in each]
+        unique = {row.id: row for rows in found_by for row in rows}
+        whole = sorted(unique.values(), key=lambda row: row.at, reverse=True)[: most + 1]
+        found: Sequence[Any] = whole
+        since: datetime | None = None
         if not whole:
             found, since = await _newest(
                 connection,
@@ -87,15 +98,16 @@ class PostgresSearch:
                 chosen,
                 (columns.at, columns.id),
                 part,
-                ("request", "id"),
+                ("request", "id", "client_request"),
                 most,
                 lambda newest: _in(newest.pool_id, seen),
             )
         known = await self._names.names(connection, [row.pool_id for row in found])
 
         def build(row: Any) -> SearchHit:
-            words = f"went to {row.chosen}"
-            return SearchHit(kind=SearchKind.REQUEST, id=row.id, name=row.request, words=words, pool=known[row.pool_id], at=row.at)
+            words = f"went to {row.chosen}" if row.chosen else "no instance could take it"
+            named = row.client_request or row.request
+            return SearchHit(kind=SearchKind.REQUEST, id=row.id, name=named, words=words, pool=known[row.pool_id], at=row.at)
 
         return _group(SearchKind.REQUEST, found, build, most, since)
 

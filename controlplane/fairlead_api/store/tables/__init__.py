@@ -34,6 +34,7 @@ from fairlead_api.store.tables.pools import wanted_replicas as wanted_replicas
 from fairlead_api.store.tables.predictors import predictor_models as predictor_models
 from fairlead_api.store.tables.schedules import schedule_runs as schedule_runs
 from fairlead_api.store.tables.sessions import bindings as bindings
+from fairlead_api.store.tables.sessions import kept_sessions as kept_sessions
 from fairlead_api.store.tables.sessions import lost_moves as lost_moves
 from fairlead_api.store.tables.sessions import session_names as session_names
 from fairlead_api.store.tables.sessions import sessions as sessions

@@ -1,6 +1,6 @@
 """Tables of people, their credentials, and the keys of the gateway's clients. Secrets are stored as SHA-256 only."""
 
-from sqlalchemy import BigInteger, Column, DateTime, ForeignKey, Index, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, ForeignKey, Index, LargeBinary, Table, Text, false
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from fairlead_api.store.tables.columns import count_column, metadata, text_column, time_column
@@ -82,6 +82,7 @@ gateway_keys = Table(
     time_column("expires_at", null=True),
     time_column("revoked_at", null=True),
     text_column("priority_class", null=True),
+    Column("explain", Boolean, nullable=False, server_default=false()),
     Index(None, "created_at", "id"),
 )
 

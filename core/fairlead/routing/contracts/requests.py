@@ -53,6 +53,10 @@ class RoutingRequest:
     """Memory that it takes while it waits."""
     within: tuple[str, ...] | None = None
     """The only instances that may serve it, by id; None = all of the pool. It is not held for others to come."""
+    client_id: str = ""
+    """The client's own id of the request, "" if it gave none."""
+    explain: bool = False
+    """Its client asked for its decision to be kept, and may."""
     engine_blocks: tuple[int, ...] = ()
     """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
     tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.

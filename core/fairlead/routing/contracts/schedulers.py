@@ -4,7 +4,7 @@ The `Scheduler` owns accounting, queues (late binding), admission, bindings and 
 time, transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,8 @@ class Dispatch:
     """Whether `hit_tokens` is what the instance's own events say, and not what its router remembers."""
     by_guess: bool = False
     """Whether some of that is only expected: no event has told of it yet."""
+    kept: bool = False
+    """Whether the decision will be kept because it was asked for, by the client or for its session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,10 @@ class Refusal:
     retry_after_seconds: float
     message: str
     predicted_ttft_seconds: float | None = None
+    decision_id: str = ""
+    """The decision that it is recorded as; "" before it has one."""
+    kept: bool = False
+    """As in `Dispatch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,10 @@ class SchedulerRecords:
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0
     """Records lost since the last take because nobody took them in time."""
+    unkept_decisions: int = 0
+    """Decisions of late, refused, moved, failed or retried requests since the last take that were not kept, as there
+    were more than are kept in a minute. The rows that were stand for them too.
+    """
 
 
 @value
@@ -184,6 +194,11 @@ class Scheduler(Protocol):
         go to the instances `beyond` those that it was for at first (`RoutingRequest.within`).
         """
 
+    def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
+        """An instance failed the request, for the record only; before `retry`, `second_opinion` or `fail`. `failure` is
+        the caller's word for how.
+        """
+
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Lost after the first byte, or given up."""
 
@@ -247,6 +262,9 @@ class Scheduler(Protocol):
         """What this router did before a restart and the API may not have answered, oldest first; after the last
         known bindings were applied.
         """
+
+    def keep_sessions(self, sessions: Mapping[str, float]) -> None:
+        """Keep all decisions of exactly these sessions of the pool, each until its time (Unix seconds)."""
 
     def know_routers(self, count: int) -> None:
         """So many live routers, this one among them, send to the pool's instances; 1 until it is told. What a router

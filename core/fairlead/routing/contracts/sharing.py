@@ -17,6 +17,7 @@ from typing import Protocol
 from xxhash import xxh3_64_intdigest
 
 from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -93,6 +94,10 @@ class Abandoned:
 
     request: str
     outcome: MoveOutcome
+    rejection: RejectionReason | None = None
+    """Why the front refused it; None of one that its engine declined (4xx), if the outcome is a refusal."""
+    is_recorded: bool = False
+    """The front, which had no verdict, has recorded its end."""
 
 
 @value
@@ -109,6 +114,15 @@ class SentElsewhere:
     by_proxy: bool = False
     refused: bool = False
     """`failed` refused the request (4xx), which may be its own fault: nothing moves."""
+
+
+@value
+class AttemptFailed:
+    """An instance failed the request, and how, for the record of its decision."""
+
+    request: str
+    instance: str
+    failure: str
 
 
 @value
@@ -139,6 +153,7 @@ Word = (
     | SentElsewhere
     | InstanceFailed
     | InstanceWorked
+    | AttemptFailed
 )
 
 

@@ -112,6 +112,10 @@ STAYS_PAUSED = "migrations-paused"
 MOVED_BY_PERSON = "moved-by-person"
 NOT_RECORDED = "not-recorded"
 """The rule of decisions made before rules were recorded."""
+NOT_WEIGHED = "not-weighed"
+"""The rule of decisions whose candidates were not recorded when they were made, as nothing spoke for keeping them."""
+NOBODY = "nobody"
+"""The rule of decisions that found no instance."""
 
 COMMON_TERMS = (
     Term(name="hit_tokens", words="cached prompt", unit=Unit.TOKENS, better=Better.HIGHER),
@@ -147,6 +151,8 @@ COMMON_RULES = (
     ),
     DecisionRule(code=STAYS_PAUSED, because="its session lives there, and the pool's migrations are paused"),
     DecisionRule(code=MOVED_BY_PERSON, because="a person moved the session there"),
+    DecisionRule(code=NOT_WEIGHED, because="what it was compared by was not noted then, as nothing spoke for keeping the decision"),
+    DecisionRule(code=NOBODY, because="no instance could take the request"),
 )
 """Rules that stand above any policy."""
 QUEUE_LIMIT = Limit(name="queue_limit", words="requests a queue holds at most", unit=Unit.REQUESTS)

@@ -8,7 +8,9 @@ from fairlead.routing.contracts.weighing import (
     INDIVISIBLE,
     MOVED_BY_PERSON,
     NO_PREFILL,
+    NOBODY,
     NOT_RECORDED,
+    NOT_WEIGHED,
     ONLY_INSTANCE,
     QUEUE_FULL,
     STAYS_PAUSED,
@@ -28,7 +30,7 @@ from fairlead.routing.explanations.explaining import (
 
 def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
     """What is wrong with the record, in words; empty when nothing is. `parts` are the terms whose sum the total is."""
-    if decision.rule.code == NOT_RECORDED:
+    if decision.rule.code in {NOT_RECORDED, NOT_WEIGHED, NOBODY}:
         return []
     chosen = candidate(decision, decision.target)
     if chosen is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fairlead.kv_events.sources import Source
+from fairlead.reports.decisions import Attempt, KeptFor
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.faults import Fault
@@ -63,6 +64,18 @@ class TrackedRequest:
     holds: tuple[Hold, ...] = ()
     """The names of sessions that it uses, until it ends."""
     decision_id: str = ""
+    decided_at: float = 0.0
+    """When it got that decision."""
+    is_elsewhere: bool = False
+    """Another router decided, which records it."""
+    is_offered: bool = False
+    """It counts in the load that was offered to the pool."""
+    keeps: KeptFor | None = None
+    """Why its decision will surely be kept, if that is known before it ends."""
+    moved: bool = False
+    """It carried a move: of its session, or its own."""
+    attempts: tuple[Attempt, ...] = ()
+    """The instances that failed it."""
     reason: DecisionReason = DecisionReason.FALLBACK
     learn: Callable[[str, float], None] | None = None
     """What its policy wants to know of it; see `Decision.learn`."""

@@ -5,6 +5,7 @@ soon as nobody can be.
 """
 
 from fairlead.instances import Role
+from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.admission.refusals import shutting_down, waited_too_long
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -12,6 +13,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import Abandoned, Asked, Decider, UnderWay, Word
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.kept_decisions import End
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.table_changes import count_unlisted
@@ -57,6 +59,7 @@ class Asking:
         state.recorder.resume()
         asked, self._asked = self._asked, {}
         for tracked in asked.values():
+            tracked.is_elsewhere = False
             self._waiting.place_new(tracked, now)
 
     def tell(self, word: Word, now: float) -> None:
@@ -77,7 +80,8 @@ class Asking:
         if tracked is None or self.decider is None:
             return ()
         if isinstance(verdict, Refusal):
-            self._outcomes.end(tracked, MoveOutcome.REFUSED, now)
+            tracked.is_elsewhere = True
+            self._outcomes.end(tracked, MoveOutcome.REFUSED, now, End(RequestOutcome.REFUSED, verdict.reason))
             return (verdict,)
         if tracked.stage is not Stage.HELD:
             return ()
@@ -96,17 +100,24 @@ class Asking:
         tracked = self._asked.pop(request_id, None)
         if tracked is not None:
             waited = now - tracked.submitted_at
-            self._outcomes.refuse(tracked, waited_too_long(tracked.request, self._state.table.pool, waited, 0.0), now, anyway=True)
-            self.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
+            refusal = waited_too_long(tracked.request, self._state.table.pool, waited, 0.0)
+            self._refuse(tracked, refusal, now)
 
     def shut_down(self, now: float) -> None:
         """Refuse what was asked and not answered, for a router that stops."""
         for tracked in tuple(self._asked.values()):
-            self._outcomes.refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
-            self.tell(Abandoned(request=tracked.request.id, outcome=MoveOutcome.REFUSED), now)
+            self._refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
         self._asked.clear()
 
+    def _refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
+        """Nobody has decided: this router records the request, and the decider does not."""
+        tracked.is_elsewhere = False
+        self._outcomes.refuse(tracked, refusal, now, anyway=True)
+        word = Abandoned(request=tracked.request.id, outcome=MoveOutcome.REFUSED, rejection=refusal.reason, is_recorded=True)
+        self.tell(word, now)
+
     def _ask(self, tracked: TrackedRequest, now: float) -> None:
+        tracked.is_elsewhere = True
         self._asked[tracked.request.id] = tracked
         self.tell(Asked(request=tracked.request, submitted_at=tracked.submitted_at), now)
 
@@ -117,7 +128,7 @@ class Asking:
         state.held.remove(tracked, now)
         if tracked.stage is Stage.QUEUED:
             state.leave_queue(tracked)
-        state.recorder.settle_decision(tracked.request.id)
+        state.recorder.decisions.forget(tracked.request.id)
         tracked.decision_id = ""
         tracked.session = tracked.transfer_from = tracked.move = tracked.learn = None
 

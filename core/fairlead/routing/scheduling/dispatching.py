@@ -109,6 +109,7 @@ class Dispatching:
             transfer_tokens=tracked.transfer_tokens,
             by_events=bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
             by_guess=guessed,
+            kept=tracked.keeps is not None,
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:
@@ -116,7 +117,7 @@ class Dispatching:
         known here.
         """
         state = self._state
-        tracked.decision_id = dispatch.decision_id
+        tracked.decision_id, tracked.is_elsewhere = dispatch.decision_id, True
         tracked.reason = dispatch.reason
         tracked.fallbacks = dispatch.fallbacks
         if dispatch.transfer_from in state.loads:

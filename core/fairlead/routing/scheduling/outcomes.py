@@ -1,18 +1,22 @@
 """Outcomes: the one way by which dispatches and refusals leave a scheduler, and the one place where a request ends."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.admission.refusals import nobody_serves, not_held, scaled_to_zero, too_late
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.kept_decisions import End
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.trying import Trying
 from fairlead.tables import Outlook
 
 Outcome = Dispatch | Refusal
+_UNTOLD = End()
 
 
 class Outcomes:
@@ -74,26 +78,30 @@ class Outcomes:
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
             return
-        self.end_refused(tracked, refusal, now)
-        self._refusals.append(refusal)
+        self._refusals.append(self.end_refused(tracked, refusal, now))
 
-    def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
-        """End a request that will not be served and whose caller is being told."""
+    def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
+        """End a request that will not be served and whose caller is being told. The refusal with its decision."""
         state = self._state
         state.recorder.refused(refusal, now)
         state.recorder.slo.refused(refusal.request.priority_class, state.table, now)
-        self.end(tracked, MoveOutcome.REFUSED, now)
+        if not tracked.decision_id:
+            tracked.decision_id, tracked.decided_at = state.recorder.new_id(), now
+            state.recorder.decisions.reserve(tracked, tracked.request.session, now)
+        self.end(tracked, MoveOutcome.REFUSED, now, End(RequestOutcome.REFUSED, refusal.reason))
+        return replace(refusal, decision_id=tracked.decision_id, kept=tracked.keeps is not None)
 
-    def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float) -> None:
+    def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float, end: End) -> None:
         """Settle what was recorded of a request and forget it."""
         self._state.recorder.settle_moves(tracked, outcome)
-        self.let_go(tracked, now, finished=outcome is MoveOutcome.COMPLETED)
+        self.let_go(tracked, now, end)
 
-    def let_go(self, tracked: TrackedRequest, now: float, *, finished: bool = False) -> None:
-        """Forget a request. Without `end`, another router will tell what came of it, and of its moves."""
+    def let_go(self, tracked: TrackedRequest, now: float, end: End = _UNTOLD) -> None:
+        """Forget a request. Without an `end`, another router will tell what came of it, and of its moves."""
         state, request_id = self._state, tracked.request.id
+        finished = end.outcome is RequestOutcome.SERVED
         self.end_probe(tracked, now)
-        state.recorder.settle_decision(request_id, tracked.queued_seconds, decode=tracked.decode)
+        state.recorder.decisions.end(tracked, end, state.table, now)
         if state.gate.forecast is not None:
             state.gate.forecast.end(request_id, now, finished=finished)
         state.expecting.taken_back(tracked)

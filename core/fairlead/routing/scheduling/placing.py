@@ -55,9 +55,11 @@ class Placing:
         if not admitted and state.table.early_rejection.mode != "Disabled":
             refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
+                self._note_refused(tracked, decision, now)
                 return refusal
         instance = self._with_room(request, decision)
         if instance is None:
+            self._note_refused(tracked, decision, now)
             limit, seconds = self._queue_limit(request), state.drain_seconds(decision.instance)
             return queue_full(request, state.table.pool, limit, seconds, in_turn=state.tenants is not None)
         state.held.remove(tracked, now)
@@ -95,10 +97,12 @@ class Placing:
         """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
-        came, tracked.decision_id = not tracked.decision_id, recorder.new_id()
+        self._decided(tracked, now)
         session = None if decision.reason is DecisionReason.DECODE_ONLY else decision.session or tracked.request.session
+        recorder.decisions.reserve(tracked, session, now)
         moves = self._moving.leaves_home(session, instance)
-        weighing = self._weighing(tracked.request, decision, instance) if moves or recorder.is_sampled(tracked.decision_id) else None
+        noted = recorder.decisions.notes(tracked, now, moves=moves, at_risk=self._is_at_risk(decision, instance))
+        weighing = self._weighing(tracked.request, decision, instance) if noted else None
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
@@ -116,12 +120,35 @@ class Placing:
                 self._moving.record_reroute(tracked, tracked.left, instance, state.reason_to_leave(tracked.left), now)
             tracked.left = ""
         state.enqueue(tracked, instance, now, decision.decode)
-        if came:
+        if not tracked.is_offered:
+            tracked.is_offered = True
             load = state.loads[instance]
             pace = load.prefill_pace if state.view.routers == 1 else load.lasting_pace  # the other holds others' prefills too
             state.view.offered.add(tracked.prefill_microseconds / 1e6 * pace, now)
         if weighing is not None:
-            recorder.decided(tracked, decision, weighing, state.table, now, keep=moves)
+            recorder.decisions.note(tracked, decision, weighing, state.table, now)
+
+    def _decided(self, tracked: TrackedRequest, now: float) -> None:
+        """It has a decision, and is not any more what an earlier one says."""
+        recorder = self._state.recorder
+        if tracked.decision_id:
+            recorder.decisions.forget(tracked.request.id)
+        tracked.decision_id, tracked.decided_at, tracked.is_elsewhere = recorder.new_id(), now, False
+
+    def _is_at_risk(self, decision: Decision, instance: str) -> bool:
+        """Whether a glance shows that the request may be late: it waits behind others, or is predicted to take most of
+        its time.
+        """
+        return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
+
+    def _note_refused(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
+        """What the policy compared for a request that is refused: where it would have gone, and why there."""
+        decisions, table = self._state.recorder.decisions, self._state.table
+        self._decided(tracked, now)
+        decisions.reserve(tracked, decision.session or tracked.request.session, now)
+        tracked.reason = decision.reason
+        if decisions.notes(tracked, now, moves=False, at_risk=True):
+            decisions.note(tracked, decision, decision.weigh(), table, now)
 
     def _held_back(self, request: RoutingRequest, decision: Decision, now: float) -> Decision:
         """The session's home in place of another choice, if a person has just moved it there or migrations are paused,

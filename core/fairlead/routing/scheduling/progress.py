@@ -3,11 +3,14 @@ of them.
 """
 
 from fairlead.instances import REACHABLE
+from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.kept_decisions import End
 from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, note_decode_begin
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
@@ -53,7 +56,6 @@ class Progress:
         note_decode_begin(state, tracked, now)
         ttft = now - tracked.request.arrived_at
         state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
-        state.recorder.settle_decision(request_id, tracked.queued_seconds, ttft, tracked.instance, tracked.decode)
         state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._outcomes.take((instance,), now)
 
@@ -107,12 +109,12 @@ class Progress:
             state.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
         decoded_on = state.loads[decodes_on]
         more = _more_tokens(tracked, output_tokens)
-        self._outcomes.end(tracked, MoveOutcome.COMPLETED, now)
+        ttft = _ttft_seconds(tracked)
+        tpot = _tpot_seconds(tracked, now, output_tokens)
+        self._outcomes.end(tracked, MoveOutcome.COMPLETED, now, End(RequestOutcome.SERVED, None, ttft, tpot))
         learn_decode(state, tracked, decoded_on, now, output_tokens)
         if state.tenants is not None:
             state.answers.observe(tracked.request.tenant, output_tokens)
-        ttft = None if tracked.first_token_at is None else tracked.first_token_at - tracked.request.arrived_at
-        tpot = _tpot_seconds(tracked, now, output_tokens)
         if ttft is not None:
             state.recorder.slo.completed(tracked.request.priority_class, state.table, now, ttft, tpot)
         state.recorder.loads.completed(
@@ -129,20 +131,22 @@ class Progress:
         )
         return self._outcomes.take((instance,), now)
 
-    def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, now: float) -> None:
+    def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
         """Leaving does not make a late request a good one: what is known of its latencies counts."""
         state = self._state
-        ttft = _ttft_when_left(tracked, now, state.table.slo.ttft_seconds)
-        tpot = _tpot_seconds(tracked, now, tracked.generated_tokens)
         if load is not None:
             state.recorder.loads.cancelled(load, now)
-        if ttft is not None:
-            state.recorder.slo.completed(tracked.request.priority_class, state.table, now, ttft, tpot)
+        if end.ttft_seconds is not None:
+            state.recorder.slo.completed(tracked.request.priority_class, state.table, now, end.ttft_seconds, end.tpot_seconds)
             if load is not None:
-                state.recorder.loads.judged(load, now, ttft, tpot, state.table.slo)
+                state.recorder.loads.judged(load, now, end.ttft_seconds, end.tpot_seconds, state.table.slo)
 
-    def abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
-        """The request ends without having been served: failed, cancelled, or refused by the engine."""
+    def abandon(
+        self, request_id: str, outcome: MoveOutcome, now: float, *, declined: bool = False, rejection: RejectionReason | None = None
+    ) -> tuple[Outcome, ...]:
+        """The request ends without having been served: failed, cancelled, refused by a front for its reason, or
+        `declined` by the engine.
+        """
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None:
@@ -153,15 +157,29 @@ class Progress:
         counted_on = tracked.decodes_on if tracked.stage is Stage.DECODING else instance
         if outcome is MoveOutcome.CANCELLED:
             self._circuits.left(tracked, now)
-        self._outcomes.end(tracked, outcome, now)
+        how = RequestOutcome.DECLINED if declined else _OUTCOMES[outcome]
+        ttft, tpot = _ttft_when_left(tracked, now, state.table.slo.ttft_seconds), _tpot_seconds(tracked, now, tracked.generated_tokens)
+        end = End(how, rejection, ttft if outcome is MoveOutcome.CANCELLED else _ttft_seconds(tracked), tpot)
+        self._outcomes.end(tracked, outcome, now, end)
         load = state.loads.get(counted_on)
         if outcome is MoveOutcome.FAILED:
             state.recorder.slo.failed(tracked.request.priority_class, state.table, now)
             if load is not None:
                 state.recorder.loads.failed(load, now)
         elif outcome is MoveOutcome.CANCELLED:
-            self._judge_left(tracked, load, now)
+            self._judge_left(tracked, load, end, now)
         return self._outcomes.take((instance,), now)
+
+
+_OUTCOMES = {
+    MoveOutcome.FAILED: RequestOutcome.FAILED,
+    MoveOutcome.CANCELLED: RequestOutcome.CANCELLED,
+    MoveOutcome.REFUSED: RequestOutcome.REFUSED,
+}
+
+
+def _ttft_seconds(tracked: TrackedRequest) -> float | None:
+    return None if tracked.first_token_at is None else tracked.first_token_at - tracked.request.arrived_at
 
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
@@ -169,7 +187,7 @@ def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) 
     too long already. None where neither can be said: before the target, or if nobody would have seen the first token.
     """
     if tracked.first_token_at is not None:
-        return tracked.first_token_at - tracked.request.arrived_at
+        return _ttft_seconds(tracked)
     waited = now - tracked.request.arrived_at
     return waited if tracked.request.streamed and waited >= target_seconds else None
 

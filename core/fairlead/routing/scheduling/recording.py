@@ -1,7 +1,7 @@
 """Recording: what a scheduler did, kept in bounded memory until it is taken for a report.
 
-Bindings and migrations are the audit trail and have the largest bound; decisions are sampled by their id, refusals
-counted per second. What is lost because nobody took it in time is counted and told.
+Bindings and migrations are the audit trail; which decisions are kept, `kept_decisions` says; refusals are counted per
+second. What is lost because nobody took it in time is counted and told.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,15 @@ from typing import Generic, TypeVar
 from xxhash import xxh3_128_hexdigest
 
 from fairlead.reports.bindings import BindingChange
-from fairlead.reports.decisions import DecisionRecord, Weighing
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
-from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal, SchedulerRecords
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.kept_decisions import KeptDecisions
 from fairlead.routing.scheduling.load_samples import LoadSeconds
 from fairlead.routing.scheduling.slo_samples import SloSeconds
-from fairlead.tables import PoolKey, RoutingTable
-from fairlead.targets import instance_of, rank_of
+from fairlead.tables import PoolKey
 
 M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
@@ -68,22 +66,27 @@ class Recorder:
     """
 
     def __init__(
-        self, pool: PoolKey, router_id: str, seed: int, sample_rate: float, limit: int = 50_000, *, load_samples: bool = True
+        self,
+        pool: PoolKey,
+        router_id: str,
+        seed: int,
+        sample_rate: float,
+        limit: int = 50_000,
+        *,
+        load_samples: bool = True,
+        decisions: bool = True,
     ) -> None:
         self._pool = pool
         self._id_prefix = f"{pool}/{router_id}/{seed}/"
         self._issued = 0
         self._changes_issued = 0
-        self._sample_rate = sample_rate
-        self._sample_below = f"{int(sample_rate * 0x1_0000_0000):09x}"
         self._limit = limit
         self._bindings: list[BindingChange] = []
         self._migrations = _Moves[MigrationRecord]()
         self._reroutes = _Moves[ReRouteRecord]()
-        self._open_decisions: dict[str, DecisionRecord] = {}
-        self._decisions: list[DecisionRecord] = []
         self._rejections: dict[tuple[int, RejectionReason, int, str], RejectionRecord] = {}
         self._dropped = 0
+        self.decisions = KeptDecisions(pool, sample_rate, limit, wanted=decisions)
         self.loads = LoadSeconds(pool, limit, kept=load_samples)
         self.slo = SloSeconds(pool, limit, kept=load_samples)
 
@@ -110,74 +113,6 @@ class Recorder:
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
 
-    def is_sampled(self, decision_id: str) -> bool:
-        """Whether the decision of this id belongs to the sample; the same on every look."""
-        return "0" + decision_id[:8] < self._sample_below
-
-    def decided(
-        self, tracked: TrackedRequest, decision: Decision, weighing: Weighing, table: RoutingTable, now: float, *, keep: bool
-    ) -> None:
-        """A decision was made for `tracked` (its id, instance and reason are set): record it.
-
-        `keep`: it would be kept unsampled too.
-        """
-        request = tracked.request
-        self.settle_decision(request.id)
-        runner_up = next((one.instance for one in weighing.candidates if one.instance != tracked.instance), None)
-        if runner_up is None:
-            runner_up = next(
-                (one for one in (decision.alternate, *decision.fallbacks) if one is not None and one != tracked.instance), None
-            )
-        self._open_decisions[request.id] = DecisionRecord(
-            id=tracked.decision_id,
-            pool=self._pool,
-            request=request.id,
-            session=tracked.session or request.session,
-            at=now,
-            policy=table.routing.policy,
-            table_version=table.version,
-            chosen=instance_of(tracked.instance),
-            chosen_rank=rank_of(tracked.instance),
-            runner_up=None if runner_up is None else instance_of(runner_up),
-            runner_up_rank=None if runner_up is None else rank_of(runner_up),
-            reason=tracked.reason,
-            prompt_tokens=request.prompt_tokens,
-            held_seconds=tracked.held_seconds,
-            weighing=weighing,
-            sample_rate=1.0 if keep else self._sample_rate,
-            priority_class=request.priority_class,
-            named=request.named,
-        )
-
-    def settle_decision(
-        self,
-        request_id: str,
-        queued_seconds: float | None = None,
-        ttft_seconds: float | None = None,
-        served_by: str | None = None,
-        decode: str | None = None,
-    ) -> None:
-        """What became of the request's open decision, if it has one, where its prompt was computed and where it
-        decodes if elsewhere: it is ready to be taken.
-        """
-        decision = self._open_decisions.pop(request_id, None)
-        if decision is None:
-            return
-        if len(self._decisions) >= self._limit:
-            self._dropped += 1
-            return
-        self._decisions.append(
-            replace(
-                decision,
-                queued_seconds=queued_seconds,
-                ttft_seconds=ttft_seconds,
-                served_by=None if served_by is None else instance_of(served_by),
-                served_by_rank=None if served_by is None else rank_of(served_by),
-                decode=None if decode is None else instance_of(decode),
-                decode_rank=None if decode is None else rank_of(decode),
-            )
-        )
-
     def bound(self, change: BindingChange) -> None:
         """A session's home was set or moved."""
         if len(self._bindings) >= self._limit:
@@ -187,10 +122,12 @@ class Recorder:
 
     def migrated(self, record: MigrationRecord, tracked: TrackedRequest) -> None:
         """A session's home moved, carried by `tracked`, whose outcome will be the move's."""
+        tracked.moved = True
         self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
     def rerouted(self, record: ReRouteRecord, tracked: TrackedRequest) -> None:
         """`tracked` goes elsewhere and takes no session's home along."""
+        tracked.moved = True
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
@@ -231,12 +168,13 @@ class Recorder:
             migration_outcomes=migration_outcomes,
             reroutes=reroutes,
             reroute_outcomes=reroute_outcomes,
-            decisions=self.take_decisions(),
+            decisions=self.decisions.take(),
             rejections=self.take_rejections(now, final=final),
             loads=self.loads.take(loads, now, final=final),
             arrivals=self.loads.take_arrivals(now, final=final),
             slo_samples=self.slo.take(now, final=final),
             dropped=self.take_dropped(),
+            unkept_decisions=self.decisions.take_unkept(),
         )
 
     def take_bindings(self) -> tuple[BindingChange, ...]:
@@ -251,11 +189,6 @@ class Recorder:
     def take_reroutes(self) -> tuple[tuple[ReRouteRecord, ...], tuple[MigrationOutcome, ...]]:
         """Re-routes since the last take, and outcomes of those taken earlier."""
         return self._reroutes.take()
-
-    def take_decisions(self) -> tuple[DecisionRecord, ...]:
-        """Settled decisions since the last take."""
-        taken, self._decisions = tuple(self._decisions), []
-        return taken
 
     def take_rejections(self, now: float, *, final: bool) -> tuple[RejectionRecord, ...]:
         """Refusals of finished seconds; of the running one too when `final`."""

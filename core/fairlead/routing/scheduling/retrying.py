@@ -67,8 +67,7 @@ class Retrying:
         target = self._target(tracked, failed_instance, stays) if to is None else to
         if target is None:
             refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried, alike=self._is_hopeless(tracked, failed_instance))
-            self._outcomes.end_refused(tracked, refusal, now)
-            return refusal
+            return self._outcomes.end_refused(tracked, refusal, now)
         reason = state.reason_to_leave(failed_instance)
         if reason is BindingReason.RING_CHANGE:
             reason = BindingReason.INSTANCE_LOST

@@ -9,11 +9,12 @@ or one of an unknown id, does nothing. Each part of the way has its module here;
 dispatches and refusals leave through `Outcomes`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fairlead.capabilities import Figure
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.decisions import Attempt
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.moves import MoveOutcome
 from fairlead.reports.shares import OthersShare, PoolShare
@@ -46,15 +47,15 @@ from fairlead.routing.scheduling.table_changes import forget_departed, misplaced
 from fairlead.routing.scheduling.trying import Trying
 from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.tables import RoutingTable
-from fairlead.targets import instance_of
+from fairlead.targets import instance_of, rank_of
 
 
 class PoolScheduler:
     """A `Scheduler` for the pool of `table`, by a policy of `policies`.
 
     `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies
-    deterministic; `sample_rate` (0-1) is the share of decisions recorded. Raises UnknownName or InvalidInput when the
-    table's policy or parameters cannot be used.
+    deterministic; `sample_rate` (0-1) is the share of decisions kept of requests with which all is well. Raises
+    UnknownName or InvalidInput when the table's policy or parameters cannot be used.
     """
 
     def __init__(
@@ -74,7 +75,15 @@ class PoolScheduler:
         self._next_forgetting = 0.0
         parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
         policy = PolicyInForce.of(policies.build(table.routing, seed))
-        recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit, load_samples=settings.load_samples)
+        recorder = Recorder(
+            table.pool,
+            router_id,
+            seed,
+            sample_rate,
+            settings.records_limit,
+            load_samples=settings.load_samples,
+            decisions=settings.decisions,
+        )
         self._state = state = SchedulerState(table, policy, parameters, recorder, settings)
         self._moving = moving = Moving(state)
         placing = Placing(state, moving)
@@ -166,6 +175,14 @@ class PoolScheduler:
             self._circuits.failed(instance, now, Fault.REFUSED, request_id)
         return self._retrying.second_opinion(request_id, now, instance, reached=reached, beyond=beyond)
 
+    def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
+        """An instance failed the request; see the protocol."""
+        tracked = self._state.requests.get(request_id)
+        if tracked is not None:
+            after = max(0.0, now - tracked.request.arrived_at)
+            attempt = Attempt(instance=instance_of(instance), rank=rank_of(instance), failure=failure, after_seconds=after)
+            tracked.attempts = (*tracked.attempts, attempt)
+
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Lost after the first byte, or given up."""
         return self._progress.abandon(request_id, MoveOutcome.FAILED, now)
@@ -176,7 +193,7 @@ class PoolScheduler:
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """The engine refused it as its client made it: no failure, no cancelling, and nothing was computed."""
-        return self._progress.abandon(request_id, MoveOutcome.REFUSED, now)
+        return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Refuse a request that still waits here, as it may not take any longer; one that was dispatched goes on."""
@@ -280,6 +297,10 @@ class PoolScheduler:
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         """Hand over what happened since the last take; see the protocol."""
         return self._state.recorder.take(self._state.loads, now, final=final)
+
+    def keep_sessions(self, sessions: Mapping[str, float]) -> None:
+        """Keep all decisions of exactly these sessions, each until its time; see the protocol."""
+        self._state.recorder.decisions.sessions = sessions
 
     def know_routers(self, count: int) -> None:
         """So many live routers, this one among them, send to the pool's instances; 1 until it is told."""

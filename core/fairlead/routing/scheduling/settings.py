@@ -11,7 +11,7 @@ class SchedulerSettings:
     token. Requests are held for
     `no_instances_ttl_seconds` when nobody accepts, `held_limit` of them at most; where an instance is to come, for as
     long and as many as the pool's spec allows. Never more than `held_bytes` of them. `attempts` counts dispatches of
-    one request. A process that has no use for load samples need not pay for them.
+    one request. A process that has no use for load samples or for decisions need not pay for them.
     """
 
     no_instances_ttl_seconds: float = 5.0
@@ -22,5 +22,6 @@ class SchedulerSettings:
     bindings_limit: int = 200_000
     records_limit: int = 50_000
     load_samples: bool = True
+    decisions: bool = True
     speculative_insert: bool = False
     circuit: CircuitSettings = field(default_factory=CircuitSettings)

@@ -13,6 +13,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import (
     Abandoned,
     Asked,
+    AttemptFailed,
     Completed,
     Decider,
     FirstToken,
@@ -123,10 +124,15 @@ class SharedScheduler(PoolScheduler):
         """See `Scheduler`. A front tries again by itself, at once, and tells its decider where."""
         outcome = super().retry(request_id, now, failed_instance, reached=reached, to=to)
         if isinstance(outcome, Refusal):
-            self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED), now)
+            self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED, rejection=outcome.reason), now)
         else:
             self._asking.tell(_sent_elsewhere(outcome, failed_instance, reached=reached, by_proxy=to is not None), now)
         return outcome
+
+    def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
+        """See `Scheduler`."""
+        self._asking.tell(AttemptFailed(request=request_id, instance=instance, failure=failure), now)
+        super().attempt_failed(request_id, instance, failure, now)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """See `Scheduler`."""
@@ -143,7 +149,7 @@ class SharedScheduler(PoolScheduler):
     def _abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
         self._asking.forget(request_id)
         self._asking.tell(Abandoned(request=request_id, outcome=outcome), now)
-        return self._progress.abandon(request_id, outcome, now)
+        return self._progress.abandon(request_id, outcome, now, declined=outcome is MoveOutcome.REFUSED)
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
@@ -239,7 +245,7 @@ class SharedScheduler(PoolScheduler):
         return ()
 
     def _hear_of_request(
-        self, word: Prefilled | FirstToken | Transferred | Generated | Completed | Abandoned | SentElsewhere, now: float
+        self, word: Prefilled | FirstToken | Transferred | Generated | Completed | Abandoned | SentElsewhere | AttemptFailed, now: float
     ) -> tuple[Outcome, ...]:
         match word:
             case Prefilled():
@@ -258,7 +264,13 @@ class SharedScheduler(PoolScheduler):
                 return super().complete(word.request, now, word.output_tokens, word.cached_tokens)
             case Abandoned():
                 self._guests.end(word.request)
-                return self._progress.abandon(word.request, word.outcome, now)
+                tracked = self._state.requests.get(word.request)
+                if tracked is not None:
+                    tracked.is_elsewhere = word.is_recorded
+                declined = word.outcome is MoveOutcome.REFUSED and word.rejection is None
+                return self._progress.abandon(word.request, word.outcome, now, declined=declined, rejection=word.rejection)
+            case AttemptFailed():
+                super().attempt_failed(word.request, word.instance, word.failure, now)
         return ()
 
 

@@ -74,6 +74,7 @@ def test_a_request_goes_back_to_its_sessions_home_when_there_is_no_room_any_more
     ((answered, where),) = sent(scheduler.first_token("crowd", 4.0))
     assert (answered, where) == ("b", "i00")
     scheduler.first_token("b", 4.5)
+    scheduler.complete("b", 4.6, 2, None)
     records = scheduler.take_records(5.0)
     assert records.migrations == ()
     (back,) = records.reroutes

@@ -265,6 +265,7 @@ def test_what_one_instance_must_compute_goes_whole_to_a_decode_instance_and_in_o
     assert isinstance(again, Dispatch)
     assert (again.instance, again.decode, again.reason) == ("x1", None, "decode-only")
     scheduler.first_token("r1", 0.2)
+    scheduler.complete("r1", 0.3, 2, None)
     assert scheduler.take_records(3.0, final=True).decisions[0].weighing.rule == "indivisible"
     (usual,) = dispatches(PoolScheduler(table(2, policy="fairlead"), "router-0", 1).submit(whole, 0.0))
     assert usual.reason != "decode-only"

@@ -114,5 +114,5 @@ def test_decisions_and_refusals_are_recorded_with_their_class() -> None:
     chat.submit(of("low", "l2"), 0.0)
     end(chat, "h", 3.0)
     records = chat.take_records(10.0)
-    assert [(one.request, one.priority_class) for one in records.decisions] == [("h", "high")]
+    assert [(one.request, one.priority_class) for one in records.decisions] == [("l1", "low"), ("l2", "low"), ("h", "high")]
     assert [(one.priority_class, one.count) for one in records.rejections] == [("low", 2)]

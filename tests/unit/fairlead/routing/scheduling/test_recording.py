@@ -1,16 +1,12 @@
-import pytest
-
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.decisions import Weighing
 from fairlead.reports.moves import MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead.routing.admission.refusals import shutting_down, upstream_failed
-from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.load_samples import LoadSeconds, Reservoir
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.tables import SloFacts
-from fairlead_testing.builders.routing import POOL, entry, request, table
+from fairlead_testing.builders.routing import POOL, entry, request
 
 
 def recorder(rate: float = 1.0, limit: int = 100) -> Recorder:
@@ -59,28 +55,6 @@ def test_ids_are_32_hex_digits_that_differ_by_router_seed_and_count() -> None:
     }
     assert len(ids) == 100
     assert all(len(one) == 32 and int(one, 16) >= 0 for one in ids)
-
-
-@pytest.mark.parametrize(("rate", "least", "most"), [(0.0, 0, 0), (0.1, 150, 250), (1.0, 2000, 2000)])
-def test_the_sample_is_as_large_as_its_rate(rate: float, least: int, most: int) -> None:
-    sampling = recorder(rate)
-    assert least <= sum(sampling.is_sampled(sampling.new_id()) for _ in range(2000)) <= most
-
-
-def test_a_decision_is_taken_once_it_is_settled_and_kept_ones_have_rate_one() -> None:
-    sampling = recorder(0.0)
-    one = tracked()
-    one.decision_id = sampling.new_id()
-    weighing = Weighing(rule="least-pending", candidates=(), considered=2)
-    decision = Decision(instance="a", reason=DecisionReason.LEAST_LOADED, fallbacks=("b",), weigh=lambda: weighing)
-    sampling.decided(one, decision, weighing, table(1), 1.0, keep=True)
-    assert sampling.take_decisions() == ()
-    sampling.settle_decision("r", 0.5, 1.5, "a")
-    (record,) = sampling.take_decisions()
-    assert (record.weighing, record.served_by) == (weighing, "a")
-    assert (record.sample_rate, record.runner_up, record.queued_seconds, record.ttft_seconds) == (1.0, "b", 0.5, 1.5)
-    sampling.settle_decision("r")
-    assert sampling.take_decisions() == ()
 
 
 def test_the_outcome_of_a_move_is_written_into_it_when_not_yet_taken() -> None:

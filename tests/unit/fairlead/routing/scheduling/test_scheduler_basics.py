@@ -315,6 +315,7 @@ def test_a_first_token_is_counted_though_the_policy_fails_to_learn_from_it() -> 
     with pytest.raises(ZeroDivisionError) as raised:
         scheduler.tick(0.6)
     assert raised.value.__notes__ == ["for request r1"]
+    scheduler.complete("r1", 0.7, 2, None)
     (decision,) = scheduler.take_records(1.0, final=True).decisions
     assert decision.ttft_seconds == 0.5
 
@@ -342,6 +343,7 @@ def test_time_lost_at_an_engine_that_failed_is_not_recorded_as_time_in_the_queue
     sent = one_dispatch(scheduler.submit(make_request("r1"), 0.0))
     assert isinstance(scheduler.retry("r1", 300.0, sent.instance, reached=True), Dispatch)
     scheduler.first_token("r1", 301.0)
+    scheduler.complete("r1", 301.5, 2, None)
     (decision,) = scheduler.take_records(302.0).decisions
     assert (decision.queued_seconds, decision.ttft_seconds) == (0.0, 301.0)
 

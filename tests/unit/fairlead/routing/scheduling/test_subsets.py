@@ -125,6 +125,7 @@ def test_an_instance_that_a_proxy_chose_itself_is_no_faster_for_that_nor_did_the
     load = pool.load(served)
     assert load is not None
     assert (load.prefill_pace, load.lasting_pace, pool.prefill_estimate().samples) == (1.0, 1.0, 0)
+    pool.complete("r", 3.5, 2, None)
     (record,) = pool.take_records(4.0, final=True).decisions
     assert (record.queued_seconds, record.ttft_seconds) == (0.0, 3.001)
 

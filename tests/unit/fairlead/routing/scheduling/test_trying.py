@@ -134,6 +134,7 @@ def test_a_decision_that_an_estimate_would_have_refused_says_so() -> None:
     scheduler = having_seen(PoolScheduler(table(2, policy="min-ttft", rejection=early("Load")), "router-0", 1, sample_rate=1.0))
     (sent,) = dispatches(scheduler.submit(request("a", LONG, blocks=(1,)), 0.0))
     scheduler.first_token("a", 1.0)
+    scheduler.complete("a", 1.5, 2, None)
     (decision,) = scheduler.take_records(2.0, final=True).decisions
     assert (decision.weighing.rule, decision.chosen, sent.reason) == ("idle-instance", sent.instance, "fallback")
 

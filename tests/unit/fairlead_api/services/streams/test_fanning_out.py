@@ -19,6 +19,7 @@ from fairlead_api.services.spans import Sight
 from fairlead_api.services.streams.live import BACKLOG, LEAST_SECONDS, OVERLAP, RESUME, Listener, Live, Snapshot, Tail
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.services.streams.tables import TableStream
+from fairlead_client.lines import KeptSession
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 POOL = PoolKey(namespace="n", name="p")
@@ -49,6 +50,9 @@ class MemoryStore:
             raise StoreUnavailable("away")
         return []
 
+    async def kept_sessions(self) -> list[KeptSession]:
+        return []
+
     async def table(self, pool: PoolKey) -> RoutingTable:
         raise NotFound("table", str(pool))
 
@@ -64,7 +68,16 @@ async def test_a_snapshot_comes_in_batches_and_ends_with_synced_then_heartbeats(
     stream = TableStream(MemoryStore(), heartbeat_seconds=0.01)
     lines = await stream.open("r")
     kinds = [msgspec.json.decode(await anext(lines)) for _ in range(7)]
-    assert [kind["type"] for kind in kinds] == ["gateway_keys", "pool_deleted", "bindings", "bindings", "bindings", "synced", "heartbeat"]
+    assert [kind["type"] for kind in kinds] == [
+        "gateway_keys",
+        "kept_sessions",
+        "pool_deleted",
+        "bindings",
+        "bindings",
+        "bindings",
+        "synced",
+        "heartbeat",
+    ]
     assert [len(kind.get("bindings", ())) for kind in kinds[2:5]] == [500, 500, 200]
     assert stream.subscribers == 1
 

@@ -1,0 +1,78 @@
+"""What became of the request of a decision, in sentences, from what was recorded and from nothing else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairlead.reports.decisions import Attempt, KeptFor, RequestOutcome, SampledDecision
+from fairlead.routing.contracts.weighing import Unit
+from fairlead.routing.explanations.explaining import in_words
+from fairlead.targets import target_of
+
+FAILURES = {
+    "refused": "refused the connection",
+    "unreachable": "could not be reached",
+    "lost": "was lost",
+    "protocol": "sent what is no HTTP",
+    "passed-over": "was passed over by the proxy",
+    "status": "answered with a server error",
+    "busy": "was full",
+    "timeout": "did not answer in time",
+    "stalled": "made no progress",
+    "credential": "wanted a credential",
+    "deadline": "had not answered when the request's time was over",
+    "declined": "refused the request (4xx)",
+    "answer": "sent an answer that is none",
+}
+"""A router's words for how an instance fails a request, as the end of a sentence; other words stand for themselves."""
+
+
+def fate(decision: SampledDecision[Any, Any]) -> str:
+    """How its request went and ended; "" where that was not recorded."""
+    return " ".join(_sentences(decision))
+
+
+def attempt_in_words(attempt: Attempt) -> str:
+    """`i0 was lost after 1.20 s`."""
+    how = FAILURES.get(attempt.failure, f"failed it ({attempt.failure})")
+    return f"{target_of(attempt.instance, attempt.rank)} {how} after {in_words(attempt.after_seconds, Unit.SECONDS)}"
+
+
+def _sentences(decision: SampledDecision[Any, Any]) -> Iterator[str]:
+    for attempt in decision.attempts:
+        yield f"{attempt_in_words(attempt)}."
+    match decision.outcome:
+        case RequestOutcome.SERVED if decision.attempts:
+            yield f"Then {decision.served_target or 'another instance'} served it."
+        case RequestOutcome.REFUSED:
+            yield f"The request was refused{'' if decision.rejection is None else f': {decision.rejection.value}'}."
+        case RequestOutcome.FAILED:
+            yield "The request failed."
+        case RequestOutcome.CANCELLED:
+            yield "Its client left."
+        case RequestOutcome.DECLINED:
+            yield "The engine refused the request as its client made it (4xx)."
+    for name, seconds, target in (
+        ("TTFT", decision.ttft_seconds, decision.ttft_target_seconds),
+        ("TPOT", decision.tpot_seconds, decision.tpot_target_seconds),
+    ):
+        if seconds is not None and target is not None and seconds >= target:
+            yield f"Its {name} of {in_words(seconds, Unit.SECONDS)} missed the target of {in_words(target, Unit.SECONDS)}."
+
+
+WHY_KEPT = {
+    KeptFor.ASKED: "its client asked for it (x-fairlead-explain)",
+    KeptFor.SESSION: "all decisions of its session were kept",
+    KeptFor.REFUSED: "the request was refused",
+    KeptFor.FAILED: "the request failed",
+    KeptFor.RETRIED: "an instance failed the request",
+    KeptFor.LATE: "the request missed a target",
+    KeptFor.MOVED: "the request or its session moved",
+    KeptFor.SAMPLE: "it belongs to the sample of those with which all was well",
+}
+
+
+def kept_in_words(decision: SampledDecision[Any, Any]) -> str:
+    """Why it is kept, and for how many requests it stands."""
+    weight = 1 / decision.sample_rate
+    stands = "" if weight < 1.005 else f"; it stands for {weight:,.1f} such requests"
+    return f"{WHY_KEPT[decision.kept]}{stands}"

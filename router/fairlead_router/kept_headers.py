@@ -1,0 +1,27 @@
+"""The headers by which a client asks for the decision of its request to be kept, and hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+
+EXPLAIN_HEADER = b"x-fairlead-explain"
+"""Asks for the decision of its request to be kept."""
+KEPT_HEADER = b"x-fairlead-decision-kept"
+"""Says whether it will be, to a client that asked: `true`, or `false` with the reason."""
+NOT_ALLOWED = b"false; key-not-allowed"
+NO_DECISION = b"false; no-decision"
+"""No scheduler decides about the request."""
+OVER_LIMIT = b"false; too-many-asked"
+
+
+def asks_to_explain(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a client asks. Header names must be lower case."""
+    return any(name == EXPLAIN_HEADER and value not in (b"", b"0", b"false") for name, value in headers)
+
+
+def decision_headers(verdict: Dispatch | Refusal) -> list[tuple[bytes, bytes]]:
+    """The decision's id, if there is one, and for a client that asked and may whether it will be kept."""
+    named = [(b"x-fairlead-decision", verdict.decision_id.encode())] if verdict.decision_id else []
+    return [*named, (KEPT_HEADER, b"true" if verdict.kept else OVER_LIMIT)] if verdict.request.explain else named
