@@ -23,6 +23,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         },
         "for everything": {"name": "ci"},
     },
+    "KeepSessionRequest": {"for ten minutes": {"session": "574-r2"}, "for an hour": {"session": "574-r2", "minutes": 60}},
     "PlanRequest": {
         "scale": {"kind": "scale", "replicas": 7},
         "another policy": {"kind": "policy", "fields": {"policy": "dualmap", "parameters": {"slo_fraction": 0.5}}},

@@ -11,7 +11,16 @@ from fairlead.reports.bindings import Binding
 from fairlead.reports.shares import Apart, InstanceWork, PoolShare, placed
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client import internal_paths
-from fairlead_client.lines import BindingsLine, GatewayKeysLine, HeartbeatLine, OthersLine, StreamLine, TableLine, encode_line
+from fairlead_client.lines import (
+    BindingsLine,
+    GatewayKeysLine,
+    HeartbeatLine,
+    KeptSessionsLine,
+    OthersLine,
+    StreamLine,
+    TableLine,
+    encode_line,
+)
 from fairlead_client.problems import StreamLost
 from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam, following
@@ -39,7 +48,7 @@ async def test_a_stream_is_a_snapshot_and_then_every_change(clients: Clients) ->
 
 async def test_an_empty_api_is_in_step_at_once_and_its_heart_beats(clients: Clients) -> None:
     async with following(clients.router_api) as followed:
-        assert await followed.snapshot() == [GatewayKeysLine()]
+        assert await followed.snapshot() == [GatewayKeysLine(), KeptSessionsLine()]
         for _ in range(3):
             await followed.until(HeartbeatLine)
 

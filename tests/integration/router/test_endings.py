@@ -11,6 +11,7 @@ import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.instances import Role
+from fairlead.reports.decisions import KeptFor, RequestOutcome
 from fairlead.tables import EarlyRejectionFacts, ModelledFacts, Outlook
 from fairlead_router import main, passing
 from fairlead_router.endings import CONSEQUENCES, Charged, Ending, Outcome
@@ -20,7 +21,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import CHUNK, USAGE, RunningRouter, World, until
 
 SECRET = "flk_the-secret-of-a-team-0123456789"
-SHOWN = {"authorization": f"Bearer {SECRET}"}
+SHOWN = {"authorization": f"Bearer {SECRET}", "x-request-id": "mine", "x-fairlead-explain": "1"}
 PROMPT = ("word " * 400)[len(mark("user")) :]
 PROMPT_TOKENS = 500
 """As the router counts them; the scripted engines tell USAGE of every prompt."""
@@ -51,7 +52,7 @@ def ends(ending: Ending) -> Callable[[Scenario], Scenario]:
 
 async def started(world: World, engines: int = 1, timeouts: Timeouts | None = None, **table: Any) -> RunningRouter:
     await world.start_engines(engines)
-    key = GatewayKeyFacts(id="team", digest=sha256(SECRET.encode()).hexdigest(), tokens_per_minute=10**6)
+    key = GatewayKeyFacts(id="team", digest=sha256(SECRET.encode()).hexdigest(), tokens_per_minute=10**6, explain=True)
     world.api.state.set_gateway_keys(key)
     outlook = table.pop("outlook", None)
     made = world.table(**table)
@@ -63,7 +64,11 @@ async def started(world: World, engines: int = 1, timeouts: Timeouts | None = No
 
 
 async def ask(world: World, **asked: Any) -> httpx.Response:
-    return await world.routers[0].ask(text=PROMPT, headers=SHOWN, **asked)
+    answer = await world.routers[0].ask(text=PROMPT, headers=SHOWN, **asked)
+    told = tuple(answer.headers.get(name) for name in ("x-request-id", "x-fairlead-decision-kept"))
+    assert told == ("mine", "true"), "every answer tells the request's id, and whether its decision is kept"
+    world.told.append(answer.headers["x-fairlead-decision"])
+    return answer
 
 
 async def leave(world: World, when: Callable[[], bool], **asked: Any) -> None:
@@ -246,6 +251,19 @@ async def left_in_the_middle_of_a_stream(world: World) -> Ended:
     return Ended(None, PROMPT_TOKENS, {2, 3})
 
 
+OUTCOMES = {
+    Ending.SERVED: RequestOutcome.SERVED,
+    Ending.REFUSED: RequestOutcome.REFUSED,
+    Ending.REFUSED_AFTER_PREFILL: RequestOutcome.REFUSED,
+    Ending.EXHAUSTED: RequestOutcome.REFUSED,
+    Ending.LOST: RequestOutcome.FAILED,
+    Ending.BROKEN_OFF: RequestOutcome.FAILED,
+    Ending.OUT_OF_TIME: RequestOutcome.FAILED,
+    Ending.DECLINED: RequestOutcome.DECLINED,
+    Ending.LEFT_WAITING: RequestOutcome.CANCELLED,
+    Ending.LEFT_UNANSWERED: RequestOutcome.CANCELLED,
+    Ending.LEFT_ANSWERED: RequestOutcome.CANCELLED,
+}
 SLO = {"judged": "judged", "refused": "refused", "failed": "failed"}
 
 
@@ -268,7 +286,12 @@ async def test_a_request_that_ends_is_charged_counted_and_answered_as_the_table_
     }
     others = counters.submitted - 1
     assert {outcome: count for outcome, count in counted.items() if count} == {row.counted: 1}, others
+    await until(lambda: any(one.client_request == "mine" for one in world.api.state.stored("decisions")))
     await world.stop_router(running)
+    kept = [one for one in world.api.state.stored("decisions") if one.client_request == "mine"]
+    assert [(one.kept, one.outcome) for one in kept] == [(KeptFor.ASKED, OUTCOMES[ending])]
+    assert set(world.told) <= {one.id for one in kept}
+    assert all(one.attempts for one in kept if ending in (Ending.EXHAUSTED, Ending.LOST, Ending.BROKEN_OFF))
     uses = world.api.state.stored("key_use")
     assert [sum(one.requests for one in uses if one.refusal is None), sum(one.requests for one in uses if one.refusal)] == [1, 0]
     charged = sum(one.prompt_tokens for one in uses), sum(one.output_tokens for one in uses)

@@ -72,7 +72,7 @@ class Guests:
         if word.decode is not None:
             count_unlisted(state, word.decode, role=Role.DECODE)
         accounting = state.accounting
-        tracked = TrackedRequest(request=word.request, submitted_at=word.submitted_at)
+        tracked = TrackedRequest(request=word.request, submitted_at=word.submitted_at, is_elsewhere=True)
         accounting.admit(tracked)
         accounting.enqueue(tracked, word.instance, word.hit_tokens, word.dispatched_at, word.decode)
         accounting.dispatch(tracked, word.hit_tokens, word.dispatched_at)

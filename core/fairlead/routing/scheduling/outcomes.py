@@ -85,15 +85,16 @@ class Outcomes:
         state = self._state
         state.recorder.refused(refusal, now)
         state.recorder.slo.refused(refusal.request.priority_class, state.table, now)
-        if not tracked.decision_id:
-            tracked.decision_id, tracked.decided_at = state.recorder.new_id(), now
-            state.recorder.decisions.reserve(tracked, tracked.request.session, now)
         self.end(tracked, MoveOutcome.REFUSED, now, End(RequestOutcome.REFUSED, refusal.reason))
         return replace(refusal, decision_id=tracked.decision_id, kept=tracked.keeps is not None)
 
     def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float, end: End) -> None:
-        """Settle what was recorded of a request and forget it."""
-        self._state.recorder.settle_moves(tracked, outcome)
+        """Settle what was recorded of a request and forget it. One that nobody has decided about is recorded too."""
+        recorder = self._state.recorder
+        if not tracked.decision_id and not tracked.is_elsewhere:
+            tracked.decision_id, tracked.decided_at = recorder.new_id(), now
+            recorder.decisions.reserve(tracked, tracked.request.session, now)
+        recorder.settle_moves(tracked, outcome)
         self.let_go(tracked, now, end)
 
     def let_go(self, tracked: TrackedRequest, now: float, end: End = _UNTOLD) -> None:

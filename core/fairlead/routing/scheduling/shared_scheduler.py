@@ -265,8 +265,8 @@ class SharedScheduler(PoolScheduler):
             case Abandoned():
                 self._guests.end(word.request)
                 tracked = self._state.requests.get(word.request)
-                if tracked is not None:
-                    tracked.is_elsewhere = word.is_recorded
+                if tracked is not None and word.is_recorded:
+                    tracked.is_elsewhere = True
                 declined = word.outcome is MoveOutcome.REFUSED and word.rejection is None
                 return self._progress.abandon(word.request, word.outcome, now, declined=declined, rejection=word.rejection)
             case AttemptFailed():

@@ -25,7 +25,17 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.plans.fixed_engines import engines_file
 from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, check_state, is_outdated, observations
 from fairlead_api.services.reports.ingestion import check_envelopes
-from fairlead_client.lines import BindingsLine, GatewayKeysLine, OthersLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
+from fairlead_client.lines import (
+    BindingsLine,
+    GatewayKeysLine,
+    KeptSession,
+    KeptSessionsLine,
+    OthersLine,
+    PoolDeletedLine,
+    StreamLine,
+    SyncedLine,
+    TableLine,
+)
 
 BINDINGS_PER_LINE = 500
 
@@ -70,6 +80,7 @@ class SystemState:
         self.tables: dict[PoolKey, RoutingTable] = {}
         self.bindings: dict[tuple[PoolKey, str], Binding] = {}
         self.gateway_keys: tuple[GatewayKeyFacts, ...] = ()
+        self.kept_sessions: tuple[KeptSession, ...] = ()
         self.reports: dict[str, Report] = {}
         """Each report once."""
         self.received = 0
@@ -301,9 +312,15 @@ class SystemState:
         self.gateway_keys = keys
         self.tell(GatewayKeysLine(keys=keys))
 
+    def set_kept_sessions(self, *sessions: KeptSession) -> None:
+        """All decisions of these sessions are kept from now on."""
+        self.kept_sessions = sessions
+        self.tell(KeptSessionsLine(sessions=sessions))
+
     def snapshot(self) -> Iterator[StreamLine]:
         """The lines that a router gets first."""
         yield GatewayKeysLine(keys=self.gateway_keys)
+        yield KeptSessionsLine(sessions=self.kept_sessions)
         for pool in self._ended.keys() - self.tables.keys():
             yield PoolDeletedLine(pool=pool)
         for table in self.tables.values():

@@ -322,6 +322,8 @@ class World:
     directory: Path
     engines: list[ScriptedEngine] = field(default_factory=list)
     routers: list[RunningRouter] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """Ids of decisions that clients heard."""
 
     async def start_engines(self, count: int) -> list[ScriptedEngine]:
         for _ in range(count):

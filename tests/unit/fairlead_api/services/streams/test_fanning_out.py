@@ -67,7 +67,7 @@ class MemoryStore:
 async def test_a_snapshot_comes_in_batches_and_ends_with_synced_then_heartbeats() -> None:
     stream = TableStream(MemoryStore(), heartbeat_seconds=0.01)
     lines = await stream.open("r")
-    kinds = [msgspec.json.decode(await anext(lines)) for _ in range(7)]
+    kinds = [msgspec.json.decode(await anext(lines)) for _ in range(8)]
     assert [kind["type"] for kind in kinds] == [
         "gateway_keys",
         "kept_sessions",
