@@ -1,6 +1,6 @@
 """Why a decision is kept, how its request ended and where it failed; whose decisions are kept because they are asked for.
 
-Revision: 0058_kept_decisions
+Revision: 0059_kept_decisions
 Revises: 0057_ranks
 """
 
@@ -10,8 +10,8 @@ from sqlalchemy.dialects import postgresql
 
 from fairlead_api.store import index_building
 
-revision = "0058_kept_decisions"
-down_revision = "0057_ranks"
+revision = "0059_kept_decisions"
+down_revision = "0058_shares"
 branch_labels = None
 depends_on = None
 
