@@ -67,6 +67,12 @@ def _simulate() -> click.Command:
     return simulate
 
 
+def _engines() -> click.Command:
+    from fairlead_cli.engines import engines
+
+    return engines
+
+
 def _traces() -> click.Command:
     from fairlead_simulator.traces_command import traces
 
@@ -208,6 +214,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "down": Subcommand(help="Stop the sandbox.", load=_down, extra="sandbox"),
     "replay": Subcommand(help="Send a trace's requests to a gateway.", load=_replay, extra="simulator"),
     "simulate": Subcommand(help="Compare policies on a trace, without any engine.", load=_simulate, extra="simulator"),
+    "engines": Subcommand(
+        help="List the simulator's engines; fit one to a real engine, and see how far off it is.", load=_engines, extra="simulator"
+    ),
     "traces": Subcommand(help="Look at traces, or make them.", load=_traces, extra="simulator"),
     "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
     "kv-events": Subcommand(help="Check an engine's KV events against its own count.", load=_kv_events, extra="router"),

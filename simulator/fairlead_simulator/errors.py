@@ -4,6 +4,8 @@ SimulatorError
 ├── EngineOverloaded    the engine's waiting list is full; try again later (503)
 ├── ContextTooLong      the request can never fit the engine's KV cache (400)
 ├── TraceInvalid        a trace file cannot be read; names file, line and field
+├── RecordsUnusable     records of served requests that no engine can be fitted to
+├── EngineFileInvalid   a file with a fitted engine cannot be read; names file and field
 ├── TimelineInvalid     a timeline file cannot be read; names file, event and field
 ├── ScalingInvalid      a file of scaling rules cannot be read; names file and field
 ├── WorkloadImpossible  requests that the simulated pool could never serve
@@ -47,6 +49,14 @@ class TraceInvalid(SimulatorError):
         self.field = field
         place = f"{file}:{line}" if line else file
         super().__init__(f"{place}: {field}: {problem}" if field else f"{place}: {problem}")
+
+
+class RecordsUnusable(SimulatorError):
+    """The message names the records, what they lack, and what to record instead."""
+
+
+class EngineFileInvalid(SimulatorError):
+    """The message names file and field."""
 
 
 class TimelineInvalid(SimulatorError):

@@ -16,8 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fairlead.errors import FairleadError
 from fairlead.instances import Role
+from fairlead_simulator.engine_fit.engine_files import read_engine
 from fairlead_simulator.engine_model.block_caches import Eviction
-from fairlead_simulator.engine_model.presets import PRESETS, preset
+from fairlead_simulator.engine_model.presets import PRESETS, EnginePreset, preset
 from fairlead_simulator.engine_model.settings import Mode
 from fairlead_simulator.errors import OutputUnwritable, SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
@@ -84,7 +85,16 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--slo-ttft", type=_SECONDS, help="Seconds; the preset's without it.")
 @click.option("--slo-tpot", type=_SECONDS, help="Seconds per token that count too; without it only the TTFT counts.")
 @click.option(
-    "--preset", "preset_name", default="dualmap-910b4-qwen7b", show_default=True, help="Engine and hardware: " + ", ".join(PRESETS)
+    "--preset",
+    "preset_name",
+    default="dualmap-910b4-qwen7b",
+    show_default=True,
+    help="Engine and hardware, estimated from data sheets: " + ", ".join(PRESETS),
+)
+@click.option(
+    "--engine",
+    type=click.Path(path_type=Path),
+    help="A file of fairlead engines fit: an engine fitted to a real one, in place of a preset.",
 )
 @click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler, if not the preset's.")
 @click.option(
@@ -246,8 +256,17 @@ def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality |
     return KvEventQuality(delay_seconds=options["kv_event_delay"], loss=options["kv_event_loss"], replay=not options["no_kv_event_replay"])
 
 
+def _engine(options: dict[str, Any]) -> EnginePreset:
+    """The preset, or the fitted engine of a file."""
+    if options["engine"] is None:
+        return preset(options["preset_name"])
+    if click.get_current_context().get_parameter_source("preset_name") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("give --preset or --engine, not both")
+    return read_engine(options["engine"]).preset()
+
+
 def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
-    chosen = preset(options["preset_name"])
+    chosen = _engine(options)
     if options["mode"] is not None:
         chosen = replace(chosen, mode=options["mode"])
     if options["eviction"] is not None:
@@ -320,7 +339,7 @@ def _heading(
         f"{kept}, native rate {workload.native_rate:.2f}/s, equal stamps {_SPREADS[options['spread']]}; "
         f"ideal hit rate {ideal:.1%} of tokens",
         f"sessions: {'those that rows name' if found is None else found.words}",
-        f"{pool} of {spec.preset.name} ({spec.preset.mode}); TTFT SLO {spec.slo_ttft_seconds:g} s; "
+        f"{pool} of {spec.preset.origin}, {spec.preset.mode}; TTFT SLO {spec.slo_ttft_seconds:g} s; "
         f"saturation about {saturation.requests_per_second:.2f}/s with an ideal cache "
         f"({saturation.uncached_tokens:,.0f} uncached tokens = {saturation.prefill_seconds:.3f} s prefill "
         f"+ {saturation.decode_seconds:.3f} s decode per request){told}",

@@ -1,8 +1,9 @@
 """Presets: one instance of known hardware and model, as data.
 
 Constants marked (measured) come from the named publications or their code; those marked (estimated) are computed here
-from the hardware's bandwidth and memory and are good to a few ten percent: they set absolute latencies, while orderings
-of policies hardly depend on them.
+from the hardware's bandwidth and memory. No preset was held to a real engine, so all are called estimated wherever they
+are shown: data sheets were wrong by a factor of two to three where they could be compared with one (docs/simulator.md,
+"Fit the engine to yours").
 """
 
 from dataclasses import dataclass, replace
@@ -31,6 +32,14 @@ class EnginePreset(EngineSettings):
     transfer: TransferCost
     slo_ttft_seconds: float
     slo_tpot_seconds: float
+    is_estimated: bool = True
+    """Whether its costs come from publications and data sheets, as those of all presets, and not from a fit to requests
+    of a real engine (`fairlead_simulator.engine_fit`)."""
+
+    @property
+    def origin(self) -> str:
+        """The name, with what its figures are worth."""
+        return f"{self.name} (estimated)" if self.is_estimated else f"{self.name} (fitted)"
 
     def at_speed(self, speed: float) -> "EnginePreset":
         """The same on hardware that computes so many times as fast; memory and links stay as they are."""

@@ -78,6 +78,7 @@ class CellResult:
             "sizes": [{"at": change.at, "role": change.role.value, "replicas": change.replicas} for change in self.sizes],
             "preset": cell.spec.preset.name,
             "mode": cell.spec.preset.mode,
+            "engine_is_estimated": cell.spec.preset.is_estimated,
             "events": self.events,
             "cpu_seconds": round(self.cpu_seconds, 3),
             "wall_seconds": round(self.wall_seconds, 3),

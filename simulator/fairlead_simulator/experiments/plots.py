@@ -56,7 +56,7 @@ def _against_rate(results: Sequence[CellResult], mode: str) -> Figure:
     right.yaxis.set_major_formatter("{x:g}")
     right.yaxis.set_minor_formatter("{x:g}")
     left.legend(fontsize=7)
-    figure.suptitle(f"{results[0].cell.spec.preset.name}, early rejection {mode.lower()}, TTFT SLO {slo:g} s")
+    figure.suptitle(f"{results[0].cell.spec.preset.origin}, early rejection {mode.lower()}, TTFT SLO {slo:g} s")
     return figure
 
 

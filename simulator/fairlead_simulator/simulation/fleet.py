@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from fairlead_simulator.engine_model.presets import EnginePreset
+from fairlead_simulator.engine_model.requests import Phase
 from fairlead_simulator.engine_model.steps import StepResult
 from fairlead_simulator.simulation.event_delivery import EventDelivery
 from fairlead_simulator.simulation.events import EventQueue
@@ -32,6 +33,8 @@ class Fleet:
         self._dead: set[str] = set()
         self._events = events
         self._step_ended = step_ended
+        self._coming: dict[Job, tuple[str, float]] = {}
+        """Requests on the way to an engine: which, and when they are there."""
         self._told: dict[str, float] = {}
         """KV usages as last told: telling the same again would change nothing."""
         for name in names:
@@ -57,10 +60,28 @@ class Fleet:
         self._dead.add(name)
         if self._delivery is not None:
             self._delivery.engine_died(name)
-        return sorted(self.instances[name].die(), key=lambda job: job.index)
+        coming = [job for job, (to, _) in self._coming.items() if to == name]
+        for job in coming:
+            del self._coming[job]
+        return sorted([*self.instances[name].die(), *coming], key=lambda job: job.index)
 
     def submit(self, job: Job, name: str, now: float) -> None:
-        """A request arrives at an engine."""
+        """A request arrives at an engine, which begins with it when its overhead is over."""
+        overhead = self.instances[name].settings.overhead_seconds
+        if overhead <= 0:
+            self._arrive(name, job, now)
+            return
+        job.phase, job.instance = Phase.WAITING, name
+        self._coming[job] = (name, now + overhead)
+        self._events.at(now + overhead, self._come, (job, self._coming[job]))
+
+    def _come(self, arrival: tuple[Job, tuple[str, float]], now: float) -> None:
+        job, place = arrival
+        if self._coming.get(job) == place:
+            del self._coming[job]
+            self._arrive(place[0], job, now)
+
+    def _arrive(self, name: str, job: Job, now: float) -> None:
         instance = self.instances[name]
         instance.submit(job, now)
         self._watch(instance, now)
@@ -77,7 +98,9 @@ class Fleet:
         self._watch(source, now)
 
     def abort(self, job: Job, now: float) -> None:
-        """Whatever engine has the request lets go of it."""
+        """Whatever engine has the request, or is to have it, lets go of it."""
+        if self._coming.pop(job, None) is not None:
+            return
         for name in {job.instance, job.decode_instance or job.instance}:
             instance = self.instances[name]
             if instance.has(job):

@@ -1,0 +1,194 @@
+"""From records to costs, and how far off they are."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead_client.resources.engine_fits import MOST_POINTS, EngineCosts, EngineFit, FitAccuracy
+from fairlead_simulator.engine_fit.records import ServedRecord, check_records, edges
+from fairlead_simulator.engine_fit.replaying import Seconds, alone_seconds, replay
+from fairlead_simulator.engine_fit.searching import Point, search
+from fairlead_simulator.errors import RecordsUnusable
+
+FITTED_SHARE = 0.5
+"""Of the records, the oldest, that are fitted to; the later ones judge."""
+MOST_RECORDS = 2_000
+"""The newest so many are used: a replay of more takes longer and tells hardly more."""
+ROUNDS = 3
+EVALUATIONS = 150
+"""Of one search; a round has two, the second from another side."""
+_LEAST_JUDGED = 20
+_SOONEST = 0.7
+"""A first token sooner than this share of what the prompt takes alone: the engine had more cached than recorded."""
+_TTFT_ERROR, _TPOT_ERROR = 0.1, 0.05
+"""Relative errors from which on a record counts less than by its square: clocks, networks and others disturb some."""
+
+Flags = NDArray[np.bool_]
+Progress = Callable[[int, int], None]
+
+_COSTS = tuple(field.name for field in fields(EngineCosts) if field.name != "max_batched_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """What each cost is measured in while it is searched: about what it may be, from the records alone."""
+
+    values: Point
+    max_batched_tokens: int
+
+    def costs(self, point: Point) -> EngineCosts:
+        seconds = dict(zip(_COSTS, (float(value) for value in np.abs(point) * self.values), strict=True))
+        return EngineCosts(**seconds, max_batched_tokens=self.max_batched_tokens)
+
+
+def fit(
+    records: Sequence[ServedRecord],
+    source: str,
+    fitted_at: datetime,
+    *,
+    judges: Sequence[ServedRecord] | None = None,
+    max_batched_tokens: int,
+    on_progress: Progress = lambda _done, _total: None,
+) -> EngineFit:
+    """Costs fitted to the older part of the records, which are in order of time, judged by the rest; or fitted to all
+    of them and judged by others. Deterministic. Raises RecordsUnusable.
+    """
+    check_records(records, source)
+    records = records[-MOST_RECORDS:]
+    older = records if judges is not None else records[: int(FITTED_SHARE * len(records))]
+    costs = _fitted(older, max_batched_tokens, source, on_progress)
+    return _judged(records if judges is None else judges, len(older) if judges is None else 0, len(older), costs, source, fitted_at)
+
+
+def _fitted(records: Sequence[ServedRecord], max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
+    scale = _scale(records, max_batched_tokens)
+    at_edge = np.array(edges(records))
+    ttft, tpot = _real(records)
+    wrong = np.zeros(len(records), bool)
+    point = np.ones(len(_COSTS))
+    asked = 0
+
+    def loss(at: Point) -> float:
+        nonlocal asked
+        asked += 1
+        on_progress(min(asked, total), total)
+        found = replay(told, scale.costs(at))
+        return _loss(found.ttft[used], ttft[used], _TTFT_ERROR) + _loss(found.tpot[timed], tpot[timed], _TPOT_ERROR) + 1e-3 * float(at @ at)
+
+    total = ROUNDS * 2 * EVALUATIONS
+    for number in range(ROUNDS):
+        told = _as_cached(records, wrong)
+        used = ~at_edge & ~wrong
+        timed = used & (tpot > 0)
+        if used.sum() < _LEAST_JUDGED * 2 or timed.sum() < _LEAST_JUDGED:
+            raise RecordsUnusable(
+                f"{source}: {int(used.sum()):,} records can be fitted to: the others ran beside requests that are not recorded, or "
+                "contradict themselves; record a longer time, all requests of it"
+            )
+        for size in (0.3, -0.3):
+            point = search(loss, point, size, EVALUATIONS)
+            asked = -(-asked // EVALUATIONS) * EVALUATIONS
+        found = _contradicting(records, scale.costs(point))
+        if number and (found == wrong).all():
+            break
+        wrong = found
+    on_progress(total, total)
+    return scale.costs(point)
+
+
+def _scale(records: Sequence[ServedRecord], max_batched_tokens: int) -> _Scale:
+    """A first guess: the quickest records say what a step and a token cost, and the rest is a part of that."""
+    tpot = float(np.quantile([record.tpot for record in records if record.tpot is not None], 0.05))
+    per_token = float(np.median([record.ttft / record.new_tokens for record in records if record.new_tokens >= 64] or [tpot / 100])) * 0.7
+    prompt = float(np.mean([record.prompt_tokens for record in records]))
+    new = float(np.mean([record.new_tokens for record in records]))
+    overhead = float(min(record.ttft for record in records)) / 2
+    in_batch = prompt * max(1.0, _mean_in_flight(records))
+    values = {
+        "overhead_seconds": overhead,
+        "prefill_fixed": tpot,
+        "prefill_per_token": per_token,
+        "prefill_per_context": 0.1 * per_token * new / prompt,
+        "prefill_per_pair": 0.1 * per_token / prompt,
+        "decode_fixed": tpot,
+        "decode_per_context_token": 0.1 * tpot / in_batch,
+        "decode_per_sequence": 0.01 * tpot,
+    }
+    return _Scale(np.array([values[name] for name in _COSTS]), max_batched_tokens)
+
+
+def _mean_in_flight(records: Sequence[ServedRecord]) -> float:
+    span = records[-1].at - records[0].at
+    engines = len({record.engine for record in records})
+    return sum(record.ends_at - record.at for record in records) / span / engines if span > 0 else 1.0
+
+
+def _loss(modelled: Seconds, real: Seconds, scale: float) -> float:
+    """Cauchy's: a record that is far off counts little more than one that is off."""
+    relative = (modelled - real) / (scale * (real + real.mean()) if scale == _TTFT_ERROR else scale * real)
+    return float(np.log1p(relative * relative).mean())
+
+
+def _real(records: Sequence[ServedRecord]) -> tuple[Seconds, Seconds]:
+    return np.array([record.ttft for record in records]), np.array([record.tpot or 0.0 for record in records])
+
+
+def _contradicting(records: Sequence[ServedRecord], costs: EngineCosts) -> Flags:
+    return np.array([record.ttft < _SOONEST * alone_seconds(record, costs) for record in records])
+
+
+def _as_cached(records: Sequence[ServedRecord], wrong: Flags) -> list[ServedRecord]:
+    """The records, those that are wrong with all of their prompt cached."""
+    return [replace(one, cached_tokens=one.prompt_tokens - 1) if is_wrong else one for one, is_wrong in zip(records, wrong, strict=True)]
+
+
+def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: EngineCosts, source: str, fitted_at: datetime) -> EngineFit:
+    """The fit judged by the records from place `begin` on, which run beside those before."""
+    wrong, at_edge = _contradicting(records, costs), np.array(edges(records))
+    found = replay(_as_cached(records, wrong), costs)
+    ttft, tpot = _real(records)
+    judging = ~wrong & ~at_edge & (np.arange(len(records)) >= begin)
+    timed = judging & (tpot > 0)
+    if timed.sum() < _LEAST_JUDGED:
+        raise RecordsUnusable(f"{source}: only {int(timed.sum())} records are left to judge a fit by; record a longer time")
+    return EngineFit(
+        source=source,
+        fitted_at=fitted_at,
+        engines=len({record.engine for record in records}),
+        requests=len(records),
+        fitted=fitted,
+        contradicting=int(wrong.sum()),
+        at_edges=int(at_edge.sum()),
+        costs=costs,
+        ttft=accuracy(found.ttft[judging], ttft[judging]),
+        tpot=accuracy(found.tpot[timed], tpot[timed]),
+        ttft_points=_points(found.ttft[judging], ttft[judging]),
+        tpot_points=_points(found.tpot[timed], tpot[timed]),
+    )
+
+
+def accuracy(modelled: Seconds, real: Seconds) -> FitAccuracy:
+    """How figures of the model compare with real ones, of which there is at least one."""
+    spread = float(modelled.std() * real.std())
+    correlation = float(((modelled - modelled.mean()) * (real - real.mean())).mean()) / spread if spread > 0 else None
+    return FitAccuracy(
+        requests=len(real),
+        real_mean=float(real.mean()),
+        real_p50=float(np.quantile(real, 0.5)),
+        real_p90=float(np.quantile(real, 0.9)),
+        real_p99=float(np.quantile(real, 0.99)),
+        modelled_mean=float(modelled.mean()),
+        modelled_p50=float(np.quantile(modelled, 0.5)),
+        modelled_p90=float(np.quantile(modelled, 0.9)),
+        modelled_p99=float(np.quantile(modelled, 0.99)),
+        mean_error=float(np.abs(modelled - real).mean() / real.mean()),
+        correlation=correlation,
+    )
+
+
+def _points(modelled: Seconds, real: Seconds) -> list[tuple[float, float]]:
+    step = max(1, -(-len(real) // MOST_POINTS))
+    return [(round(float(one), 6), round(float(other), 6)) for one, other in zip(real[::step], modelled[::step], strict=True)]

@@ -1,0 +1,75 @@
+"""Requests that real engines served, as a fit needs them, and the rules that a set of them must keep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead_simulator.errors import RecordsUnusable
+
+LEAST_RECORDS = 100
+"""Fewer tell nothing of eight costs: some are fitted to, others judge."""
+LATEST_SECONDS = 1e11
+LONGEST_SECONDS = 86_400.0
+"""No first token and no answer takes longer than a day; what does is in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRecord:
+    """One request. `at` is when it was sent to the engine, in seconds from any origin.
+
+    `tpot` is the mean time between the tokens after the first, None of an answer of one token. `in_flight` is how many
+    requests that engine had then, with this one; None = not recorded.
+    """
+
+    at: float
+    engine: str
+    prompt_tokens: int
+    cached_tokens: int
+    """Of the prompt; never all of it."""
+    output_tokens: int
+    ttft: float
+    tpot: float | None
+    in_flight: int | None = None
+
+    @property
+    def new_tokens(self) -> int:
+        return self.prompt_tokens - self.cached_tokens
+
+    @property
+    def ends_at(self) -> float:
+        """When its last token came."""
+        return self.at + self.ttft + (self.tpot or 0.0) * (self.output_tokens - 1)
+
+
+def check_records(records: Sequence[ServedRecord], source: str) -> None:
+    """Refuse records that no fit can come from. Raises RecordsUnusable."""
+    if len(records) < LEAST_RECORDS:
+        raise RecordsUnusable(f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, of one busy time")
+    for name, values in (
+        ("ttft", {record.ttft for record in records}),
+        ("tpot", {record.tpot for record in records if record.tpot is not None}),
+        ("prompt_tokens less cached_tokens", {record.new_tokens for record in records}),
+    ):
+        if not values:
+            raise RecordsUnusable(f"{source}: {name}: no record has one; record answers of more than one token")
+        if len(values) == 1:
+            raise RecordsUnusable(f"{source}: {name}: is {values.pop():g} in every record; a fit needs requests that differ in it")
+
+
+def edges(records: Sequence[ServedRecord]) -> list[bool]:
+    """Which records may have run beside requests that are not among the records, which are in order of time.
+
+    At the end those that had not ended when the last one came. At the beginning those whose engine had more in flight
+    than the records say; where that is not recorded, all that came before the longest request that began with the first
+    can have ended (the 90th percentile of the first tenth).
+    """
+    last = records[-1].at
+    first_tenth = sorted(record.ends_at - record.at for record in records[: max(10, len(records) // 10)])
+    begin = records[0].at + first_tenth[int(0.9 * (len(first_tenth) - 1))]
+    live: dict[str, list[float]] = {}
+    found = []
+    for record in records:
+        here = live[record.engine] = [ends for ends in live.get(record.engine, ()) if ends > record.at]
+        unseen = record.at < begin if record.in_flight is None else record.at < begin and record.in_flight - 1 > len(here)
+        found.append(unseen or record.ends_at > last)
+        here.append(record.ends_at)
+    return found
