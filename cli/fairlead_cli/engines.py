@@ -1,6 +1,6 @@
 """`fairlead engines` lists the simulator's engines and fits one to requests that real engines served."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import click
@@ -8,17 +8,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlead.errors import FairleadError
+from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.planning import pool_named
 from fairlead_cli.printing import json_option, print_json, print_table
-from fairlead_client.resources.engine_fits import EngineFit, FitAccuracy
+from fairlead_client.resources.engine_fits import MOST_BATCHED_TOKENS, EngineFit, FitAccuracy, ServedRequests
 from fairlead_process.clock import utc_now
 from fairlead_simulator.engine_fit.engine_files import EngineFile, write_engine
 from fairlead_simulator.engine_fit.fitting import fit
 from fairlead_simulator.engine_fit.record_files import read_records
 from fairlead_simulator.engine_fit.records import ServedRecord
 from fairlead_simulator.engine_model.presets import PRESETS
-from fairlead_simulator.errors import OutputUnwritable, SimulatorError
+from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, SimulatorError
 from fairlead_simulator.option_types import InputUnusable, WholeOption
 
+MOST_UNKNOWN = 0.2
+"""Of a pool's requests: with more of which nothing is known, engines had work that the fit does not see."""
 _COLUMNS = ("", "requests", "mean", "P50", "P90", "P99", "mean error", "correlation")
 
 
@@ -39,15 +43,21 @@ def list_engines(as_json: bool) -> None:
 
 
 @engines.command("fit")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--judge", type=click.Path(path_type=Path), help="Records to judge the fit by, in place of the later half of FILE.")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--pool", metavar="[NAMESPACE/]NAME", help="Fit to what was recorded of this pool, in place of FILE.")
+@click.option("--from", "start", default="now-1h", show_default=True, help="With --pool: the beginning, RFC 3339 or as now-1h.")
+@click.option("--to", "end", default="now", show_default=True, help="With --pool: the end.")
+@click.option(
+    "--store", is_flag=True, help="With --pool: what-if and plans simulate the pool by this fit from now on; needs the role operator."
+)
+@click.option("--judge", type=click.Path(path_type=Path), help="Records to judge the fit by, in place of the later half.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write the engine here, for fairlead simulate --engine; YAML, or JSON as .json."
 )
 @click.option("--name", default="fitted", show_default=True, help="What to call the engine.")
 @click.option(
     "--max-batched-tokens",
-    type=WholeOption(16, 1_000_000),
+    type=WholeOption(16, MOST_BATCHED_TOKENS),
     default=2048,
     show_default=True,
     help="Most tokens of one step, as the engine was started with (vLLM: --max-num-batched-tokens).",
@@ -56,19 +66,46 @@ def list_engines(as_json: bool) -> None:
     "--kv-tokens", type=WholeOption(1024, 2**40), help="KV cache of one engine in tokens, which is not fitted; a preset's without it."
 )
 @json_option
+@url_option
+@token_option
 def fit_command(
-    file: Path, judge: Path | None, out: Path | None, name: str, max_batched_tokens: int, kv_tokens: int | None, as_json: bool
+    file: Path | None,
+    pool: str | None,
+    start: str,
+    end: str,
+    store: bool,
+    judge: Path | None,
+    out: Path | None,
+    name: str,
+    max_batched_tokens: int,
+    kv_tokens: int | None,
+    as_json: bool,
+    url: tuple[str, ...],
+    token: str | None,
 ) -> None:
-    """Fit the engine model to the requests in FILE, and show how far off it is on those it was not fitted to.
+    """Fit the engine model to the requests in FILE, or to those recorded of a pool, and show how far off it is on those
+    it was not fitted to.
 
     FILE has a request a line, in order of time, as JSON objects or CSV: at, engine, prompt_tokens, output_tokens, ttft,
     cached_tokens or cached_share, tpot or total, and in_flight if it is known; times in seconds. It must hold all
     requests of its engines. - is standard input. docs/simulator.md says more.
     """
+    if (file is None) is (pool is None):
+        raise click.UsageError("give FILE or --pool, one of them")
+    if store and pool is None:
+        raise click.UsageError("--store keeps a fit with its pool; give --pool")
+    key = None if pool is None else pool_named(pool)
     try:
-        records = read_records(file)
+        if key is not None:
+            served = ask(url, token, lambda api: api.served_requests(key, start=start, end=end))
+            records, source = records_of(served), f"requests of {key}"
+        else:
+            assert file is not None
+            records, source = read_records(file), str(file)
         judges = None if judge is None else read_records(judge)
-        found = fitted(records, str(file), judges=judges, max_batched_tokens=max_batched_tokens)
+        found = fitted(records, source, judges=judges, max_batched_tokens=max_batched_tokens)
+        if key is not None and judges is None:
+            found = replace(found, first_at=served.items[0].at, last_at=served.items[-1].at)
         if out is not None:
             write_engine(out, EngineFile.of(name, found, kv_tokens))
     except OutputUnwritable as error:
@@ -77,10 +114,42 @@ def fit_command(
         raise InputUnusable(str(error)) from None
     if as_json:
         print_json(found)
-        return
-    tell_fit(found)
+    else:
+        tell_fit(found)
     if out is not None:
-        click.echo(f"Written to {out}: fairlead simulate --engine {out} --trace TRACE")
+        click.echo(f"Written to {out}: fairlead simulate --engine {out} --trace TRACE", err=as_json)
+    if store and key is not None:
+        ask(url, token, lambda api: api.store_engine(key, found))
+        click.echo(f"Stored: what-if and plans simulate {key} by it.", err=as_json)
+
+
+def records_of(served: ServedRequests) -> list[ServedRecord]:
+    """Recorded requests of a pool as records. Raises RecordsUnusable where many of its requests are missing."""
+    source = f"requests of {served.pool}"
+    if served.sample_rate < 1:
+        raise RecordsUnusable(
+            f"{source}: {served.sample_rate:.0%} of sessions were recorded, and a fit needs all that engines served; set "
+            "FAIRLEAD_RECORD_TRAFFIC=1 on the routers for an hour"
+        )
+    if served.unknown > MOST_UNKNOWN * (len(served.items) + served.unknown):
+        raise RecordsUnusable(
+            f"{source}: of {served.unknown:,} beside {len(served.items):,} nobody saw the first token, as they were not streamed or "
+            "went to two engines; fit to a time in which nearly all were streamed by engines that prefill and decode"
+        )
+    first = served.items[0].at if served.items else utc_now()
+    return [
+        ServedRecord(
+            at=(one.at - first).total_seconds(),
+            engine=one.engine,
+            prompt_tokens=one.prompt_tokens,
+            cached_tokens=max(0, min(one.cached_tokens, one.prompt_tokens - 1)),
+            output_tokens=one.output_tokens,
+            ttft=one.ttft_seconds,
+            tpot=(one.answer_seconds - one.ttft_seconds) / (one.output_tokens - 1) if one.output_tokens > 1 else None,
+        )
+        for one in served.items
+        if one.ttft_seconds > 0 and one.prompt_tokens > 0 and (one.answer_seconds > one.ttft_seconds or one.output_tokens < 2)
+    ]
 
 
 def fitted(records: list[ServedRecord], source: str, *, judges: list[ServedRecord] | None, max_batched_tokens: int) -> EngineFit:

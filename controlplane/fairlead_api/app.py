@@ -24,6 +24,7 @@ from fairlead_api.routes.advice import advice_routes
 from fairlead_api.routes.audit import audit_routes
 from fairlead_api.routes.cluster_audit import cluster_audit_routes
 from fairlead_api.routes.decisions import decision_routes
+from fairlead_api.routes.engine_fits import engine_fit_routes
 from fairlead_api.routes.gateway_keys import gateway_key_routes
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.health import health_routes
@@ -66,6 +67,7 @@ from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.reports.plausibility import Ages
 from fairlead_api.services.sharing import Recent, Shared
+from fairlead_api.services.simulations.engine_fits import EngineFits
 from fairlead_api.services.simulations.expectations import Expectations
 from fairlead_api.services.simulations.simulations import Simulations
 from fairlead_api.services.streams.live import Live
@@ -82,6 +84,7 @@ from fairlead_api.store.advice.situations import PostgresSituations
 from fairlead_api.store.advice.trends import PostgresTrends
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.store.engine_fits import PostgresEngineFits
 from fairlead_api.store.gateway_keys import PostgresGatewayKeys
 from fairlead_api.store.history.audit import PostgresAuditLog
 from fairlead_api.store.history.decisions import PostgresDecisions
@@ -255,6 +258,7 @@ def create_api(
         advice_routes(guard, Advising(PostgresSituations(reads), recent), TrendReading(PostgresTrends(reads), recent), clock),
         plan_routes(guard, plans, expectations, PostgresPlanList(reads, clock), clock),
         simulation_routes(guard, simulations, clock),
+        engine_fit_routes(guard, EngineFits(PostgresEngineFits(control)), clock),
         live_routes(guard, live),
         internal_routes(guard, mirroring, ingestion, PostgresPredictors(reports, policies), stream, telemetry.count_report, clock),
     )

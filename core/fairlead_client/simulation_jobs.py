@@ -13,6 +13,7 @@ import msgspec
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.instances import Role
 from fairlead.scaling.specs import RatioSpec, ScalingSpec
+from fairlead_client.resources.engine_fits import EngineCosts
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 
 
@@ -97,6 +98,10 @@ class SimulatedTarget:
     """Of the instances that have keys, in their order; empty = all have 1."""
     simulated: SimulatedSpec | None = None
     """How engines behave that are simulated themselves; with it `engine` is that of such a pool."""
+    fitted: EngineCosts | None = None
+    """What an engine costs that was fitted to the pool's requests, in place of the model's costs and declared speed."""
+    fit_words: str = ""
+    """Where they come from, how old they are and how far off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

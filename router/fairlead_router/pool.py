@@ -258,6 +258,7 @@ class Pool:
         """The engine began to stream; only the first call counts."""
         if ticket.ending is None and not ticket.saw_first_token:
             ticket.saw_first_token = True
+            ticket.first_token_at = now
             self.counters.ttft.observe(now - ticket.request.arrived_at)
             if self.classes.are_declared:
                 self.counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)

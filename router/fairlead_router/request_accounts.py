@@ -70,6 +70,7 @@ class RequestAccounts:
         """Note how a ticket ended, which must not have ended before, count it and settle its charge."""
         consequences = CONSEQUENCES[ending]
         ticket.ending = ending
+        ticket.ended_at = now
         if usage is not None:
             if not usage.prompt_tokens:
                 usage = Usage(usage.output_tokens, usage.cached_tokens, ticket.request.prompt_tokens)

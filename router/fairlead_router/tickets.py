@@ -10,14 +10,15 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.answers import StreamReader, Usage
 from fairlead_router.charges import Charge
 from fairlead_router.endings import Ending
+from fairlead_router.traffic_recording import Served
 
 
 class Ticket:
     """The account of one submitted request. Its pool keeps it; others read it."""
 
     __slots__ = (
-        "_waiter", "charge", "dispatched_at", "ending", "given", "passed_on", "queued_seconds", "request", "saw_first_token", "stream", "usage",
-        "verdict", "when_decided",
+        "_waiter", "charge", "dispatched_at", "ended_at", "ending", "first_token_at", "given", "passed_on", "queued_seconds", "request",
+        "saw_first_token", "stream", "usage", "verdict", "when_decided",
     )  # fmt: skip
 
     def __init__(self, request: RoutingRequest, charge: Charge | None = None) -> None:
@@ -34,6 +35,9 @@ class Ticket:
         """How it ended; None until then."""
         self.saw_first_token = False
         self.dispatched_at = 0.0
+        self.first_token_at = 0.0
+        """When its first token was seen; counts where `saw_first_token`."""
+        self.ended_at = 0.0
         self.queued_seconds = 0.0
         """How long it waited until it was sent first."""
         self.stream: StreamReader | None = None
@@ -45,6 +49,20 @@ class Ticket:
         self.when_decided: Callable[[], None] | None = None
         """Called with the decision, where no task waits for it. It must ask nothing of the pool."""
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def served(self) -> Served | None:
+        """How its engine served it; None unless one alone did, and its first token was seen."""
+        verdict = self.verdict
+        if self.ending is not Ending.SERVED or not self.saw_first_token or not isinstance(verdict, Dispatch) or verdict.decode is not None:
+            return None
+        return Served(
+            verdict.instance,
+            verdict.hit_tokens,
+            self.dispatched_at,
+            self.first_token_at - self.dispatched_at,
+            self.ended_at - self.dispatched_at,
+        )
 
     @property
     def ended(self) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS, RecordedRequest
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import RoutingTable
+from fairlead.targets import instance_of, rank_of
 from fairlead_router.answers import Usage
 
 MOST_BLOCKS = 1024
@@ -26,6 +27,19 @@ _BITS = 53
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
+class Served(NamedTuple):
+    """How an engine served a request: its target, when it was sent there, and the seconds until the first token and the
+    end.
+    """
+
+    target: str
+    hit_tokens: int
+    """Prompt tokens that the router believed to be cached there."""
+    sent_at: float
+    ttft_seconds: float
+    answer_seconds: float
+
+
 class Ended(Protocol):
     """A request that has ended, with what its engine told of it."""
 
@@ -34,6 +48,9 @@ class Ended(Protocol):
 
     @property
     def usage(self) -> Usage | None: ...
+
+    @property
+    def served(self) -> Served | None: ...
 
 
 class BlockIds:
@@ -118,15 +135,30 @@ def recorded_requests(
         key = _hashed(salt, name)
         if key >= below:
             continue
+        usage, served = one.usage, one.served
         yield RecordedRequest(
             pool=table.pool,
             at=request.arrived_at,
             session=None if request.session is None else key,
             prompt_tokens=request.prompt_tokens,
-            output_tokens=None if one.usage is None else one.usage.output_tokens,
+            output_tokens=None if usage is None else usage.output_tokens,
             blocks=block_ids.of(salt, request, table.engine.block_tokens),
             sample_rate=share,
+            instance=None if served is None else instance_of(served.target),
+            rank=None if served is None else rank_of(served.target),
+            sent_seconds=None if served is None else served.sent_at - request.arrived_at,
+            ttft_seconds=None if served is None else served.ttft_seconds,
+            answer_seconds=None if served is None else served.answer_seconds,
+            engine_prompt_tokens=None if usage is None else usage.prompt_tokens,
+            cached_tokens=_cached(usage, served),
         )
+
+
+def _cached(usage: Usage | None, served: Served | None) -> int | None:
+    """What the engine told of the prompt, or else what its router believed."""
+    if usage is not None and usage.cached_tokens is not None:
+        return usage.cached_tokens
+    return None if served is None else served.hit_tokens
 
 
 def _bytes(number: int) -> bytes:

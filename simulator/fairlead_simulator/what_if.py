@@ -31,6 +31,7 @@ from fairlead_client.simulation_jobs import (
     decode_run,
     encode_line,
 )
+from fairlead_simulator.engine_fit.engine_files import with_costs
 from fairlead_simulator.engine_model.costs import PrefillCost
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
@@ -75,11 +76,17 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
     if target.simulated is not None:
         words = f"Engines: simulated ones as the pool declares them, which compute {declared:g} prompt tokens/s."
         return _as_served(base, target, target.simulated), words
+    if target.fitted is not None:
+        fitted = replace(with_costs(base, target.fitted), kv_tokens=target.kv_cache_tokens, dram_tokens=None)
+        return replace(fitted, max_input_tokens=None), target.fit_words
     speed = target.prefill_tokens_per_second * base.prefill.seconds(PROMPT_TOKENS, PROMPT_TOKENS) / PROMPT_TOKENS
     sized = (
         replace(base, kv_tokens=target.kv_cache_tokens) if base.dram_tokens is None else replace(base, dram_tokens=target.kv_cache_tokens)
     )
-    words = f"Engines: model {base.name} at {speed:.3g} times its speed, as the pool declares {declared:g} prompt tokens/s."
+    words = (
+        f"Engines: model {base.name}, estimated from data sheets, at {speed:.3g} times its speed, as the pool declares "
+        f"{declared:g} prompt tokens/s."
+    )
     return replace(sized.at_speed(speed), max_input_tokens=None), words
 
 

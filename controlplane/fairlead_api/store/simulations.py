@@ -29,6 +29,7 @@ from fairlead_api.services.simulations.simulations import most_requests
 from fairlead_api.services.spans import Span
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.engine_fits import stored_fit
 from fairlead_api.store.paging import page
 from fairlead_api.store.pools.rows import pool_row
 from fairlead_api.store.records import read
@@ -83,10 +84,15 @@ class PostgresSimulations:
                 select(instances.c.weight, instances.c.state).where(*of, instances.c.state.in_(sorted(ACCEPTING))).order_by(instances.c.id)
             )
             weights = [1.0 if one.state == InstanceState.WARMING else one.weight for one in await connection.execute(weighed)]
+            fit = await stored_fit(connection, row.id)
         declared = [role["name"] for role in (row.spec or {}).get("roles") or () if isinstance(role, dict) and "name" in role]
         numbers = dict.fromkeys(map(Role, declared), 0) | {Role(role): int(count) for role, count in found}
         return PoolAtPresent(
-            facts=msgspec.convert(row.facts, MirroredFacts).table, instances=numbers, weights=weights, simulated=_simulated(row.spec)
+            facts=msgspec.convert(row.facts, MirroredFacts).table,
+            instances=numbers,
+            weights=weights,
+            simulated=_simulated(row.spec),
+            fit=fit,
         )
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:

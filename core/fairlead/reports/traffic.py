@@ -17,6 +17,11 @@ class RecordedRequest:
     that they mean nothing in another pool; `session` is None where the client named none. `output_tokens` are those
     that came; None where no engine worked for the request, as for a refused one. `sample_rate` is the share of sessions
     that are recorded (0-1], each with all its requests.
+
+    The rest is how an engine served it, None where it was not served by one engine alone, or no first token was seen:
+    `instance` (and its data-parallel `rank`) got it last `sent_seconds` after its arrival; from then on the first token
+    took `ttft_seconds` and the whole answer `answer_seconds`. `engine_prompt_tokens` and `cached_tokens` are what the
+    engine counted of the prompt, and had cached of it; where it does not tell the latter, what its router believed.
     """
 
     pool: PoolKey
@@ -26,3 +31,10 @@ class RecordedRequest:
     output_tokens: int | None
     blocks: tuple[int, ...]
     sample_rate: float = 1.0
+    instance: str | None = None
+    rank: int | None = None
+    sent_seconds: float | None = None
+    ttft_seconds: float | None = None
+    answer_seconds: float | None = None
+    engine_prompt_tokens: int | None = None
+    cached_tokens: int | None = None

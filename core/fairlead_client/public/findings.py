@@ -1,8 +1,9 @@
 """Search, advice and trends."""
 
 from fairlead.tables import PoolKey
-from fairlead_client.public.calling import ApiCalls, path_of
+from fairlead_client.public.calling import ApiCalls, Query, path_of
 from fairlead_client.resources.advice import AdviceReport, Trends
+from fairlead_client.resources.engine_fits import EngineFit, PoolEngine, ServedRequests
 from fairlead_client.resources.search import SearchReport
 
 
@@ -16,6 +17,23 @@ class FindingCalls(ApiCalls):
     async def advice(self, pool: PoolKey | None = None) -> AdviceReport:
         """What hurts all pools, or one, ranked by harm."""
         return await self._call("GET", "/v1/advice" if pool is None else f"/v1/pools/{path_of(pool)}/advice", AdviceReport)
+
+    async def pool_engine(self, pool: PoolKey) -> PoolEngine:
+        """By which engine the pool is simulated."""
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
+
+    async def store_engine(self, pool: PoolKey, fit: EngineFit) -> PoolEngine:
+        """Simulate the pool by this engine from now on."""
+        return await self._call("PUT", f"/v1/pools/{path_of(pool)}/engine", PoolEngine, body=fit)
+
+    async def forget_engine(self, pool: PoolKey) -> PoolEngine:
+        """Simulate the pool by a preset again."""
+        return await self._call("DELETE", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
+
+    async def served_requests(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now", limit: int = 2_000) -> ServedRequests:
+        """The newest recorded requests of a time, with how an engine served them."""
+        query: Query = {"from": start, "to": end, "limit": limit}
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/served-requests", ServedRequests, query=query)
 
     async def trends(self, *, start: str = "now-1h", end: str = "now") -> Trends:
         """All pools over a range, in a few steps each."""

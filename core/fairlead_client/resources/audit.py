@@ -28,6 +28,7 @@ class AuditAction(StrEnum):
     PLAN_APPLIED = "plan.applied"
     PLAN_UNDONE = "plan.undone"
     SIMULATION_CREATED = "simulation.created"
+    ENGINE_FITTED = "engine.fitted"
     SIMULATION_CANCELLED = "simulation.cancelled"
     POOL_CREATED = "pool.created"
     POOL_SPEC_CHANGED = "pool.spec-changed"

@@ -1,8 +1,13 @@
 """What an engine's steps cost, fitted to requests that it served, and how far off the fit is."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
+from math import isfinite
+from typing import Any
 
+GREATEST_COST = 1e3
+"""Seconds; no step takes longer."""
+MOST_BATCHED_TOKENS = 2**24
 MOST_POINTS = 300
 """Judged requests that are kept of a fit, for a picture."""
 
@@ -28,6 +33,20 @@ class EngineCosts:
     max_batched_tokens: int
     """Most tokens of one step; given, not fitted."""
 
+    def fault(self) -> tuple[str, Any, str] | None:
+        """The first field that no engine has so, its value, and what to write; None if it can be simulated."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name != "max_batched_tokens" and not (isfinite(value) and 0 <= value <= GREATEST_COST):
+                return one.name, value, f"write seconds, from 0 to {GREATEST_COST:g}"
+        if not 1 <= self.max_batched_tokens <= MOST_BATCHED_TOKENS:
+            return "max_batched_tokens", self.max_batched_tokens, f"write 1 to {MOST_BATCHED_TOKENS:,} tokens"
+        if self.decode_fixed + self.decode_per_sequence <= 0:
+            return "decode_fixed", self.decode_fixed, "write what a decode step takes, in seconds above 0"
+        if self.prefill_fixed + self.prefill_per_token <= 0:
+            return "prefill_per_token", self.prefill_per_token, "write what a token of a prompt takes, in seconds above 0"
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitAccuracy:
@@ -51,13 +70,20 @@ class FitAccuracy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FitPoint:
+    """One judged request's figure, as it was and by the model; seconds."""
+
+    real: float
+    modelled: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFit:
     """A fit. `source` says in words which requests it is of; the oldest are fitted to, the later ones judge.
 
     `contradicting` requests had their first token sooner than the prompt tokens they are recorded to have computed take
     (the engine had more of them cached): they are modelled as cached, and neither fitted to nor judged. `at_edges` are
-    those that ran beside requests which the records do not have. `points` are pairs (real, modelled) of judged
-    requests' TTFT and TPOT.
+    those that ran beside requests which the records do not have. `points` are of judged requests.
     """
 
     source: str
@@ -73,5 +99,44 @@ class EngineFit:
     costs: EngineCosts
     ttft: FitAccuracy
     tpot: FitAccuracy
-    ttft_points: list[tuple[float, float]] = field(default_factory=list)
-    tpot_points: list[tuple[float, float]] = field(default_factory=list)
+    ttft_points: list[FitPoint] = field(default_factory=list)
+    tpot_points: list[FitPoint] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEngine:
+    """By which engine a pool is simulated. `fit` None: by a preset, estimated from data sheets, whose name `engine` is;
+    `is_simulated`: the pool's engines are simulated ones, which are modelled as they are declared.
+    """
+
+    pool: str
+    engine: str
+    is_simulated: bool
+    fit: EngineFit | None = None
+    stored_at: datetime | None = None
+    stored_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRequest:
+    """A recorded request as one engine served it. `at` is when it was sent there; seconds from then on."""
+
+    at: datetime
+    engine: str
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    ttft_seconds: float
+    answer_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRequests:
+    """Requests that a pool's engines served, oldest first. `sample_rate` is the least share of sessions that was
+    recorded meanwhile, `unknown` how many others were recorded of which it is not known how they were served.
+    """
+
+    pool: str
+    items: list[ServedRequest]
+    sample_rate: float
+    unknown: int

@@ -1,7 +1,6 @@
 """A fitted engine as a file: what `fairlead engines fit --out` writes and `fairlead simulate --engine` reads."""
 
-from dataclasses import dataclass, fields, replace
-from math import isfinite
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,6 @@ from fairlead_simulator.errors import EngineFileInvalid, OutputUnwritable
 
 BASE = "vllm-h100-8b"
 """The preset that says what a fit does not: KV memory, links and targets."""
-_GREATEST_COST = 1e3
 _MOST_TOKENS = 2**40
 
 
@@ -106,20 +104,11 @@ def read_engine(path: Path) -> EngineFile:
 
 
 def _check(path: Path, engine: EngineFile) -> None:
-    costs = engine.fit.costs
-    for field in fields(costs):
-        value = getattr(costs, field.name)
-        if not (isfinite(value) and 0 <= value <= _GREATEST_COST) and field.name != "max_batched_tokens":
-            raise EngineFileInvalid(f"{path}: fit.costs.{field.name}: {value} must be seconds, from 0 to {_GREATEST_COST:g}")
-    if not costs.decode_fixed + costs.decode_per_sequence + costs.decode_per_context_token > 0:
-        raise EngineFileInvalid(f"{path}: fit.costs.decode_fixed: decode steps take no time; write what one takes, in seconds")
-    if not costs.prefill_fixed + costs.prefill_per_token + costs.prefill_per_context + costs.prefill_per_pair > 0:
-        raise EngineFileInvalid(f"{path}: fit.costs.prefill_per_token: prefills take no time; write what a token takes, in seconds")
-    wholes = {
-        "kv_tokens": engine.kv_tokens,
-        "max_sequences": engine.max_sequences,
-        "fit.costs.max_batched_tokens": costs.max_batched_tokens,
-    }
+    fault = engine.fit.costs.fault()
+    if fault is not None:
+        field, value, remedy = fault
+        raise EngineFileInvalid(f"{path}: fit.costs.{field}: {value} cannot be used; {remedy}")
+    wholes = {"kv_tokens": engine.kv_tokens, "max_sequences": engine.max_sequences}
     for name, whole in wholes.items():
         if not 1 <= whole <= _MOST_TOKENS:
             raise EngineFileInvalid(f"{path}: {name}: {whole} must be a whole number from 1 to {_MOST_TOKENS:,}")

@@ -7,7 +7,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead_client.resources.engine_fits import MOST_POINTS, EngineCosts, EngineFit, FitAccuracy
+from fairlead_client.resources.engine_fits import MOST_POINTS, EngineCosts, EngineFit, FitAccuracy, FitPoint
 from fairlead_simulator.engine_fit.records import ServedRecord, check_records, edges
 from fairlead_simulator.engine_fit.replaying import Seconds, alone_seconds, replay
 from fairlead_simulator.engine_fit.searching import Point, search
@@ -19,7 +19,11 @@ MOST_RECORDS = 2_000
 """The newest so many are used: a replay of more takes longer and tells hardly more."""
 ROUNDS = 3
 EVALUATIONS = 150
-"""Of one search; a round has two, the second from another side."""
+"""Of one search."""
+_SIZES = (0.3, -0.3, 0.2, -0.2, 0.1, -0.1)
+"""Of searches' first simplexes, each from where the one before ended: two to find which records contradict themselves,
+then as many as still gain."""
+_LEAST_GAIN = 0.01
 _LEAST_JUDGED = 20
 _SOONEST = 0.7
 """A first token sooner than this share of what the prompt takes alone: the engine had more cached than recorded."""
@@ -58,12 +62,15 @@ def fit(
     """
     check_records(records, source)
     records = records[-MOST_RECORDS:]
-    older = records if judges is not None else records[: int(FITTED_SHARE * len(records))]
-    costs = _fitted(older, max_batched_tokens, source, on_progress)
-    return _judged(records if judges is None else judges, len(older) if judges is None else 0, len(older), costs, source, fitted_at)
+    fitted = len(records) if judges is not None else int(FITTED_SHARE * len(records))
+    costs = _fitted(records, fitted, max_batched_tokens, source, on_progress)
+    return _judged(records if judges is None else judges, fitted if judges is None else 0, fitted, costs, source, fitted_at)
 
 
-def _fitted(records: Sequence[ServedRecord], max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
+def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
+    """Costs fitted to the first `count` records, beside which those run that came before the last of them ended."""
+    ends_at = max(record.ends_at for record in records[:count])
+    records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]
     scale = _scale(records, max_batched_tokens)
     at_edge = np.array(edges(records))
     ttft, tpot = _real(records)
@@ -78,23 +85,28 @@ def _fitted(records: Sequence[ServedRecord], max_batched_tokens: int, source: st
         found = replay(told, scale.costs(at))
         return _loss(found.ttft[used], ttft[used], _TTFT_ERROR) + _loss(found.tpot[timed], tpot[timed], _TPOT_ERROR) + 1e-3 * float(at @ at)
 
-    total = ROUNDS * 2 * EVALUATIONS
-    for number in range(ROUNDS):
+    total = (ROUNDS * 2 + len(_SIZES)) * EVALUATIONS
+    for _round in range(ROUNDS):
         told = _as_cached(records, wrong)
-        used = ~at_edge & ~wrong
+        used = ~at_edge & ~wrong & (np.arange(len(records)) < count)
         timed = used & (tpot > 0)
         if used.sum() < _LEAST_JUDGED * 2 or timed.sum() < _LEAST_JUDGED:
             raise RecordsUnusable(
                 f"{source}: {int(used.sum()):,} records can be fitted to: the others ran beside requests that are not recorded, or "
                 "contradict themselves; record a longer time, all requests of it"
             )
-        for size in (0.3, -0.3):
+        for size in _SIZES[:2]:
             point = search(loss, point, size, EVALUATIONS)
-            asked = -(-asked // EVALUATIONS) * EVALUATIONS
         found = _contradicting(records, scale.costs(point))
-        if number and (found == wrong).all():
+        if (found == wrong).all():
             break
         wrong = found
+    before = loss(point)
+    for size in _SIZES:
+        point = search(loss, point, size, EVALUATIONS)
+        before, now = loss(point), before
+        if before > (1 - _LEAST_GAIN) * now:
+            break
     on_progress(total, total)
     return scale.costs(point)
 
@@ -189,6 +201,9 @@ def accuracy(modelled: Seconds, real: Seconds) -> FitAccuracy:
     )
 
 
-def _points(modelled: Seconds, real: Seconds) -> list[tuple[float, float]]:
+def _points(modelled: Seconds, real: Seconds) -> list[FitPoint]:
     step = max(1, -(-len(real) // MOST_POINTS))
-    return [(round(float(one), 6), round(float(other), 6)) for one, other in zip(real[::step], modelled[::step], strict=True)]
+    return [
+        FitPoint(real=round(float(one), 6), modelled=round(float(other), 6))
+        for one, other in zip(real[::step], modelled[::step], strict=True)
+    ]

@@ -85,8 +85,8 @@ def test_records_that_cannot_be_used_are_told_in_one_line(tmp_path: Path) -> Non
         ("kv_tokens: 200000", "kv_tokens: 0", "kv_tokens: 0 must be a whole number from 1"),
         ("kv_tokens: 200000", "kv_tokens: many", "Expected `int`, got `str` - at `$.kv_tokens`"),
         ("block_tokens: 16", "block_tokens: 17", "block_tokens: 17 must divide 512"),
-        ("max_batched_tokens: 2048", "max_batched_tokens: -1", "max_batched_tokens: -1 must be"),
-        ("overhead_seconds: 0", "overhead_seconds: -0", "must be seconds, from 0"),
+        ("max_batched_tokens: 2048", "max_batched_tokens: -1", "max_batched_tokens: -1 cannot be used; write 1 to"),
+        ("overhead_seconds: 0", "overhead_seconds: -0", "cannot be used; write seconds, from 0"),
         ("name: mine", "name: [", "is neither YAML nor JSON"),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead_router.answers import Usage
-from fairlead_router.traffic_recording import KNOWN_BLOCKS, MOST_ENDED, BlockIds, TrafficRecording, recorded_requests
+from fairlead_router.traffic_recording import KNOWN_BLOCKS, MOST_ENDED, BlockIds, Served, TrafficRecording, recorded_requests
 from fairlead_testing.builders.routing_tables import routing_table
 
 
@@ -16,6 +16,7 @@ from fairlead_testing.builders.routing_tables import routing_table
 class Over:
     request: RoutingRequest
     usage: Usage | None = None
+    served: Served | None = None
 
 
 def request(name: str, blocks: tuple[int, ...], session: str | None = None, tokens: int | None = None) -> RoutingRequest:
@@ -41,6 +42,18 @@ def test_neither_session_nor_router_hash_can_be_read_from_a_record() -> None:
     assert record.session is not None
     assert not {11, 12} & set(record.blocks)
     assert "jane" not in str(record)
+
+
+def test_a_record_says_how_one_engine_served_the_request() -> None:
+    one = Over(request("a", (1, 2)), Usage(9, 512, 1040), Served("chat-both-0#1", 256, 6.5, 0.25, 1.25))
+    (record,) = recorded_requests([one], routing_table(["127.0.0.1:1"]), 1.0)
+    assert (record.instance, record.rank, record.sent_seconds) == ("chat-both-0", 1, 1.5)
+    assert (record.ttft_seconds, record.answer_seconds) == (0.25, 1.25)
+    assert (record.engine_prompt_tokens, record.cached_tokens) == (1040, 512)
+    (believed,) = recorded_requests([replace(one, usage=Usage(9))], routing_table(["127.0.0.1:1"]), 1.0)
+    assert believed.cached_tokens == 256
+    (unserved,) = recorded_requests([Over(request("a", (1, 2)))], routing_table(["127.0.0.1:1"]), 1.0)
+    assert (unserved.instance, unserved.ttft_seconds) == (None, None)
 
 
 def test_an_id_stands_for_512_tokens_whatever_the_routing_block_is() -> None:

@@ -35,6 +35,7 @@ from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.what_if import changes_of, engine_of, parts_by_session, parts_by_time, run_job, workload_of
+from fairlead_testing.builders.served_records import COSTS
 
 TARGET = SimulatedTarget(
     engine=EngineModel.VLLM_8B,
@@ -124,7 +125,14 @@ def test_an_engine_prefills_at_the_declared_speed_and_keeps_what_is_declared(eng
     found, words = engine_of(replace(TARGET, engine=engine))
     assert 2_000 / found.prefill.seconds(2_000, 2_000) == pytest.approx(20_000)
     assert found.cache_tokens == 200_000
-    assert words.startswith(f"Engines: model {engine.value} at ")
+    assert words.startswith(f"Engines: model {engine.value}, estimated from data sheets, at ")
+
+
+def test_a_fitted_engine_has_its_costs_and_the_pools_memory() -> None:
+    found, words = engine_of(replace(TARGET, engine=EngineModel.VLLM_8B, fitted=COSTS, fit_words="Engines: fitted."))
+    assert words == "Engines: fitted."
+    assert (found.overhead_seconds, found.decode.fixed, found.max_batched_tokens) == (0.03, 0.02, 2048)
+    assert (found.kv_tokens, found.is_estimated, found.mode) == (TARGET.kv_cache_tokens, False, "chunked")
 
 
 def test_engines_that_are_simulated_themselves_are_as_those_that_are_served() -> None:

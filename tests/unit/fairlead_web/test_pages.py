@@ -27,6 +27,7 @@ PAGES = (
     "/pools/default/chat/spec",
     "/pools/default/chat/ring",
     "/pools/default/chat/predictor",
+    "/pools/default/chat/engine",
     "/pools/research/code/predictor",
     "/pools/default/chat/scaling",
     "/pools/default/chat/ring?add=1&anchors=80",

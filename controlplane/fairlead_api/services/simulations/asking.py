@@ -11,6 +11,7 @@ from fairlead.pools import TableFacts
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.services.history.times import parse_time
+from fairlead_client.resources.engine_fits import EngineFit
 from fairlead_client.resources.simulations import (
     MOST_INSTANCES,
     MOST_POLICIES,
@@ -41,6 +42,8 @@ class PoolAtPresent:
     instances: Mapping[Role, int]
     weights: Sequence[float] = ()
     simulated: SimulatedSpec | None = None
+    fit: EngineFit | None = None
+    """The engine fitted to its requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class Inputs:
 
 def inputs_of(request: SimulationRequest, pool: PoolAtPresent, policies: PolicyCatalogue, now: datetime) -> Inputs:
     """What is to be simulated. Raises InvalidInput with the field of the request."""
-    target = target_of(request, pool)
+    target = target_of(request, pool, now)
     roles = [Role.BOTH] if target.instances else [Role.PREFILL, Role.DECODE]
     _check_policies(request.policies, roles, policies)
     _check_rates(request.rates)
@@ -110,13 +113,28 @@ def _check_rates(rates: Sequence[float]) -> None:
             raise InvalidInput(f"rates[{number}]", rate, f"write multiples of the recorded rate, 0.01 to {HIGHEST_RATE:g}, each once")
 
 
-def target_of(request: SimulationRequest, pool: PoolAtPresent) -> SimulatedTarget:
-    """The pool as it is to be simulated. Raises InvalidInput for numbers of instances."""
+def fit_words(fit: EngineFit, now: datetime) -> str:
+    """Where a fitted engine comes from, its age and its error, as simulations say it."""
+    days = (now - fit.fitted_at).days
+    age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
+    return (
+        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {fit.ttft.mean_error:.0%} and TPOT "
+        f"{fit.tpot.mean_error:.0%} of the mean off."
+    )
+
+
+def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
+    """The pool as it is to be simulated: by the engine fitted to its requests, unless its engines are simulated ones or
+    another model is asked for. Raises InvalidInput for numbers of instances.
+    """
     facts = pool.facts
     numbers = _instances(request, pool)
     engine = request.engine or (EngineModel.SIMULATED if facts.engine.type == "simulated" else EngineModel.VLLM_8B)
+    fit = pool.fit if request.engine is None and engine is not EngineModel.SIMULATED else None
     return SimulatedTarget(
         engine=engine,
+        fitted=None if fit is None else fit.costs,
+        fit_words="" if fit is None else fit_words(fit, now),
         simulated=pool.simulated if engine is EngineModel.SIMULATED else None,
         **numbers,
         prefill_tokens_per_second=facts.engine.prefill_tokens_per_second,

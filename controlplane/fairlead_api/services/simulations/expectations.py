@@ -133,7 +133,7 @@ class Expectations:
             runs = trial.runs
             present = await self._store.present(pool)
             as_used = replace(present, facts=trial.facts, instances=trial.instances, weights=trial.weights)
-            target = target_of(SimulationRequest(policies=[]), as_used)
+            target = target_of(SimulationRequest(policies=[]), as_used, now)
         except CannotSimulate as error:
             refusal = str(error)
         return PlanTrial(

@@ -38,6 +38,7 @@ from fairlead_api.store.tables.sessions import kept_sessions as kept_sessions
 from fairlead_api.store.tables.sessions import lost_moves as lost_moves
 from fairlead_api.store.tables.sessions import session_names as session_names
 from fairlead_api.store.tables.sessions import sessions as sessions
+from fairlead_api.store.tables.simulations import engine_fits as engine_fits
 from fairlead_api.store.tables.simulations import simulations as simulations
 from fairlead_api.store.tables.slo import SLO_SUMS as SLO_SUMS
 from fairlead_api.store.tables.slo import slo_rollups_1h as slo_rollups_1h

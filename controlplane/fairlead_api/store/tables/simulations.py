@@ -43,3 +43,13 @@ simulations = Table(
 `plan` is whose effect it finds, `plan_runs` are its runs and `trialled` what they found; None for one that a person
 asked for.
 """
+
+engine_fits = Table(
+    "engine_fits",
+    metadata,
+    pool_column(primary_key=True),
+    time_column("stored_at"),
+    text_column("stored_by"),
+    json_column("fit"),
+)
+"""The engine fitted to a pool's requests, by which the pool is simulated."""

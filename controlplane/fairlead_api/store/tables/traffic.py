@@ -135,6 +135,13 @@ recorded_requests = Table(
     Column("output_tokens", BigInteger),
     Column("blocks", ARRAY(BigInteger), nullable=False),
     Column("sample_rate", REAL, nullable=False),
+    text_column("instance", null=True),
+    Column("rank", Integer),
+    Column("sent_seconds", REAL),
+    Column("ttft_seconds", REAL),
+    Column("answer_seconds", REAL),
+    Column("engine_prompt_tokens", BigInteger),
+    Column("cached_tokens", BigInteger),
     Index(None, "pool_id", "at"),
     postgresql_partition_by="RANGE (at)",
 )

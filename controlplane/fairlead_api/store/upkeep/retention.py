@@ -1,7 +1,7 @@
 """Deletes rows that are older than their setting, except rows that others still refer to.
 
-These are kept for ever, because people make them and they are few: pools, their revisions and SLO versions, API
-tokens, gateway keys, users, and the audit log.
+These are kept for ever, because people make them and they are few: pools, their revisions, SLO versions and fitted
+engines, API tokens, gateway keys, users, and the audit log.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,10 @@
 """Records of requests as engines of known costs would have served them."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
 
-from fairlead_client.resources.engine_fits import EngineCosts
+from fairlead_client.resources.engine_fits import EngineCosts, EngineFit, FitAccuracy, FitPoint
 from fairlead_simulator.engine_fit.records import ServedRecord
 from fairlead_simulator.engine_fit.replaying import replay
 
@@ -21,14 +22,17 @@ COSTS = EngineCosts(
 
 
 def served_records(
-    costs: EngineCosts = COSTS, *, count: int = 240, engines: int = 2, busy: float = 0.6, seed: int = 0
+    costs: EngineCosts = COSTS, *, count: int = 240, engines: int = 2, busy: float = 0.5, seed: int = 0
 ) -> list[ServedRecord]:
-    """So many requests of mixed lengths, at times by chance that keep the engines' prefills `busy` (a share), and what
+    """So many requests of mixed lengths, at times by chance that keep the engines about so `busy` (a share), and what
     the model says that they took.
     """
     random = Random(seed)
     mean_new = 1_250
-    pace = busy * engines / (costs.prefill_fixed + mean_new * costs.prefill_per_token)
+    work = (
+        costs.prefill_fixed + mean_new * costs.prefill_per_token + 4_000 * (costs.prefill_per_context + mean_new * costs.prefill_per_pair)
+    )
+    pace = busy * engines / (work + 10 * costs.decode_fixed)
     at, records = 0.0, []
     for _ in range(count):
         at += random.expovariate(pace)
@@ -46,3 +50,36 @@ def served_records(
         )
     found = replay(records, costs)
     return [replace(record, ttft=float(ttft), tpot=float(tpot)) for record, ttft, tpot in zip(records, found.ttft, found.tpot, strict=True)]
+
+
+def a_fit(
+    costs: EngineCosts = COSTS, source: str = "requests of default/chat", fitted_at: datetime = datetime(2026, 11, 20, tzinfo=UTC)
+) -> EngineFit:
+    """A fit that is 12 % off on the TTFT and 5 % on the TPOT."""
+    ttft = FitAccuracy(
+        requests=120,
+        real_mean=0.4,
+        real_p50=0.3,
+        real_p90=0.8,
+        real_p99=1.5,
+        modelled_mean=0.39,
+        modelled_p50=0.29,
+        modelled_p90=0.79,
+        modelled_p99=1.4,
+        mean_error=0.12,
+        correlation=0.94,
+    )
+    return EngineFit(
+        source=source,
+        fitted_at=fitted_at,
+        engines=2,
+        requests=240,
+        fitted=120,
+        contradicting=3,
+        at_edges=4,
+        costs=costs,
+        ttft=ttft,
+        tpot=replace(ttft, mean_error=0.05),
+        ttft_points=[FitPoint(real=0.3, modelled=0.31), FitPoint(real=0.5, modelled=0.4)],
+        tpot_points=[FitPoint(real=0.03, modelled=0.031)],
+    )

@@ -17,6 +17,7 @@ from fairlead_api.services.simulations.asking import PoolAtPresent, inputs_of
 from fairlead_api.services.simulations.results import results_of, runs_of, winner_of
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, SimulationRequest, TraceRequest
 from fairlead_client.simulation_jobs import RunFigures
+from fairlead_testing.builders.served_records import a_fit
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 POOL = PoolAtPresent(
@@ -41,6 +42,17 @@ def test_a_request_is_completed_by_the_pool_as_it_is() -> None:
     assert (other.engine, other.simulated) == (EngineModel.VLLM_8B, None), "what its own engines do says nothing of others"
     split = inputs_of(asked(decode_replicas=5), SPLIT, BUILT_IN, NOW).target
     assert (split.instances, split.prefill_instances, split.decode_instances) == (0, 2, 5)
+
+
+def test_a_pool_is_simulated_by_the_engine_fitted_to_it_unless_another_is_asked_for() -> None:
+    real = replace(POOL, facts=replace(POOL.facts, engine=replace(POOL.facts.engine, type="vllm")), simulated=None, fit=a_fit())
+    found = inputs_of(asked(), real, BUILT_IN, NOW).target
+    assert found.fitted == a_fit().costs
+    assert found.fit_words == (
+        "Engines: fitted 3 days ago to requests of default/chat; on requests not fitted to, TTFT was 12% and TPOT 5% of the mean off."
+    )
+    assert inputs_of(asked(engine=EngineModel.VLLM_8B), real, BUILT_IN, NOW).target.fitted is None
+    assert inputs_of(asked(), replace(POOL, fit=a_fit()), BUILT_IN, NOW).target.fitted is None, "simulated engines are as they are declared"
 
 
 def test_instances_keep_their_weights_and_those_the_pool_does_not_have_have_1() -> None:

@@ -1,0 +1,72 @@
+"""`…/engine`: by which engine what-if and plans simulate a pool, where it comes from, and how far off it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from starlette.responses import Response
+
+from fairlead_client.resources.engine_fits import EngineFit, FitAccuracy, FitPoint, PoolEngine
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.visits import Visit
+
+SIDE = 220
+"""Of a picture, in its own units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One metric: its figures, and judged requests as points of a picture, real to the right and modelled upwards.
+
+    Beyond `most` seconds, the greater P99 and a little more, points lie on the edge.
+    """
+
+    metric: str
+    accuracy: FitAccuracy
+    most: float
+    points: list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePage(Context):
+    template: ClassVar[str] = "pages/engine.html"
+    shell: Shell
+    engine: PoolEngine
+    fit: EngineFit | None
+    comparisons: list[Comparison]
+    side: int
+    command: str
+
+
+async def show(visit: Visit) -> Response:
+    key = visit.pool_key()
+    engine = await visit.api.pool_engine(key)
+    shell = await visit.shell(
+        f"Engine model of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Engine model")), pool=str(key), tab="engine"
+    )
+    return visit.page(
+        EnginePage(
+            shell=shell,
+            engine=engine,
+            fit=engine.fit,
+            comparisons=[] if engine.fit is None else comparisons(engine.fit),
+            side=SIDE,
+            command=f"fairlead engines fit --pool {key} --from now-1h --store",
+        )
+    )
+
+
+def comparisons(fit: EngineFit) -> list[Comparison]:
+    """Both metrics of a fit, as the page shows them."""
+    return [_comparison("TTFT", fit.ttft, fit.ttft_points), _comparison("TPOT", fit.tpot, fit.tpot_points)]
+
+
+def _comparison(metric: str, accuracy: FitAccuracy, points: Sequence[FitPoint]) -> Comparison:
+    most = 1.1 * max(accuracy.real_p99, accuracy.modelled_p99) or 1.0
+    placed = [(min(1.0, one.real / most) * SIDE, SIDE - min(1.0, one.modelled / most) * SIDE) for one in points]
+    return Comparison(metric=metric, accuracy=accuracy, most=most, points=[(round(x, 1), round(y, 1)) for x, y in placed])
+
+
+ROUTES = Routes(pages={f"{POOL}/engine": show})
