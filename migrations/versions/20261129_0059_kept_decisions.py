@@ -1,7 +1,7 @@
 """Why a decision is kept, how its request ended and where it failed; whose decisions are kept because they are asked for.
 
 Revision: 0059_kept_decisions
-Revises: 0057_ranks
+Revises: 0058_shares
 """
 
 import sqlalchemy as sa

@@ -1,15 +1,15 @@
 """How an engine served a recorded request, and the engines that were fitted to pools' requests.
 
-Revision: 0058_engine_fits
-Revises: 0057_ranks
+Revision: 0060_engine_fits
+Revises: 0059_kept_decisions
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0058_engine_fits"
-down_revision = "0057_ranks"
+revision = "0060_engine_fits"
+down_revision = "0059_kept_decisions"
 branch_labels = None
 depends_on = None
 
