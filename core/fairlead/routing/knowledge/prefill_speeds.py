@@ -26,7 +26,7 @@ ENOUGH_PREFILLS = 5
 """With fewer nothing is measured."""
 TOGETHER_SECONDS = 0.005
 """First tokens of an instance this close together come of one step, and count as one prefill."""
-AGAIN_SHARE = 0.1
+AGAIN_SHARE = 0.2
 """The median is found again when so large a part of the prefills is new."""
 MEMORY_SECONDS = 3600.0
 """How long an observation counts."""
