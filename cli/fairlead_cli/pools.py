@@ -22,7 +22,7 @@ COLUMNS = (
     "hit rate",
     "requests/s",
     "refused/s",
-    "moves/h",
+    "moved, 5 min",
     "model",
 )
 
@@ -160,9 +160,9 @@ def _row(one: PoolSummary) -> tuple[str, ...]:
         percent(one.attainment),
         seconds(one.ttft_p95_seconds),
         percent(one.hit_rate),
-        f"{one.requests_per_second:.2f}",
+        "-" if one.requests_per_second is None else f"{one.requests_per_second:.2f}",
         f"{one.rejections_per_second:.2f}",
-        f"{one.migrations_per_hour:.0f}",
+        f"{one.sessions_moved}",
         one.model,
     )
 

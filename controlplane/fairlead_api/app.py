@@ -54,6 +54,7 @@ from fairlead_api.services.access.logins import IdentityProvider, Logins
 from fairlead_api.services.access.tokens import Tokens
 from fairlead_api.services.advice.asking import Advising
 from fairlead_api.services.advice.trends import TrendReading
+from fairlead_api.services.history.figure_reading import FigureReading
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import Kept
 from fairlead_api.services.history.kept_sessions import KeptSessions
@@ -85,6 +86,7 @@ from fairlead_api.store.advice.trends import PostgresTrends
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
 from fairlead_api.store.engine_fits import PostgresEngineFits
+from fairlead_api.store.figures import PostgresFigures
 from fairlead_api.store.gateway_keys import PostgresGatewayKeys
 from fairlead_api.store.history.audit import PostgresAuditLog
 from fairlead_api.store.history.decisions import PostgresDecisions
@@ -242,7 +244,7 @@ def create_api(
             guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads), kept, of_hours), clock
         ),
         slo_routes(guard, slo, SloReading(slo, timedelta(days=settings.retention.rollups_1m_days)), clock),
-        series_routes(guard, SeriesReading(PostgresSeries(reads)), clock),
+        series_routes(guard, SeriesReading(PostgresSeries(reads)), FigureReading(PostgresFigures(reads), recent), clock),
         ring_routes(guard, PostgresRings(reads), policies),
         predictor_routes(guard, PostgresPredictors(reads, policies)),
         rollout_routes(guard, cluster or kubernetes),

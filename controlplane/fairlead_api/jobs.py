@@ -36,10 +36,14 @@ async def scheduled(
         if head is not None:
             _log.info("audit head", extra={"entry": head.id, "chain": head.chain, "of": head.at.isoformat()})
 
+    async def tell_rollup_lag(now: datetime) -> None:
+        telemetry.rollup_lag.set(await upkeep.rollup_lag(now))
+
     scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
     jobs: dict[str, tuple[Job, int]] = {
         "retention": (upkeep.keep_days, 1800),
         "rollups": (upkeep.roll_up, 2),
+        "rollup-lag": (tell_rollup_lag, 10),
         "sessions": (upkeep.end_sessions, 30),
         "plans": (upkeep.close_plans, 10),
         "audit-head": (tell_audit_head, 3600),

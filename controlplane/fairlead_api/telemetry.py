@@ -45,6 +45,11 @@ class Telemetry:
         )
         self.subscribers = Gauge("fairlead_api_router_streams", "Router streams open at this process.", registry=self.registry)
         self.live = Gauge("fairlead_api_live_streams", "Live (SSE) streams open at this process.", registry=self.registry)
+        self.rollup_lag = Gauge(
+            "fairlead_api_rollup_lag_seconds",
+            "Time by which the roll-ups of the pool that lags most are overdue; above 30 s its figures are not known.",
+            registry=self.registry,
+        )
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:

@@ -54,17 +54,23 @@ def quantile(steps: Mapping[int, int], share: float) -> float | None:
     """The latency in seconds below which `share` (0-1) of the requests of `steps` (by step) lie; None without requests.
 
     Within its step it is found as if the requests were spread evenly, so it is off by less than a step: a tenth of the
-    latency. What is beyond the last edge is told as that edge.
+    latency. It has two digits that mean something, and should be shown with no more. What is beyond the last edge is
+    told as that edge.
     """
     known = sorted((step, count) for step, count in steps.items() if step != NO_TPOT and count > 0)
     before, wanted = 0.0, share * sum(count for _, count in known)
     for step, count in known:
         if before + count >= wanted:
-            low = EDGES[step - 1] if step else 0.0
-            high = EDGES[step] if step < len(EDGES) else low
-            return low + (high - low) * (wanted - before) / count
+            return latency_within(step, (wanted - before) / count)
         before += count
     return None
+
+
+def latency_within(step: int, part: float) -> float:
+    """The latency in seconds below which this part (0-1) of a step's requests lie, as if they were spread evenly."""
+    low = EDGES[step - 1] if step else 0.0
+    high = EDGES[step] if step < len(EDGES) else low
+    return low + (high - low) * part
 
 
 def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:

@@ -126,6 +126,8 @@ class PoolObservations:
     `live_routers` counts the routers that reported in the last 10 s. Attainments are shares (0-1) of requests of the
     last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by both (`slo_attainment`).
     `signals` None = nothing is measured, or a router does not tell what is needed. `demand` None = no router tells it.
+    `figures_behind_seconds` is how far the control API's roll-ups lag where that is too far to judge by, else 0: then
+    attainments and signals are None, and nobody knows how long the pool has been idle.
     """
 
     table_version: int
@@ -139,6 +141,7 @@ class PoolObservations:
     signals: PoolSignals | None = None
     demand: PoolDemand | None = None
     troubled_engines: tuple[InstanceTrouble, ...] = ()
+    figures_behind_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Numbers and times as text.
 
-Pure. `static/js/formats.js` mirrors `count`, `share` and `seconds` for live cells; a
+Pure. `static/js/formats.js` mirrors `count`, `share`, `seconds` and `latency` for live cells; a
 browser test compares them.
 """
 
@@ -46,6 +46,18 @@ def seconds(value: float | None) -> str:
     if abs(value) < 0.9995:
         return f"{value * 1000:.0f} ms"
     return f"{value:.2f} s" if abs(value) < 9.995 else f"{value:.1f} s"
+
+
+def latency(value: float | None) -> str:
+    """A latency read off a histogram, with the two digits that its steps hold: 0.0421 → `42 ms`, 4.217 → `4.2 s`."""
+    if value is None:
+        return NONE
+    if value <= 0:
+        return "0 ms"
+    found = round(value, 1 - math.floor(math.log10(value)))
+    if found < 1:
+        return f"{found * 1000:.0f} ms" if found >= 0.01 else f"{found * 1000:.1f} ms"
+    return f"{found:.1f} s" if found < 10 else f"{found:.0f} s"
 
 
 def by_unit(name: str, value: Any) -> str:

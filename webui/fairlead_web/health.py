@@ -42,8 +42,12 @@ def late_first_token(pool: PoolSummary) -> bool:
 
 
 def health_of(pool: PoolSummary) -> Health:
-    """Ready and within its SLO is good; starting instances alone are a notice."""
+    """Ready and within its SLO is good; starting instances alone are a notice. So is a ready pool of which it is not
+    known whether it is within its SLO: nothing gets better for want of figures.
+    """
     late = out_of_slo(pool)
+    if pool.ready and pool.figures_behind_seconds:
+        return Health(level="warn", words="ready, figures behind")
     if pool.ready:
         return Health(level="bad", words="ready, out of SLO") if late else Health(level="good", words="ready")
     if pool.ready_reason == INSTANCES_STARTING:
@@ -68,14 +72,14 @@ def condition_level(condition: PoolCondition) -> str:
 def pain(pool: PoolSummary) -> tuple[int, float, str]:
     """A sort key that puts the worst pool first.
 
-    The order: cannot serve, out of its SLO (furthest first), refusing, starting, the rest by name.
+    The order: cannot serve, out of its SLO (furthest first), refusing or not known, starting, the rest by name.
     """
     gap = pool.slo_percentile / 100 - (in_time(pool) or 0.0) if out_of_slo(pool) else 0.0
     if not pool.ready and pool.ready_reason != INSTANCES_STARTING:
         rank = 0
     elif gap > 0:
         rank = 1
-    elif pool.rejections_per_second > 0:
+    elif pool.rejections_per_second > 0 or pool.figures_behind_seconds:
         rank = 2
     else:
         rank = 4 if pool.ready else 3

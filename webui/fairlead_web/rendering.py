@@ -64,6 +64,7 @@ class Renderer:
             compact=formats.compact,
             share=formats.share,
             seconds=formats.seconds,
+            latency=formats.latency,
             benefit=formats.benefit,
             won=formats.won,
             net=seconds_won,

@@ -145,6 +145,12 @@ class Shell:
         return next((one for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
 
     @property
+    def behind_seconds(self) -> float:
+        """How far figures of the page's pool, or of any, are behind; 0 where they are not."""
+        found = self.pools if self.of_pool is None else [self.of_pool]
+        return max((one.figures_behind_seconds for one in found), default=0.0)
+
+    @property
     def sidebar_pools(self) -> list[PoolSummary]:
         """The pools that hurt most, and the page's own."""
         ranked = sorted(self.pools, key=pain)

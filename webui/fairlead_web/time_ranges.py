@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
 from fairlead.instants import read_instant
+from fairlead.range_steps import covered
 
 DEFAULT_START = "now-1h"
 PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h", "now-24h"), ("7 d", "now-7d"))
@@ -64,6 +65,19 @@ class TimeRange:
     def absolute(self) -> dict[str, str]:
         """The range with `now` frozen, as query parameters of a permalink."""
         return {"from": stamp(self.start), "to": stamp(self.end)}
+
+    @property
+    def counted(self) -> dict[str, str]:
+        """The range as query parameters, widened to the steps that its figures are counted in: for what is counted
+        beside them. A live range still ends now.
+        """
+        whole = covered(self.start, self.end, self.now)
+        return {"from": stamp(whole.start), "to": "now" if self.live else stamp(min(whole.end, self.now))}
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """The range as query parameters that the API reads, and widens itself where it counts."""
+        return {"from": self.start_text, "to": "now"} if self.live else self.absolute
 
     @property
     def zoomed_out(self) -> dict[str, str] | None:

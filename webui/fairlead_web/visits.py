@@ -19,6 +19,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, ClientError
 from fairlead_client.resources.access import Identity
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import Here
@@ -99,8 +100,13 @@ class Visit:
         query: dict[str, str | int | float | bool | None] = {name: self.param(name) for name in (*names, "cursor")}
         query["limit"] = PAGE_ROWS if results is None or self.wants(results) else NEWEST_ROWS
         if ranged:
-            query |= self.range.absolute if not self.range.live else {"from": self.range.start_text, "to": "now"}
+            query |= self.range.asked
         return query
+
+    async def figures(self, pool: PoolKey | None = None) -> RangeFigures:
+        """The figures of the page's range, of a pool or of all in sight. Raises ApiProblem."""
+        asked = self.range.asked
+        return await self.api.figures(pool, start=asked["from"], end=asked["to"])
 
     def since(self, created: Iterable[datetime]) -> "Visit":
         """This visit with a range that fits the age of these objects, unless the URL chose one.

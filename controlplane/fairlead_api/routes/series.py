@@ -9,9 +9,11 @@ from fastapi import APIRouter, Query
 from fairlead.tables import PoolKey
 from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
+from fairlead_api.services.history.figure_reading import FigureReading
 from fairlead_api.services.history.flat_rows import SeriesValue, series_values
 from fairlead_api.services.history.series_reading import SeriesReading, Subject
 from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.series import Annotation, Annotations, Series
 
 From = Annotated[str, Query(alias="from", max_length=60)]
@@ -22,8 +24,8 @@ _POOL = "/pools/{namespace}/{name}"
 _INSTANCE = _POOL + "/instances/{instance}"
 
 
-def series_routes(guard: Guard, reading: SeriesReading, clock: Callable[[], datetime]) -> APIRouter:
-    """`series` and `annotations` under /v1, below a pool and below an instance."""
+def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> APIRouter:
+    """`series`, `annotations` and `figures` under /v1, below a pool and, but for figures, below an instance."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -63,6 +65,18 @@ def series_routes(guard: Guard, reading: SeriesReading, clock: Callable[[], date
         return lambda sight: reading.series(subject, metrics, start, end, buckets, clock())
 
     document(routes, f"{_INSTANCE}/series", Series, viewer, get_instance_series, SeriesValue, series_values)
+
+    async def get_fleet_figures(start: From = "now-1h", end: To = "now") -> Ask:
+        """What became of the requests of a range, of all pools together that the caller may see."""
+        return lambda sight: figures.figures(Subject(sight=sight), start, end, clock())
+
+    document(routes, "/figures", RangeFigures, anywhere, get_fleet_figures, RangeFigures, lambda found: [found])
+
+    async def get_pool_figures(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
+        """What became of the requests of a range, of a pool."""
+        return lambda sight: figures.figures(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
+
+    document(routes, f"{_POOL}/figures", RangeFigures, viewer, get_pool_figures, RangeFigures, lambda found: [found])
 
     async def get_fleet_annotations(start: From = "now-1h", end: To = "now") -> Ask:
         """What happened to any pool in sight: numbers of instances, specs, windows of schedules, instances lost."""

@@ -37,6 +37,9 @@ class Rollups(Protocol):
     async def roll_up(self, now: datetime) -> int:
         """Recomputes some of the buckets that are due; returns how many."""
 
+    async def lag(self, now: datetime) -> float:
+        """Seconds by which the pool that lags most is behind."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
@@ -63,6 +66,10 @@ class Upkeep:
                 pass
 
         await self._store.alone("rollups", work)
+
+    async def rollup_lag(self, now: datetime) -> float:
+        """Seconds by which roll-ups lag behind what routers reported, 0 if nothing is overdue."""
+        return await self._rollups.lag(now)
 
     async def keep_days(self, now: datetime) -> None:
         """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention.

@@ -58,6 +58,7 @@ class Cause(StrEnum):
     PREDICTIONS_OFF = "PredictionsOff"
     FIGURE_OFF = "FigureOff"
     BUDGET_BURNS = "BudgetBurns"
+    FIGURES_BEHIND = "FiguresBehind"
     NO_ROUTER = "NoRouter"
     ROUTERS_APART = "RoutersApart"
     OPERATOR_SILENT = "OperatorSilent"

@@ -1,4 +1,4 @@
-"""NoRouter and OperatorSilent: nobody reports, so nothing that is shown is of now."""
+"""NoRouter, OperatorSilent, FiguresBehind: nobody reports, or it is not counted yet, so what is shown is not of now."""
 
 from collections.abc import Iterator
 
@@ -17,6 +17,10 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         yield _finding(
             pool, Cause.NO_ROUTER, f"No router reports on {pool.pool}, {heard}: nothing of it is measured", pool.unheard_seconds or 0.0
         )
+    if pool.figures_behind_seconds:
+        behind = wording.seconds(pool.figures_behind_seconds)
+        words = f"Figures of {pool.pool} are {behind} behind, as the control API's roll-ups lag: whether it meets its SLO is not known"
+        yield _finding(pool, Cause.FIGURES_BEHIND, words, pool.figures_behind_seconds)
     if pool.unseen_seconds > OPERATOR_SECONDS:
         silent = wording.seconds(pool.unseen_seconds)
         words = f"The operator has said nothing of {pool.pool} for {silent}: nothing scales, starts or drains"

@@ -205,6 +205,8 @@ class PoolSituation:
     live_routers: int = 1
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
+    figures_behind_seconds: float = 0.0
+    """How far the roll-ups lag where that is too far to judge by: what was served and refused is then left out."""
 
     @property
     def served(self) -> Served:

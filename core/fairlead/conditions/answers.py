@@ -48,6 +48,9 @@ def slo_met(facts: PoolFacts) -> Condition:
         return not_answered_yet(kind)
     if facts.observations is None:
         return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+    if facts.observations.figures_behind_seconds:
+        message = f"Attainment is not known: the control API's roll-ups are {_length(facts.observations.figures_behind_seconds)} behind"
+        return Condition(type=kind, status="Unknown", reason="FiguresBehind", message=message)
     judged = _attained(facts.observations)
     if judged is None:
         return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
@@ -55,6 +58,11 @@ def slo_met(facts: PoolFacts) -> Condition:
     words = f"{attained * 100:.0f}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
     met = attained * 100 >= facts.slo_percentile
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+
+
+def _length(seconds: float) -> str:
+    """In whole units, so that the message changes once a minute and not with every answer."""
+    return f"{seconds // 60:.0f} min" if seconds >= 60 else "over 30 s"
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:

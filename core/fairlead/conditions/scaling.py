@@ -17,6 +17,9 @@ def scaling_active(facts: PoolFacts) -> Condition:
     silent = [target.role.value for target in scaling.targets if target.role not in scaling.measured]
     if not silent:
         return Condition(type=kind, status="True", reason="ValidSignalsFound", message="Every role is measured")
+    if facts.observations is not None and facts.observations.figures_behind_seconds:
+        message = "The control API's roll-ups lag, so nothing is known of the last minutes; the numbers of instances stay as they are"
+        return Condition(type=kind, status="False", reason="FiguresBehind", message=message)
     if scaling.answered or facts.api_problem is not None:
         message = f"Nothing fresh is measured of {' and '.join(silent)}; the numbers of instances stay as they are"
         return Condition(type=kind, status="False", reason="NoSignals", message=message)

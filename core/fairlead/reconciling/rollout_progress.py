@@ -98,6 +98,8 @@ def watch(
         updated_at=now if most != before.updated or before.updated_at > now else before.updated_at,
     )
     measured = _worse(seen, spec, fresh, attainment)
+    if measured is None and observations is not None and observations.figures_behind_seconds:
+        return seen  # what was worse is not better for want of figures
     if measured is None:
         return replace(seen, worse_since=None, measured="")
     since = now if before.worse_since is None or before.worse_since > now else before.worse_since

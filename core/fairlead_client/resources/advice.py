@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.plans import PlanRequest
 
 
@@ -58,9 +59,10 @@ class PoolTrend:
     """How a pool did, step by step, the oldest first; the fleet's has an empty `pool`.
 
     `judged` requests were finished and are in time by TTFT and TPOT (`in_time`) or not; `refused` and `failed` ones are
-    beside them. `ttft_seconds` is the TTFT at the SLO's percentile (of the fleet at the 95th), at most a tenth too
-    large; None in a step without requests. `instance_hours` are the hours that its instances existed in the range,
-    whether they served or not.
+    beside them. `ttft_seconds` is the TTFT at the SLO's percentile (of the fleet at the 95th), with the two digits that
+    the histogram has; None in a step without requests. `instance_hours` are the hours that its instances existed in the
+    range, whether they served or not. `figures` are of the range as a whole; those of the fleet also have what pools
+    did that are gone.
     """
 
     pool: str
@@ -69,14 +71,8 @@ class PoolTrend:
     refused: list[int]
     failed: list[int]
     ttft_seconds: list[float | None]
-    ttft_whole_seconds: float | None
-    """Over the whole range."""
     instance_hours: float
-
-    @property
-    def attainment(self) -> float | None:
-        """Share of all judged requests that were in time."""
-        return sum(self.in_time) / sum(self.judged) if any(self.judged) else None
+    figures: RangeFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,13 @@ class PoolCondition:
 class PoolSummary:
     """One pool.
 
-    `attainment`, `slo_attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`,
-    `reroutes_per_hour` and `lost_moves_per_hour` cover the last 5 minutes (None: no traffic). A lost move is one a
-    router made of a session that another writer had moved first: the request was served where the router sent it, but
-    the session's home and history are the first writer's. `slo_attainment` is the share of judged requests with TTFT
+    `attainment`, `slo_attainment`, `hit_rate`, `requests_per_second` and `rejections_per_second` cover the last 5
+    minutes, and `sessions_moved`, `requests_rerouted` and `lost_moves` are counts of that time. A share is None without
+    traffic. `figures_behind_seconds` is how far the control API's roll-ups lag where that is more than half a minute,
+    else 0: while they do, what is made of them (attainments, hit rate, requests) is not known and is None, as are
+    `requests_per_second` where no router reports. A lost move is one a router made of a session that another writer
+    had moved first: the request was served where the router sent it, but the session's home and history are the first
+    writer's. `slo_attainment` is the share of judged requests with TTFT
     and TPOT in time, for which `slo_percentile` (0-100) is the goal; `attainment` is the share of first tokens in time.
     `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
     changes with the generation, the routing table, the conditions, the numbers wanted and the instances' states, and
@@ -54,15 +57,16 @@ class PoolSummary:
     ttft_p95_seconds: float | None
     ttft_at_percentile_seconds: float | None
     hit_rate: float | None
-    requests_per_second: float
+    requests_per_second: float | None
     rejections_per_second: float
-    migrations_per_hour: float
-    reroutes_per_hour: float
+    sessions_moved: int
+    requests_rerouted: int
     table_version: int
     state_digest: str
     owner: str | None
     created_at: datetime
-    lost_moves_per_hour: float = 0.0
+    lost_moves: int = 0
+    figures_behind_seconds: float = 0.0
     slo_attainment: float | None = None
     engines_file: str | None = None
     selector: str | None = None

@@ -108,7 +108,9 @@ SERIES_METRICS: Mapping[str, SeriesMetric] = {
     "refused_by_cause": SeriesMetric(unit="requests/s", scopes=_POOLS, words="Refused requests, by cause"),
     "output_tokens": SeriesMetric(unit="tokens/s", scopes=_ALL, words="Output tokens of finished requests"),
     "attainment": SeriesMetric(unit="share", scopes=_POOLS, words="Judged requests with TTFT and TPOT in time"),
-    "ttft_attainment": SeriesMetric(unit="share", scopes=_ALL, words="First tokens in time"),
+    "ttft_attainment": SeriesMetric(
+        unit="share", scopes=_ALL, words="Judged requests with TTFT in time; of an instance first tokens in time"
+    ),
     "goal": SeriesMetric(unit="share", scopes=_POOL, words="Share that the objectives ask for"),
     "burn": SeriesMetric(unit="times", scopes=_POOL, words="Late requests over those that the error budget allows"),
     "ttft_p50": SeriesMetric(unit="seconds", scopes=_POOLS, words="TTFT, median"),

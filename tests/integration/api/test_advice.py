@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
 from fairlead.instances import InstanceState
-from fairlead.latency_cells import cell_of
+from fairlead.latency_cells import EDGES, cell_of
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.engines import EngineTrouble, LearntFigure, Quantity, TroubledEngine
@@ -151,7 +151,7 @@ async def test_trends_tell_each_pool_step_by_step_and_the_fleet(api: ApiInstance
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b", created_at=api.clock().timestamp())))
     at = int((api.clock() - timedelta(minutes=2)).timestamp())
     cells = {cell_of(1.0, 0.05): 95, cell_of(6.0, 0.05): 5}
-    counts: dict[str, Any] = {"judged": 100, "within_slo": 95, "refused": 7, "failed": 1}
+    counts: dict[str, Any] = {"judged": 100, "within_slo": 95, "ttft_within_slo": 95, "refused": 7, "failed": 1}
     sample = SloSample(pool=CHAT, second=at, slo_version=1, cells=tuple(cells), counts=tuple(cells.values()), **counts)
     await api.router.post_report(a_report("r1", slo_samples=(sample,)))
     await api.app.state.upkeep.roll_up(api.clock())
@@ -160,9 +160,12 @@ async def test_trends_tell_each_pool_step_by_step_and_the_fleet(api: ApiInstance
     assert (chat.pool, found.step_seconds, len(chat.judged)) == ("default/chat", 120, len(chat.ttft_seconds))
     for trend in (chat, found.fleet):
         assert (sum(trend.judged), sum(trend.in_time), sum(trend.refused), sum(trend.failed)) == (100, 95, 7, 1)
-        assert trend.attainment == 0.95
-    assert chat.ttft_whole_seconds == pytest.approx(1.0, rel=0.11)
-    assert [one for one in chat.ttft_seconds if one is not None] == [chat.ttft_whole_seconds]
+        figures = trend.figures
+        assert (figures.judged, figures.in_time, figures.ttft_in_time, figures.refused, figures.failed) == (100, 95, 95, 7, 1)
+    at_goal = chat.figures.ttft_seconds
+    assert at_goal is not None and at_goal not in EDGES, "interpolated"
+    assert at_goal == pytest.approx(1.0 + 0.1 * 90 / 95)
+    assert [one for one in chat.ttft_seconds if one is not None] == [pytest.approx(at_goal)]
     assert chat.instance_hours == pytest.approx(1.0, abs=0.05)
     assert found.fleet.instance_hours == chat.instance_hours
     days = await api.viewer.trends(start="now-7d")

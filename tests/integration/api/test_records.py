@@ -226,7 +226,7 @@ async def test_after_routers_raced_no_move_lacks_its_migration_and_no_migration_
     metrics = await exposition(hosts)
     (told,) = [line for line in metrics.splitlines() if line.startswith('fairlead_api_lost_moves_total{pool="default/chat"}')]
     assert float(told.split()[-1]) > 0
-    assert (await hosts.viewer.pool(CHAT)).pool.lost_moves_per_hour > 0
+    assert (await hosts.viewer.pool(CHAT)).pool.lost_moves > 0
 
 
 async def exposition(api: ApiInstance) -> str:

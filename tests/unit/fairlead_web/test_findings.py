@@ -90,9 +90,9 @@ async def test_who_may_not_plan_gets_no_button_and_a_refused_plan_says_why() -> 
 async def test_the_overview_has_a_figure_each_for_what_matters_and_the_next_starts_of_schedules() -> None:
     async with visitor("viewer") as one:
         page = (await one.http.get("/")).text
-        lines = re.search(r'<dl id="lines".*?</dl>', page, re.DOTALL)
-        assert lines is not None
-        for words in ("Requests in time", "TTFT p95", "Refused", "Instance hours"):
-            assert words in lines[0]
+        totals = re.search(r'<section id="totals".*?</section>', page, re.DOTALL)
+        assert totals is not None
+        for words in ("In time", "TTFT p95", "Requests", "Refused", "Sessions moved", "Instance hours"):
+            assert words in totals[0]
         assert page.count('class="spark"') == 2, "one of each pool"
         assert "Next scheduled" in page

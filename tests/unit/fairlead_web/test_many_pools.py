@@ -56,7 +56,7 @@ async def test_the_overview_of_sixty_pools_has_the_worst_first_and_counts_them_a
         last = fleet(one, monkeypatch, 60)
         page = (await one.http.get("/")).text
         assert cards(page)[0] == last
-        assert "1 of 60 pools out of SLO" in told(page)
+        assert "1 of 60 pools below their goal" in told(page)
         assert "60 / 240" in told(page), "instances of all"
         assert sidebar(page)[0] == last
         assert "These 40 of 60 pools hurt most" in told(page)
@@ -69,7 +69,7 @@ async def test_a_fleet_too_large_for_the_overview_is_said_to_be_cut(monkeypatch:
     async with visitor() as one:
         last = fleet(one, monkeypatch, 230)
         page = told((await one.http.get("/")).text)
-        assert "Now, the first 200 of 230 pools by name" in page
+        assert "instances now, the first 200 of 230 pools by name" in page
         assert "These 40 of 200 pools hurt most" in page
         assert "the first 200 of 230 pools by name" in told((await one.http.get("/slo")).text)
         simulator = (await one.http.get(f"/simulator?pool={last}")).text

@@ -1,14 +1,14 @@
 """`/`: what hurts with the plan that helps, all pools worst first, and what came over the range."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead_client.resources.advice import PoolTrend, Trends
+from fairlead_client.resources.advice import Trends
 from fairlead_client.resources.audit import AuditAction, AuditEntry
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pools import PoolSummary
@@ -16,7 +16,8 @@ from fairlead_client.resources.schedules import ScheduleItem
 from fairlead_web import findings, formats
 from fairlead_web.charts import Sparkline, sparkline
 from fairlead_web.findings import Finding
-from fairlead_web.health import health_of, in_time, out_of_slo, pain
+from fairlead_web.health import health_of, pain
+from fairlead_web.range_figures import ShownFigures, shown
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Routes
 from fairlead_web.shells import Shell
@@ -31,26 +32,11 @@ CARDS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over all pools; shares are weighted by requests, None without traffic; `late` pools are out of their SLO."""
+    """Of all pools now, and how many of them were below their goal over the range."""
 
     desired: int
     serving: int
-    requests_per_second: float
-    rejections_per_second: float
-    migrations_per_hour: float
-    reroutes_per_hour: float
-    attainment: float | None
-    hit_rate: float | None
     late: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendLine:
-    """A figure over the page's range; charts below show how it went."""
-
-    words: str
-    value: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +63,10 @@ class FleetPage(Context):
     """By pool: the worse of its health and its worst finding."""
     worst: dict[str, Finding]
     """By pool, its worst finding where it is not at the top of the page."""
-    lines: list[TrendLine]
+    shown: ShownFigures | None
+    """Of all pools over the range."""
+    instance_hours: float | None
+    pool_figures: dict[str, ShownFigures]
     pool_lines: dict[str, Sparkline]
     starts: list[Start] | None
     migrations: list[Migration] | None
@@ -96,8 +85,9 @@ async def show(visit: Visit) -> Response:
         visit.attempt("applied plans", visit.api.audit({"limit": 1, "action": AuditAction.PLAN_APPLIED.value}), ["changes"]),
     )
     visit = visit.since(pool.created_at for pool in pools.items)
-    asked = visit.range.absolute if not visit.range.live else {"from": visit.range.start_text, "to": "now"}
-    trends = await visit.attempt("trends", visit.api.trends(start=asked["from"], end=asked["to"]), ["lines", "cards"])
+    asked = visit.range.asked
+    trends = await visit.attempt("trends", visit.api.trends(start=asked["from"], end=asked["to"]), ["totals", "cards"])
+    of_pools = {one.pool: shown(one.figures) for one in trends.pools} if trends else {}
     found = findings.of_advice(advice.items if advice else ())
     top = findings.first(found)
     ranked = by_harm(pools.items, found)
@@ -116,10 +106,12 @@ async def show(visit: Visit) -> Response:
             pools=ranked,
             cut=pools.cut_words("pools"),
             cards=ranked[:CARDS],
-            totals=totals(pools.items),
+            totals=totals(pools.items, of_pools),
             levels=levels(pools.items, found),
             worst=worst(found, top),
-            lines=fleet_lines(trends.fleet) if trends else [],
+            shown=shown(trends.fleet.figures) if trends else None,
+            instance_hours=trends.fleet.instance_hours if trends else None,
+            pool_figures=of_pools,
             pool_lines=pool_lines(trends) if trends else {},
             starts=next_starts(schedules.items) if schedules else None,
             migrations=migrations.items if migrations else None,
@@ -165,26 +157,13 @@ def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding
     return result
 
 
-def fleet_lines(fleet: PoolTrend) -> list[TrendLine]:
-    """Requests in time, TTFT, refusals and instance hours over the range."""
-    refused = sum(fleet.refused)
-    ended = sum(fleet.judged) + refused + sum(fleet.failed)
-    share = f"{formats.share(refused / ended)} of requests" if ended else "no requests"
-    return [
-        TrendLine(words="Requests in time", value=formats.share(fleet.attainment), note="by TTFT and TPOT"),
-        TrendLine(words="TTFT p95", value=formats.seconds(fleet.ttft_whole_seconds), note=""),
-        TrendLine(words="Refused", value=formats.count(refused), note=share),
-        TrendLine(words="Instance hours", value=f"{fleet.instance_hours:,.1f}", note=""),
-    ]
-
-
 def pool_lines(trends: Trends) -> dict[str, Sparkline]:
     """By pool, the share of its requests that were in time; none of a pool without requests."""
     found = {}
     for one in trends.pools:
         if any(one.judged):
             shares = [part / whole if whole else None for part, whole in zip(one.in_time, one.judged, strict=True)]
-            found[one.pool] = sparkline(shares, f"Requests in time: {formats.share(one.attainment)}", height=24)
+            found[one.pool] = sparkline(shares, f"Requests in time: {formats.share(one.figures.attainment)}", height=24)
     return found
 
 
@@ -198,25 +177,13 @@ def _name(pool: PoolSummary) -> str:
     return f"{pool.namespace}/{pool.name}"
 
 
-def totals(pools: Sequence[PoolSummary]) -> Totals:
-    """Sums over the pools; shares weighted by each pool's requests."""
+def totals(pools: Sequence[PoolSummary], figures: Mapping[str, ShownFigures]) -> Totals:
+    """Sums over the pools; one is late by the figures that its card shows."""
     return Totals(
         desired=sum(pool.desired for pool in pools),
         serving=sum(pool.serving for pool in pools),
-        requests_per_second=sum(pool.requests_per_second for pool in pools),
-        rejections_per_second=sum(pool.rejections_per_second for pool in pools),
-        migrations_per_hour=sum(pool.migrations_per_hour for pool in pools),
-        reroutes_per_hour=sum(pool.reroutes_per_hour for pool in pools),
-        attainment=_weighted([(in_time(pool), pool.requests_per_second) for pool in pools]),
-        hit_rate=_weighted([(pool.hit_rate, pool.requests_per_second) for pool in pools]),
-        late=sum(out_of_slo(pool) for pool in pools),
+        late=sum(_name(pool) in figures and figures[_name(pool)].below(pool.slo_percentile) for pool in pools),
     )
-
-
-def _weighted(values: Sequence[tuple[float | None, float]]) -> float | None:
-    known = [(value, weight) for value, weight in values if value is not None and weight > 0]
-    total = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / total if total else None
 
 
 ROUTES = Routes(pages={"/": show})

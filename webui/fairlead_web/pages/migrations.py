@@ -19,12 +19,14 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.public.calling import Query
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, MovesEffect, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web.addresses import Here, pool_path
 from fairlead_web.charts import StackedTimeline, series_of, stacked_timeline
 from fairlead_web.move_steps import MoveStep, NetEffect, net_effect, steps_of
+from fairlead_web.range_figures import ShownFigures, shown
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
@@ -74,6 +76,8 @@ class MovesPage(Context):
     template: ClassVar[str] = "pages/moves.html"
     shell: Shell
     words: MoveWords
+    shown: ShownFigures | None
+    """Of all moves of the range, whatever the other filters say: what the charts draw."""
     triggers: list[str]
     outcomes: list[str]
     listing: Page[Migration] | Page[ReRoute]
@@ -142,27 +146,51 @@ REROUTES = MoveWords(
 
 async def index(visit: Visit) -> Response:
     filters, unpaged = _filters(visit)
-    listing, matrix = await asyncio.gather(
-        visit.api.migrations(filters), visit.attempt("flow matrix", visit.api.migration_matrix(unpaged), ["results"])
+    listing, matrix, found = await asyncio.gather(
+        visit.api.migrations(filters), visit.attempt("flow matrix", visit.api.migration_matrix(unpaged), ["results"]), _figures(visit)
     )
-    return await _page(visit, MIGRATIONS, listing, matrix)
+    return await _page(visit, MIGRATIONS, listing, matrix, found)
 
 
 async def index_reroutes(visit: Visit) -> Response:
     filters, unpaged = _filters(visit)
-    listing, matrix = await asyncio.gather(
-        visit.api.reroutes(filters), visit.attempt("flow matrix", visit.api.reroute_matrix(unpaged), ["results"])
+    listing, matrix, found = await asyncio.gather(
+        visit.api.reroutes(filters), visit.attempt("flow matrix", visit.api.reroute_matrix(unpaged), ["results"]), _figures(visit)
     )
-    return await _page(visit, REROUTES, listing, matrix)
+    return await _page(visit, REROUTES, listing, matrix, found)
+
+
+async def _figures(visit: Visit) -> RangeFigures | None:
+    """Of the pool that the filter names, or of all; None where it is no pool."""
+    try:
+        pool = PoolKey.parse(named) if (named := visit.param("pool")) else None
+    except ValueError:
+        return None
+    return await visit.attempt("figures", _living(visit, pool), ["results"])
+
+
+async def _living(visit: Visit, pool: PoolKey | None) -> RangeFigures | None:
+    try:
+        return await visit.figures(pool)
+    except ApiProblem as error:
+        if error.problem.status == 404:  # what a pool did that is gone is listed, and charts have none of it
+            return None
+        raise
 
 
 def _filters(visit: Visit) -> tuple[Query, Query]:
     """The filters of the list, and those of the pictures beside it."""
-    filters = visit.filters(*FILTERS, ranged=True, results="results")
+    filters = visit.filters(*FILTERS, ranged=True, results="results") | visit.range.counted
     return filters, {name: value for name, value in filters.items() if name not in {"cursor", "limit"}}
 
 
-async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[ReRoute], matrix: MigrationMatrix | None) -> Response:
+async def _page(
+    visit: Visit,
+    words: MoveWords,
+    listing: Page[Migration] | Page[ReRoute],
+    matrix: MigrationMatrix | None,
+    found: RangeFigures | None,
+) -> Response:
     shell = await visit.shell(
         words.title, "migrations", crumbs=(Crumb(words=words.title),), pool=visit.param("pool"), ranged=True, live=words.topic
     )
@@ -171,6 +199,7 @@ async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[
         MovesPage(
             shell=shell,
             words=words,
+            shown=shown(found) if found else None,
             listing=listing,
             newest=listing.items[:NEWEST_ROWS],
             triggers=[reason for reason in BindingReason if reason is not BindingReason.COLD],

@@ -24,6 +24,7 @@ from fairlead_web.change_forms import ChangeForm, change_forms
 from fairlead_web.change_requests import asked
 from fairlead_web.differences import Change, changes_of
 from fairlead_web.learnt_figures import Learnt, learnt_of
+from fairlead_web.range_figures import ShownFigures, shown
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
@@ -60,6 +61,8 @@ class PoolPage(Context):
     template: ClassVar[str] = "pages/pool.html"
     shell: Shell
     detail: PoolDetail
+    shown: ShownFigures | None
+    """Of the pool over the range."""
     roles: list[RoleRow]
     ratio: str | None
     states: list[tuple[str, int]]
@@ -110,6 +113,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
         visit.attempt("rollout", visit.api.rollout(key), ["rollout"]),
     )
     visit = visit.since([detail.pool.created_at])
+    found = await visit.attempt("figures", visit.figures(key), ["status", "facts"])
     shell = await visit.shell(
         name,
         "pools",
@@ -125,6 +129,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
         PoolPage(
             shell=shell,
             detail=detail,
+            shown=shown(found) if found else None,
             roles=role_rows(detail),
             ratio=ratio_of(detail),
             states=sorted(states_of(detail).items(), key=lambda item: -item[1]),

@@ -13,6 +13,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
 from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloVersion, SloWhatIf
 from fairlead_web import formats
+from fairlead_web.range_figures import ShownFigures, by_class, shown
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
@@ -39,6 +40,7 @@ class PoolSloPage(Context):
 
     template: ClassVar[str] = "pages/pool_slo.html"
     shell: Shell
+    shown: ShownFigures
     attainment: SloAttainment
     burn: SloBurn
     classes: list[str]
@@ -55,10 +57,10 @@ async def show(visit: Visit) -> Response:
     visit = visit.over(DAY)
     key = visit.pool_key()
     name = str(key)
-    chosen = visit.filters(ranged=True)
-    start, end = str(chosen["from"]), str(chosen["to"])
-    detail, attainment, burn, page = await asyncio.gather(
+    start, end = visit.range.counted["from"], visit.range.counted["to"]
+    detail, found, attainment, burn, page = await asyncio.gather(
         visit.api.pool(key, instances=False),
+        visit.figures(key),
         visit.api.slo_attainment(key, start=start, end=end),
         visit.api.slo_burn(key),
         visit.attempt("versions", visit.api.slo_versions(key, limit=50)),
@@ -75,6 +77,7 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         PoolSloPage(
             shell=shell,
+            shown=shown(found, by_class(attainment.shares)),
             attainment=attainment,
             burn=burn,
             classes=classes,

@@ -53,10 +53,10 @@ SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
     "pain": pain,
     "name": lambda pool: (pool.namespace, pool.name),
     "attainment": lambda pool: (2.0 if (share := in_time(pool)) is None else share,),
-    "requests": lambda pool: (-pool.requests_per_second,),
+    "requests": lambda pool: (-(pool.requests_per_second or 0.0),),
     "serving": lambda pool: (-pool.serving,),
     "rejections": lambda pool: (-pool.rejections_per_second,),
-    "migrations": lambda pool: (-pool.migrations_per_hour,),
+    "migrations": lambda pool: (-pool.sessions_moved,),
 }
 
 

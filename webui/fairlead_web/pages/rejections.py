@@ -8,6 +8,7 @@ from starlette.responses import Response
 from fairlead.reports.rejections import RejectionReason
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_web.charts import Sparkline, sparkline
+from fairlead_web.range_figures import by_cause
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
@@ -19,6 +20,8 @@ class RejectionsPage(Context):
     template: ClassVar[str] = "pages/rejections.html"
     shell: Shell
     report: RejectionReport
+    causes_counted: dict[str, str]
+    """Of each cause over the range; empty where the page is of one priority class and its chart is not."""
     groups: list[tuple[RejectionGroup, str, Sparkline]]
     fixed: frozenset[str]
     """Pools whose number of instances is not planned here."""
@@ -43,7 +46,7 @@ FILTERS = ("pool", "priority_class")
 
 
 async def index(visit: Visit) -> Response:
-    filters = visit.filters(*FILTERS, ranged=True)
+    filters = visit.filters(*FILTERS, ranged=True) | visit.range.counted
     report = await visit.api.rejections({name: value for name, value in filters.items() if name not in {"cursor", "limit"}})
     shell = await visit.shell(
         "Rejections", "rejections", crumbs=(Crumb(words="Rejections"),), pool=visit.param("pool"), ranged=True, live="rejections"
@@ -58,7 +61,14 @@ async def index(visit: Visit) -> Response:
     ]
     fixed = frozenset(f"{one.namespace}/{one.name}" for one in shell.pools if one.runs_already and one.scale_target is None)
     return visit.page(
-        RejectionsPage(shell=shell, report=report, groups=groups, fixed=fixed, causes={one.value: words for one, words in REASONS.items()})
+        RejectionsPage(
+            shell=shell,
+            report=report,
+            causes_counted={} if visit.param("priority_class") else by_cause(report),
+            groups=groups,
+            fixed=fixed,
+            causes={one.value: words for one, words in REASONS.items()},
+        )
     )
 
 

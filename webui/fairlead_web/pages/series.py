@@ -22,6 +22,8 @@ INSTANCE = f"{POOL}/instances/{{instance}}"
 MOST_CELLS = 720
 """Of the table, so that its page stays small."""
 MOST_BUCKETS = 360
+PERCENTILES = frozenset({"ttft_p50", "ttft_p95", "tpot_p95"})
+"""Latencies with the digits that a histogram's steps hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ def rows(lines: Sequence[SeriesLine]) -> list[tuple[datetime, list[str]]]:
     """A row for each time at which a step of some line with a number begins, the newest first."""
     by_line = [dict(_known(line)) for line in lines]
     times = sorted({at for known in by_line for at in known}, reverse=True)[: MOST_CELLS // max(1, len(lines))]
-    return [(at, [number(known[at], line.unit) if at in known else "" for known, line in zip(by_line, lines, strict=True)]) for at in times]
+    return [(at, [number(known[at], line) if at in known else "" for known, line in zip(by_line, lines, strict=True)]) for at in times]
 
 
 def csv_rows(lines: Sequence[SeriesLine]) -> Iterator[list[str]]:
@@ -114,12 +116,12 @@ def csv_rows(lines: Sequence[SeriesLine]) -> Iterator[list[str]]:
             yield [line.metric, line.part or "", line.unit, at.isoformat().replace("+00:00", "Z"), str(line.step_seconds), f"{value:.6g}"]
 
 
-def number(value: float, unit: str) -> str:
-    """A number without its unit, but for shares and latencies."""
-    if unit == "share":
+def number(value: float, line: SeriesLine) -> str:
+    """A number of a line without its unit, but for shares and latencies."""
+    if line.unit == "share":
         return formats.share(value)
-    if unit == "seconds":
-        return formats.seconds(value)
+    if line.unit == "seconds":
+        return formats.latency(value) if line.metric in PERCENTILES else formats.seconds(value)
     return formats.count(value) if abs(value) >= 100 or value == int(value) else f"{value:.2f}"
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
+from fairlead.range_steps import STEP_SECONDS, covered
 from fairlead_client.resources.series import Drawn, SeriesLine
 
 MOST_STEPS = 360
@@ -12,13 +13,12 @@ SHORT_KEPT = timedelta(hours=25)
 """Ten seconds are kept so long at least; ranges that begin earlier are in minutes."""
 LONGEST = timedelta(days=400)
 
-_STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600)
 _FINEST = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """`count` steps of `seconds` from `start` on, at whole multiples of that since 1970."""
+    """`count` steps of `seconds` from `start` on, a whole multiple of that since 1970."""
 
     start: datetime
     seconds: int
@@ -46,21 +46,22 @@ class Steps:
 
 
 def steps(start: datetime, end: datetime, most: int, now: datetime, least: int = _FINEST) -> Steps:
-    """The finest steps of at least `least` seconds that cover [start, end) with at most `most` of them.
+    """The finest steps of at least `least` seconds, at most `most` of them, that are together what [start, end) covers
+    (`fairlead.range_steps`); where that has more steps than `most`, longer ones around it.
 
     Raises InvalidInput for a range that is too long.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", start.isoformat(), f"write a range of at most {LONGEST.days} days")
+    whole = covered(start, end, now)
     least = max(least, 60 if start < now - SHORT_KEPT else _FINEST)
-    for seconds in (one for one in _STEPS if one >= least):
-        first = int(start.timestamp()) // seconds * seconds
-        count = max(1, -(-(int(end.timestamp()) - first) // seconds))
+    first, last = int(whole.start.timestamp()), int(whole.end.timestamp())
+    for seconds in (one for one in STEP_SECONDS if one >= least and (one > whole.seconds or whole.seconds % one == 0)):
+        begun = first // seconds * seconds
+        count = -(-(last - begun) // seconds)
         if count <= most:
             break
-    else:
-        count = -(-(int(end.timestamp()) - first) // seconds)
-    return Steps(start=datetime.fromtimestamp(first, UTC), seconds=seconds, count=count)
+    return Steps(start=datetime.fromtimestamp(begun, UTC), seconds=seconds, count=count)
 
 
 def line(

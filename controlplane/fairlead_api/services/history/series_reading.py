@@ -12,9 +12,10 @@ from typing import Protocol, TypeVar
 
 from fairlead.errors import InvalidInput
 from fairlead.latency_cells import quantile
+from fairlead.range_steps import covered
 from fairlead.tables import PoolKey
 from fairlead_api.services.history.series_grids import MOST_STEPS, SHORT_KEPT, Steps, in_force, line, steps
-from fairlead_api.services.history.slo_budgets import Counts, Kept, budget_share, total
+from fairlead_api.services.history.slo_budgets import Kept, budget_share, total
 from fairlead_api.services.history.times import parse_range
 from fairlead_api.services.spans import Sight
 from fairlead_client.resources.series import SERIES_METRICS, Annotations, Drawn, Scope, Series, SeriesLine
@@ -33,15 +34,15 @@ LOADS = (
     "failed",
     "output_tokens",
     "hit_rate",
-    "ttft_attainment",
     "running",
     "waiting",
     "pending_prefill_tokens",
     "kv_usage",
 )
-OF_INSTANCES = ("ttft_p95", "tpot_p95")
+OF_INSTANCES = ("ttft_attainment", "ttft_p95", "tpot_p95")
 """Beside LOADS, what the rollups of an instance have."""
-KEPT = ("attainment", "refused", "burn")
+KEPT = ("attainment", "ttft_attainment", "refused", "burn")
+"""Of the requests that were judged, so that both targets are never met by more of them than one is."""
 QUANTILES = {"ttft_p50": ("ttft", 0.5), "ttft_p95": ("ttft", 0.95), "tpot_p95": ("tpot", 0.95)}
 GOALS = {"goal": "percentile", "ttft_limit": "ttft_seconds", "tpot_limit": "tpot_seconds"}
 MODELS = {"predictor_error": "error_seconds", "formula_error": "formula_error_seconds", "predictor_drift": "drift"}
@@ -111,19 +112,20 @@ class SeriesReading:
         self._store = store
 
     async def series(self, subject: Subject, metrics: str, start: str, end: str, buckets: int, now: datetime) -> Series:
-        """The metrics (names separated by commas) from `start` to `end` in at most `buckets` steps."""
+        """The metrics (names separated by commas) of what `start` to `end` covers, in at most `buckets` steps."""
         names = chosen(metrics, subject.scope)
         if not 2 <= buckets <= MOST_STEPS:
             raise InvalidInput("buckets", buckets, f"write 2 to {MOST_STEPS}")
-        begun, ended = _range(start, end, now)
+        begun, ended = asked_range(start, end, now)
         asked = _Asked(self._store, subject, begun, ended, buckets, now)
         lines = [one for name in names for one in await asked.lines(name)]
         pool = None if subject.pool is None else str(subject.pool)
-        return Series(pool=pool, instance=subject.instance, start=begun, end=ended, lines=lines)
+        whole = covered(begun, ended, now)
+        return Series(pool=pool, instance=subject.instance, start=whole.start, end=min(whole.end, now), lines=lines)
 
     async def annotations(self, subject: Subject, start: str, end: str, now: datetime) -> Annotations:
         """What happened from `start` to `end`."""
-        return await self._store.annotations(subject, *_range(start, end, now))
+        return await self._store.annotations(subject, *asked_range(start, end, now))
 
 
 def chosen(metrics: str, scope: Scope) -> list[str]:
@@ -138,7 +140,8 @@ def chosen(metrics: str, scope: Scope) -> list[str]:
     return names
 
 
-def _range(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
+def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
+    """The past part of a range as the query has it. Raises InvalidInput."""
     begun, ended = parse_range(start, end, now)
     begun, ended = begun or now, min(ended or now, now)
     if begun >= ended:
@@ -196,20 +199,24 @@ class _Asked:
             index = None if one.at is None else where.index(one.at)
             if index is not None:
                 by_step[index].append(one)
+        totals = {index: total(each) for index, each in by_step.items()}
         if name == "refused":
             known = await self._loads(where)
-            amounts = {index: float(total(each).refused) for index, each in by_step.items()}
+            amounts = {index: float(counts.refused) for index, counts in totals.items()}
             return [self._line(name, where, self._rates(where, amounts, known))]
         if name == "burn":
             assert self._subject.pool is not None
             percentiles = await self._store.percentiles(self._subject.pool)
             return [self._line(name, where, {index: _burn(each, percentiles) for index, each in by_step.items()})]
-        found = [self._line(name, where, {index: _attained(total(each)) for index, each in by_step.items()})]
+        if name == "ttft_attainment":
+            return [self._line(name, where, {index: _share(counts.ttft_within_slo, counts.judged) for index, counts in totals.items()})]
+        found = [self._line(name, where, {index: _share(counts.within_slo, counts.judged) for index, counts in totals.items()})]
         classes = sorted({one.priority_class for one in kept})
         if self._subject.pool is not None and len(classes) > 1:
             for each in classes:
-                of_class = {index: [one for one in step if one.priority_class == each] for index, step in by_step.items()}
-                found.append(self._line(name, where, {index: _attained(total(some)) for index, some in of_class.items()}, each))
+                of_class = {index: total(one for one in step if one.priority_class == each) for index, step in by_step.items()}
+                attained = {index: _share(counts.within_slo, counts.judged) for index, counts in of_class.items()}
+                found.append(self._line(name, where, attained, each))
         return found
 
     async def _quantile(self, name: str) -> SeriesLine:
@@ -274,8 +281,8 @@ class _Asked:
         return HOUR if early or wide else MINUTE
 
 
-def _attained(counts: Counts) -> float | None:
-    return counts.within_slo / counts.judged if counts.judged else None
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 def _burn(kept: Sequence[Kept], percentiles: Mapping[int, float]) -> float | None:

@@ -64,6 +64,8 @@ class Traffic:
     tpot_attainment: float | None = None
     slo_attainment: float | None = None
     requests_per_second: float = 0.0
+    behind_seconds: float = 0.0
+    """By which the roll-ups lag; then nothing else is known."""
 
 
 class MirrorStore(Protocol):
@@ -152,7 +154,8 @@ def observations(
         slo_attainment=traffic.slo_attainment,
         requests_per_second=traffic.requests_per_second,
         signals=signals,
-        demand=_demand(routers, idle_elsewhere),
+        demand=_demand(routers, idle_elsewhere, behind=traffic.behind_seconds > 0),
+        figures_behind_seconds=traffic.behind_seconds,
         troubled_engines=_troubled(routers, {instance.id for instance in instances}),
         instances=tuple(
             InstanceObservation(
@@ -178,8 +181,10 @@ def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, .
     return tuple(one for _, one in sorted(newest.items()))
 
 
-def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None) -> PoolDemand | None:
-    """None without a live router, or when one that serves the pool does not tell."""
+def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
+    """None without a live router, or when one that serves the pool does not tell. While figures are behind nobody says
+    how long the pool was idle, so it does not fall asleep; what is held still wakes it.
+    """
     serving = [router for router in routers if router.acknowledged is not None]
     uses = [router.use for router in serving if router.use is not None]
     if not uses or len(uses) < len(serving):
@@ -189,7 +194,7 @@ def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None) -> Pool
         held_requests=sum(use.held_requests for use in uses),
         held_prompt_tokens=sum(use.held_prompt_tokens for use in uses),
         in_flight=sum(sum(router.in_flight.values()) for router in routers),
-        idle_seconds=min([*idle, *([] if idle_elsewhere is None else [idle_elsewhere])]),
+        idle_seconds=None if behind else min([*idle, *([] if idle_elsewhere is None else [idle_elsewhere])]),
     )
 
 

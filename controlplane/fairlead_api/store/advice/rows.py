@@ -82,6 +82,7 @@ def situation(
     figures: Sequence[Any],
     model: Any,
     burns: tuple[SeenBurn, ...],
+    behind: float,
 ) -> PoolSituation:
     """Of one pool; a spec that cannot be read counts with the defaults."""
     facts = mirrored(row)
@@ -146,6 +147,7 @@ def situation(
         live_routers=0 if routers is None else int(routers.live),
         unheard_seconds=None if routers is None else max(0.0, float(routers.unheard)),
         unseen_seconds=max(0.0, (now - row.observed_at).total_seconds()),
+        figures_behind_seconds=behind,
     )
 
 

@@ -25,6 +25,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import pool_row, slo_of
 from fairlead_api.store.pools.signals import Measuring
+from fairlead_api.store.rollup_lags import complete_until
 
 MOST_POOLS = 500
 MOST_MEASURED = 8
@@ -88,11 +89,13 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     ids = [row.id for row in rows]
     lately: dict[str, Any] = {"pools": ids, "now": now}
     routed: dict[str, Any] = {"keys": [str(one) for one in ids], "live": LIVE_SECONDS}
+    complete = await complete_until(connection, ids, now)
+    judged: dict[str, Any] = {**lately, "pools": [one for one in ids if one not in complete]}
     traffic: dict[int, Traffic] = defaultdict(dict)
-    for row in await connection.execute(statements.TRAFFIC, lately):
+    for row in await connection.execute(statements.TRAFFIC, judged):
         traffic[row.pool_id][row.instance] = traffic_of(row)
     refused: dict[int, dict[str, int]] = defaultdict(dict)
-    for row in await connection.execute(statements.REFUSED, lately):
+    for row in await connection.execute(statements.REFUSED, judged):
         refused[row.pool_id][row.reason] = row.refused
     losses: dict[int, dict[str, int]] = defaultdict(dict)
     for row in await connection.execute(statements.LOSSES, lately):
@@ -120,7 +123,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     advised: dict[int, list[Any]] = defaultdict(list)
     for row in await connection.execute(statements.ADVISED, lately):
         advised[row.pool_id].append(row)
-    failed = {row.pool_id: row.failed for row in await connection.execute(statements.FAILED, lately)}
+    failed = {row.pool_id: row.failed for row in await connection.execute(statements.FAILED, judged)}
     moves = {row.pool_id: row for row in await connection.execute(statements.MOVES, lately)}
     routers = {row.pool: row for row in await connection.execute(statements.ROUTERS, routed)}
     apart: dict[str, dict[str, int]] = defaultdict(dict)
@@ -149,6 +152,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             figures=figures[str(row.id)],
             model=models.get(row.id),
             burns=burns[row.id],
+            behind=(now - complete[row.id]).total_seconds() if row.id in complete else 0.0,
         )
         for row in rows
     }

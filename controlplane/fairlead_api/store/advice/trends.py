@@ -8,15 +8,19 @@ from typing import Any
 
 from sqlalchemy import select, text
 
-from fairlead.latency_cells import EDGES
+from fairlead.latency_cells import latency_within
+from fairlead.range_steps import Covered
+from fairlead_api.services.history.series_reading import Subject
 from fairlead_api.services.spans import Sight
 from fairlead_api.store import tables
 from fairlead_api.store.advice.situations import MOST_POOLS
 from fairlead_api.store.database import Database
+from fairlead_api.store.figures import FLEET_PERCENTILE, read_figures
+from fairlead_api.store.history.series import pools_of
 from fairlead_api.store.pools.rows import slo_of
 from fairlead_client.resources.advice import PoolTrend, Trends
+from fairlead_client.resources.figures import RangeFigures
 
-FLEET_SHARE = 0.95
 _COUNTS = ("judged", "in_time", "refused", "failed")
 _SEEN = """
 SELECT pool_id, CAST(floor(extract(epoch FROM bucket - :start) / :step) AS integer) AS step, {columns}
@@ -30,14 +34,15 @@ _LATENCIES = """
 WITH seen AS ({seen}), each AS (
   SELECT s.pool_id, s.step, c.cell / 256 AS ttft, sum(c.requests) AS requests
   FROM seen s, unnest(s.cells, s.counts) AS c (cell, requests)
-  GROUP BY GROUPING SETS ((s.pool_id, s.step, c.cell / 256), (s.pool_id, c.cell / 256), (s.step, c.cell / 256), (c.cell / 256))
+  GROUP BY GROUPING SETS ((s.pool_id, s.step, c.cell / 256), (s.step, c.cell / 256))
 ), added AS (
   SELECT *, sum(requests) OVER (PARTITION BY pool_id, step ORDER BY ttft) AS until, sum(requests) OVER (PARTITION BY pool_id, step) AS whole
   FROM each
 )
-SELECT a.pool_id, a.step, min(a.ttft) AS ttft FROM added a
+SELECT DISTINCT ON (a.pool_id, a.step) a.pool_id, a.step, a.ttft,
+  CAST((coalesce(wanted.share, :fleet) * a.whole - (a.until - a.requests)) / a.requests AS float8) AS part FROM added a
 LEFT JOIN unnest(CAST(:pools AS integer[]), CAST(:shares AS float8[])) AS wanted (id, share) ON wanted.id = a.pool_id
-WHERE a.until >= coalesce(wanted.share, :fleet) * a.whole GROUP BY a.pool_id, a.step
+WHERE a.until >= coalesce(wanted.share, :fleet) * a.whole ORDER BY a.pool_id, a.step, a.ttft
 """
 _HOURS = text("""
 SELECT pool_id, sum(greatest(0, extract(epoch FROM least(coalesce(gone_at, :end), :end) - greatest(created_at, :start)))) / 3600 AS hours
@@ -51,38 +56,36 @@ class PostgresTrends:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def trends(self, start: datetime, end: datetime, step_seconds: int, *, by_hours: bool, sight: Sight = None) -> Trends:
-        pools = tables.pools
-        steps = max(1, math.ceil((end - start).total_seconds() / step_seconds))
+    async def trends(self, where: Covered, step_seconds: int, now: datetime, sight: Sight = None) -> Trends:
+        pools, start, end = tables.pools, where.start, min(where.end, now)
+        steps = max(1, math.ceil((where.end - start).total_seconds() / step_seconds))
         counts: dict[int, list[list[int]]] = defaultdict(lambda: [[0] * steps for _ in _COUNTS])
         ttfts: dict[int | None, list[float | None]] = defaultdict(lambda: [None] * steps)
-        whole: dict[int | None, float] = {}
         async with self._database.reading() as connection:
             query = select(pools).where(pools.c.deleted_at.is_(None)).order_by(pools.c.namespace, pools.c.name).limit(MOST_POOLS)
             if sight is not None:
                 query = query.where(pools.c.namespace.in_(sorted(sight)))
             rows = (await connection.execute(query)).all()
             values: dict[str, Any] = {"pools": [row.id for row in rows], "start": start, "end": end}
-            table = "slo_rollups_1h" if by_hours else "slo_rollups_1m"
+            table = "slo_rollups_1h" if where.by_hours else "slo_rollups_1m"
             counted = _COUNTED.format(seen=_SEEN.format(table=table, columns="judged, within_slo, refused, failed"))
             for row in await connection.execute(text(counted), {**values, "step": step_seconds}):
                 for place, name in enumerate(_COUNTS):
                     counts[row.pool_id][place][row.step] = getattr(row, name)
             shares = [slo_of(row).percentile / 100 for row in rows]
             latencies = _LATENCIES.format(seen=_SEEN.format(table=table, columns="cells, counts"))
-            more = {"step": step_seconds, "shares": shares, "fleet": FLEET_SHARE}
+            more = {"step": step_seconds, "shares": shares, "fleet": FLEET_PERCENTILE / 100}
             for row in await connection.execute(text(latencies), {**values, **more}):
-                seconds = EDGES[min(row.ttft, len(EDGES) - 1)]
-                if row.step is None:
-                    whole[row.pool_id] = seconds
-                else:
-                    ttfts[row.pool_id][row.step] = seconds
+                ttfts[row.pool_id][row.step] = latency_within(row.ttft, row.part)
             hours = {row.pool_id: float(row.hours) for row in await connection.execute(_HOURS, values)}
+            ever = await pools_of(connection, Subject(sight=sight))
+            percentiles = {row.id: slo_of(row).percentile for row in rows}
+            figures = await read_figures(connection, ever, percentiles, where, now)
         found = [
-            _trend(f"{row.namespace}/{row.name}", counts[row.id], ttfts[row.id], whole.get(row.id), hours.get(row.id, 0.0)) for row in rows
+            _trend(f"{row.namespace}/{row.name}", counts[row.id], ttfts[row.id], hours.get(row.id, 0.0), figures[row.id]) for row in rows
         ]
         sums = [_added((counts[row.id][place] for row in rows), steps) for place in range(len(_COUNTS))]
-        fleet = _trend("", sums, ttfts[None], whole.get(None), sum(hours.values()))
+        fleet = _trend("", sums, ttfts[None], sum(hours.values()), figures[None])
         return Trends(start=start, end=end, step_seconds=step_seconds, fleet=fleet, pools=found)
 
 
@@ -93,7 +96,7 @@ def _added(series: Iterable[list[int]], steps: int) -> list[int]:
     return total
 
 
-def _trend(pool: str, counts: list[list[int]], ttfts: list[float | None], whole: float | None, hours: float) -> PoolTrend:
+def _trend(pool: str, counts: list[list[int]], ttfts: list[float | None], hours: float, figures: RangeFigures) -> PoolTrend:
     judged, in_time, refused, failed = counts
     return PoolTrend(
         pool=pool,
@@ -102,6 +105,6 @@ def _trend(pool: str, counts: list[list[int]], ttfts: list[float | None], whole:
         refused=refused,
         failed=failed,
         ttft_seconds=ttfts,
-        ttft_whole_seconds=whole,
         instance_hours=hours,
+        figures=figures,
     )

@@ -23,6 +23,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.history.heatmap_columns import SECONDS, make_columns, read_columns
 from fairlead_api.store.history.pool_rollups import roll_up_pools
 from fairlead_api.store.history.slo_rollups import roll_up_slo
+from fairlead_api.store.rollup_lags import SETTLE_SECONDS, longest_lag
 from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
@@ -58,9 +59,6 @@ WITH samples AS (
 Gauges are summed over routers and data-parallel ranks, each with its last value. Nothing is joined: Postgres knows
 little of the newest samples, takes them for a handful, and would compare each with each.
 """
-
-SETTLE_SECONDS = 2.0
-"""Before a bucket that ended is rolled up: most late samples come within it, and each has its bucket made again."""
 
 AT_ONCE = 1
 """Buckets rolled up in one transaction: a report with a late sample of one of them waits for its end."""
@@ -149,6 +147,11 @@ class PostgresLoads:
             return len(buckets)
 
         return await self._database.writing(work)
+
+    async def lag(self, now: datetime) -> float:
+        """Seconds by which the roll-ups of the pool that lags most are overdue."""
+        async with self._database.reading() as connection:
+            return await longest_lag(connection, now)
 
     async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], SloFacts]:
         """Columns of maxima, or of sums and seconds for a mean; places of the instances; the SLO in force.

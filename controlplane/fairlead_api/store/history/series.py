@@ -24,14 +24,13 @@ from fairlead_api.store.history.pool_changes import read_decisions, read_goals, 
 from fairlead_client.resources.series import Annotations
 
 _STEP = "CAST(floor(extract(epoch FROM {at} - :start) / :step) AS int) AS step"
-_SUMMED = ("requests_total", "failed_total", "output_tokens", "hit_tokens", "prompt_tokens", "ttft_within_slo", "ttft_total")
+_SUMMED = ("requests_total", "failed_total", "output_tokens", "hit_tokens", "prompt_tokens")
 _OF_POOLS = (
     f"WITH each AS (SELECT pool_id, {_STEP.format(at='bucket')}, CAST(sum(seconds) AS float8) AS lasted, "
     + ", ".join(f"CAST(sum({name}) AS float8) AS {name}" for name in (*_SUMMED, *tables.POOL_GAUGES, "kv_usage_sum", "kv_usage_n"))
     + " FROM {table} WHERE pool_id = ANY(:pools) AND bucket >= :start AND bucket < :end GROUP BY 1, 2) "
     "SELECT step, sum(requests_total / lasted) AS requests, sum(failed_total / lasted) AS failed, "
     "sum(output_tokens / lasted) AS output_tokens, sum(hit_tokens) / nullif(sum(prompt_tokens), 0) AS hit_rate, "
-    "sum(ttft_within_slo) / nullif(sum(ttft_total), 0) AS ttft_attainment, "
     + ", ".join(f"sum({gauge} / lasted) AS {gauge}" for gauge in tables.POOL_GAUGES)
     + ", sum(kv_usage_sum) / nullif(sum(kv_usage_n), 0) AS kv_usage FROM each GROUP BY 1"
 )
@@ -157,7 +156,7 @@ class PostgresSeries:
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
         async with self._database.reading() as connection:
-            return await read_annotations(connection, await _pools(connection, subject), subject.instance, start, end)
+            return await read_annotations(connection, await pools_of(connection, subject), subject.instance, start, end)
 
     async def _rows(self, subject: Subject, where: Steps, statement: str) -> Sequence[Row[Any]]:
         async with self._database.reading() as connection:
@@ -173,11 +172,11 @@ def _slo_base(where: Steps) -> str:
 
 
 async def _where(connection: AsyncConnection, subject: Subject, where: Steps) -> dict[str, Any]:
-    pools = list(await _pools(connection, subject))
+    pools = list(await pools_of(connection, subject))
     return {"pools": pools, "start": where.start, "end": where.end, "step": where.seconds}
 
 
-async def _pools(connection: AsyncConnection, subject: Subject) -> dict[int, str]:
+async def pools_of(connection: AsyncConnection, subject: Subject) -> dict[int, str]:
     """Names by id: of one that lives, or of all in sight there ever were, since their past is part of the fleet's."""
     if subject.pool is not None:
         return {int((await living(connection, subject.pool)).id): str(subject.pool)}

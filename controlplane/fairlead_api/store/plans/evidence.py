@@ -16,6 +16,7 @@ from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import pool_row
 from fairlead_api.store.pools.slo import PostgresSlo
 from fairlead_api.store.records import read
+from fairlead_api.store.rollup_lags import complete_until
 
 _USES = """
 SELECT i.id, i.role, i.state, i.weight, count(s.session) AS bound_sessions, CAST(coalesce(sum(s.context_tokens), 0) AS bigint) AS cache_tokens
@@ -52,11 +53,12 @@ class PostgresEvidence:
             routers = await live_routers(connection, row.id)
             rows = (await connection.execute(text(_USES), {"pool": row.id})).all()
             traffic = (await connection.execute(text(_TRAFFIC), {"pool": row.id, "now": now})).one()
-        flowing = bool(traffic.requests)
+            behind = bool(await complete_until(connection, [row.id], now))
+        flowing = bool(traffic.requests) and not behind
         return PoolUse(
             facts=msgspec.convert(row.facts, MirroredFacts).table,
             instances=[read(InstanceUse, one, in_flight=sum(router.in_flight.get(one.id, 0) for router in routers)) for one in rows],
-            attainment=float(traffic.within / traffic.total) if traffic.total else None,
+            attainment=float(traffic.within / traffic.total) if traffic.total and not behind else None,
             requests_per_second=float(traffic.requests) / float(traffic.seconds) if flowing else None,
             miss_tokens_per_second=float(traffic.misses) / float(traffic.seconds) if flowing else None,
         )

@@ -16,6 +16,7 @@ from fairlead_api.store import tables
 from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.pools.signals import Measuring
+from fairlead_api.store.rollup_lags import complete_until
 
 _ROUTERS = tables.routers.c
 _UNHEARD_SECONDS = func.extract("epoch", func.now() - _ROUTERS.last_seen_at)
@@ -59,13 +60,16 @@ async def read_observations(
         for one in found
     ]
     signals = None
-    if routers and facts is not None and facts.scales:
-        signals = pool_signals(await measuring.read(connection, pool_id, now), present, facts.table, now.timestamp())
     traffic, elsewhere = await _traffic(connection, pool_id, now), await _idle_elsewhere(connection, pool_id)
+    if routers and facts is not None and facts.scales and not traffic.behind_seconds:
+        signals = pool_signals(await measuring.read(connection, pool_id, now), present, facts.table, now.timestamp())
     return observations(table_version, routers, instances, traffic, signals, elsewhere)
 
 
 async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:
+    complete = (await complete_until(connection, [pool_id], now)).get(pool_id)
+    if complete is not None:
+        return Traffic(behind_seconds=(now - complete).total_seconds())
     row = (await connection.execute(_TRAFFIC, {"pool": pool_id, "now": now})).one()
     return Traffic(
         ttft_attainment=share(row.ttft_within, row.ttft_total),

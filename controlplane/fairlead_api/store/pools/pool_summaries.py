@@ -1,4 +1,7 @@
-"""A pool in a line: its state, and its traffic, latencies, refusals and moves of the last five minutes."""
+"""A pool in a line: its state, and its traffic, latencies, refusals and moves of the last five minutes.
+
+What is made of roll-ups is not known while these are behind.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -15,8 +18,10 @@ from fairlead.tables import MIGRATIONS_MODES
 from fairlead_api.services.plans.fixed_engines import engines_file, scale_target_of, selector_of
 from fairlead_api.services.plans.owners import owner_of
 from fairlead_api.services.pools.readiness import ready_condition
+from fairlead_api.store.live_routers import COUNT_LIVE
 from fairlead_api.store.pools.last_minutes import LastMinutes
 from fairlead_api.store.pools.rows import conditions_of, share, slo_of
+from fairlead_api.store.rollup_lags import complete_until
 from fairlead_client.resources.pools import PoolSummary
 
 _TRAFFIC = """
@@ -52,8 +57,20 @@ async def pool_summaries(last_minutes: LastMinutes, connection: AsyncConnection,
     shares = [slo_of(row).percentile / 100 for row in rows]
     latency = await last_minutes.latencies(ids, shares, now)
     states = {row.pool_id: row for row in await connection.execute(text(_STATES), {"pools": ids})}
+    behind = {pool: (now - at).total_seconds() for pool, at in (await complete_until(connection, ids, now)).items()}
+    idle = 0.0 if (await connection.execute(COUNT_LIVE)).scalar_one() else None
     return [
-        _summary(row, traffic.get(row.id), latency.get(row.id), refused.get(row.id), moved.get(row.id), states.get(row.id), now)
+        _summary(
+            row,
+            None if row.id in behind else traffic.get(row.id),
+            None if row.id in behind else latency.get(row.id),
+            refused.get(row.id),
+            moved.get(row.id),
+            states.get(row.id),
+            behind.get(row.id, 0.0),
+            None if row.id in behind else idle,
+            now,
+        )
         for row in rows
     ]
 
@@ -62,10 +79,12 @@ async def _by_pool(connection: AsyncConnection, query: str, pools: list[int], no
     return {row.pool_id: row for row in await connection.execute(text(query), {"pools": pools, "now": now})}
 
 
-def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, now: datetime) -> PoolSummary:
+def _summary(
+    row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, behind: float, idle: float | None, now: datetime
+) -> PoolSummary:
+    """`idle` are the requests per second of a pool without traffic: none, or not known where nobody tells."""
     facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
     ready = ready_condition(conditions_of(row), row.problem)
-    seconds = float(traffic.seconds) if traffic else 0.0
     p50, p95, at_percentile = latency if latency else (None, None, None)
     slo = slo_of(row)
     # over what there was of the last 5 minutes, so that a young pool's rates are not too low
@@ -90,11 +109,12 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         ttft_p95_seconds=p95,
         ttft_at_percentile_seconds=at_percentile,
         hit_rate=share(traffic.hits, traffic.prompts) if traffic else None,
-        requests_per_second=float(traffic.requests) / seconds if traffic and seconds else 0.0,
+        requests_per_second=float(traffic.requests) / float(traffic.seconds) if traffic else idle,
         rejections_per_second=float(refused.refused) / window if refused else 0.0,
-        migrations_per_hour=float(moved.migrated or 0) / window * 3600 if moved else 0.0,
-        reroutes_per_hour=float(moved.rerouted or 0) / window * 3600 if moved else 0.0,
-        lost_moves_per_hour=float(moved.lost or 0) / window * 3600 if moved else 0.0,
+        sessions_moved=int(moved.migrated or 0) if moved else 0,
+        requests_rerouted=int(moved.rerouted or 0) if moved else 0,
+        lost_moves=int(moved.lost or 0) if moved else 0,
+        figures_behind_seconds=behind,
         table_version=row.table_version,
         state_digest=_digest(row, states.each if states else ""),
         owner=owner_of(row.labels, row.annotations, (row.changed_by,)),

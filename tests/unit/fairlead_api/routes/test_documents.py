@@ -17,6 +17,7 @@ from fairlead_api.services.history.flat_rows import heatmap_cells, series_values
 from fairlead_api.services.spans import Sight
 from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.advice import PoolTrend, Trends
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapRow
 from fairlead_client.resources.series import Drawn, Series, SeriesLine
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -107,8 +108,8 @@ def test_lines_and_trends_have_a_row_for_each_step() -> None:
         refused=[1, 2],
         failed=[0, 0],
         ttft_seconds=[0.5, None],
-        ttft_whole_seconds=0.5,
         instance_hours=1.0,
+        figures=RangeFigures(start=AT, end=AT),
     )
     steps = list(trend_steps(Trends(start=AT, end=AT, step_seconds=60, fleet=trend, pools=[trend])))
     assert [(one.pool, one.at.minute, one.judged, one.refused, one.ttft_seconds) for one in steps] == [

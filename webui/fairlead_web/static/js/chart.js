@@ -1,7 +1,7 @@
-// One chart: lines of its figure's metrics, drawn by uPlot, with a legend that tells the values at the crosshair, marks of what happened,
-// and the arrow keys.
+// One chart: lines of its figure's metrics, drawn by uPlot, with a legend, marks of what happened, and the arrow keys. The legend has the
+// values at the crosshair; without one the figures of the whole range, as the page's tiles have them, and of what is no sum or mean its last value.
 
-import { alone, axisTimes, bounds, labelOf, lineAt, Lines, shape, shortValue, summary, tables, value } from "./chart_data.js";
+import { alone, axisTimes, bounds, knownUntil, labelOf, lineAt, Lines, rangeValues, shape, shortValue, summary, tables, value } from "./chart_data.js";
 import { shown, zoneOfAxes } from "./times.js";
 
 const NEAR = 6;
@@ -41,7 +41,7 @@ export class Chart {
     this.nothing(!lines.some((one) => one.values.some((each) => each !== null)));
     if (this.drawn && shape(this.lines) === before) this.drawn.setData(this.data());
     else this.build();
-    this.plot.setAttribute("aria-label", summary(this.figure.dataset.title, this.lines, this.range));
+    this.plot.setAttribute("aria-label", summary(this.figure.dataset.title, this.lines, this.range, rangeValues()));
     this.readout();
     this.figure.dataset.ready = "yes";
   }
@@ -234,12 +234,22 @@ export class Chart {
   readout() {
     const when = this.figure.querySelector("[data-when]");
     const near = this.at === null || !this.drawn ? [] : this.marks.filter((one) => Math.abs(this.drawn.valToPos(one.from, "x") - this.drawn.valToPos(this.at, "x")) <= NEAR);
-    when.textContent = this.at === null ? this.figure.dataset.stale ?? when.dataset.note : [shown(new Date(this.at * 1000)).replace(/^\d+-\d+-\d+ /, ""), ...near.map((one) => one.words)].join(" · ");
+    const whole = this.at === null ? rangeValues() : {};
+    const ranged = this.lines.some((one) => whole[one.id.trim()] !== undefined) && this.figure.dataset.range;
+    when.textContent = this.at === null ? this.figure.dataset.stale ?? [ranged, when.dataset.note].filter(Boolean).join(" · ") : [shown(new Date(this.at * 1000)).replace(/^\d+-\d+-\d+ /, ""), ...near.map((one) => one.words)].join(" · ");
     when.title = when.textContent;
     for (const one of this.lines) {
       const found = lineAt(one, this.at);
-      one.cell.textContent = found === undefined ? "no data" : value(found, one.unit);
+      one.cell.textContent = whole[one.id.trim()] ?? (found === undefined ? "no data" : value(found, one.unit, one.metric) + this.moment(one));
     }
+  }
+
+  // Of when the last value of a line is: what is in force is of now, and so is what was measured in the newest step of a live page.
+  moment(line) {
+    if (this.at !== null || line.limit) return "";
+    const until = knownUntil(line);
+    if (this.figure.dataset.live === "yes" && this.range[1] - until < Math.max(60, 2 * line.step_seconds)) return " now";
+    return ` at ${shown(new Date(until * 1000)).replace(/^\d+-\d+-\d+ /, "")}`;
   }
 
   key(event) {

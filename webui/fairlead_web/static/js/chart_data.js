@@ -1,9 +1,10 @@
 // What a chart draws, from the lines of the answer: aligned tables, bounds, labels and words. No drawing here.
 
-import { count, rate, seconds, share, span } from "./formats.js";
+import { count, latency, rate, seconds, share, span } from "./formats.js";
 import { zoneOfAxes } from "./times.js";
 
 const COLOURS = 8; // the tokens --s0 to --s7
+const PERCENTILES = new Set(["ttft_p50", "ttft_p95", "tpot_p95"]); // of histograms, with two digits
 
 // The lines of one chart. Each answer is another list, in which a line may be new, gone, or elsewhere; a line is the same object in all of them.
 // So whatever was made for a line (its stroke, its entry in the legend) may hold it, and its colour and whether it is hidden stay with it.
@@ -45,6 +46,18 @@ export function lineAt(line, at) {
   const index = Math.floor((at - line.begin) / line.step_seconds);
   if (line.drawn !== "points") return line.values[index] ?? undefined;
   for (let back = index; back >= 0; back -= 1) if (line.values[back] != null) return line.values[back];
+  return undefined;
+}
+
+// The figures of the range that the page's tiles show, by metric or by metric and part; the server renders both from one answer.
+export function rangeValues() {
+  const shown = document.querySelector("[data-range-values]");
+  return shown ? JSON.parse(shown.dataset.rangeValues) : {};
+}
+
+// The end of the newest step of which something is known; undefined where nothing is.
+export function knownUntil(line) {
+  for (let index = line.values.length - 1; index >= 0; index -= 1) if (line.values[index] !== null) return line.begin + (index + 1) * line.step_seconds;
   return undefined;
 }
 
@@ -99,7 +112,8 @@ export function labelOf(figure, line) {
   return [part && name.endsWith(":") ? "" : name.replace(/:$/, ""), part].filter(Boolean).join(" ");
 }
 
-export function value(number, unit) {
+export function value(number, unit, metric = "") {
+  if (PERCENTILES.has(metric)) return latency(number);
   switch (unit) {
     case "share": return share(number);
     case "seconds": return Math.abs(number) < 60 ? seconds(number) : `${number < 0 ? "−" : ""}${span(Math.abs(number))}`;
@@ -139,16 +153,18 @@ export function axisTimes(splits, step, [from, to]) {
 }
 
 // The chart in words, for those who do not see it.
-export function summary(title, lines, [from, to]) {
+export function summary(title, lines, [from, to], whole = {}) {
   const clock = (at) => `${new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ")}`;
   const told = lines.map((line) => {
     const known = line.values.filter((one) => one !== null);
     if (!known.length) return `${line.label}: nothing is known`;
     const last = lineAt(line, null);
-    if (line.drawn === "steps" && new Set(known).size === 1) return `${line.label} ${value(last, line.unit)}`;
+    if (line.drawn === "steps" && new Set(known).size === 1) return `${line.label} ${value(last, line.unit, line.metric)}`;
     const unknown = line.drawn === "line" ? (line.values.length - known.length) * line.step_seconds : 0;
     const gap = unknown >= 2 * line.step_seconds ? `, nothing known of ${span(unknown)}` : "";
-    return `${line.label} ${value(last, line.unit)} last, ${value(Math.min(...known), line.unit)} to ${value(Math.max(...known), line.unit)}${gap}`;
+    const shown = (number) => value(number, line.unit, line.metric);
+    const first = whole[line.id.trim()] === undefined ? `${shown(last)} last` : `${whole[line.id.trim()]} over the range`;
+    return `${line.label} ${first}, ${shown(Math.min(...known))} to ${shown(Math.max(...known))} in one step${gap}`;
   });
   return `${title}, ${clock(from)} to ${clock(to)} UTC. ${told.join(". ")}`;
 }

@@ -6,7 +6,6 @@ import { rewrite } from "./times.js";
 
 const REFRESH_MS = 10000;
 const AHEAD = "300px";
-const NARROW = 560;
 
 const charts = new Map(); // figure → Chart
 let library = null;
@@ -65,7 +64,7 @@ async function fill(figures) {
   await Promise.all([...groups].map(async ([src, members]) => {
     const address = new URL(src, location.href);
     address.searchParams.set("metrics", [...new Set(members.flatMap((one) => one.dataset.metrics.split(" ")))].join(","));
-    address.searchParams.set("buckets", document.documentElement.clientWidth < NARROW ? "90" : "180");
+    address.searchParams.set("buckets", "180"); // as many as a range has steps, on any screen: so bars add up to its figures
     let found;
     try {
       const [answer, uPlot] = await Promise.all([fetch(address, { headers: { accept: "application/json" } }), load()]);
@@ -161,6 +160,7 @@ export function start(figures) {
   // What htmx swaps in, a filter's answer or a part, is as the server has it: without anything that was drawn.
   document.addEventListener("htmx:after:swap", () => {
     prune();
+    for (const chart of charts.values()) if (chart.drawn) chart.readout(); // by the figures that came with the swap
     for (const figure of document.querySelectorAll("[data-chart]")) {
       const { ready } = figure.dataset;
       if (ready === "failed" || (ready && charts.get(figure)?.intact)) continue;

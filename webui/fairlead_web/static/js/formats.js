@@ -18,6 +18,15 @@ export function seconds(value) {
   return size < 9.995 ? `${value.toFixed(2)} s` : `${value.toFixed(1)} s`;
 }
 
+// A latency read off a histogram, with the two digits that its steps hold.
+export function latency(value) {
+  if (value == null) return NONE;
+  if (value <= 0) return "0 ms";
+  const found = Number(value.toPrecision(2));
+  if (found < 1) return found >= 0.01 ? `${(found * 1000).toFixed(0)} ms` : `${(found * 1000).toFixed(1)} ms`;
+  return `${found.toFixed(found < 10 ? 1 : 0)} s`;
+}
+
 export function rate(value) {
   if (value == null) return NONE;
   const size = Math.abs(value);

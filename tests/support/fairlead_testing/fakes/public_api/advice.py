@@ -40,5 +40,5 @@ class AdviceOfPools:
 
     async def _trends(self, request: Request) -> Response:
         chosen = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
-        pools = [self._world.pool(name) for name in self._world.pools_known]
-        return as_json(trends(chosen.start, chosen.end, pools, sum(pool.desired for pool in pools)))
+        pools = [(self._world.pool(name), self._world.figures(name, chosen.start, chosen.end)) for name in self._world.pools_known]
+        return as_json(trends(chosen.start, chosen.end, pools, sum(pool.desired for pool, _ in pools)))

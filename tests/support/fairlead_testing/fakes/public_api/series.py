@@ -8,10 +8,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
+from fairlead.range_steps import covered
 from fairlead_api.services.history.series_reading import chosen
 from fairlead_client.resources.series import Annotations, Scope, Series
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
+from fairlead_testing.fakes.public_data.figures import figures_of_all
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.series import annotations_of, lines_of
 from fairlead_testing.fakes.public_data.world import World
@@ -26,10 +28,19 @@ class SeriesOverTime:
     def routes(self, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
         below = ("/v1", POOL, f"{POOL}/instances/{{instance}}")
         return [
-            route
-            for path in below
-            for route in (Route(f"{path}/series", guard(self._series)), Route(f"{path}/annotations", guard(self._annotations)))
+            *(Route(f"{path}/figures", guard(self._figures)) for path in below[:2]),
+            *(
+                route
+                for path in below
+                for route in (Route(f"{path}/series", guard(self._series)), Route(f"{path}/annotations", guard(self._annotations)))
+            ),
         ]
+
+    async def _figures(self, request: Request) -> Response:
+        pool, _ = _subject(request)
+        asked = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
+        each = [self._world.figures(one, asked.start, asked.end) for one in ([pool] if pool else self._world.pools_known)]
+        return as_json(each[0] if pool or not each else figures_of_all(each, each[0]))
 
     async def _series(self, request: Request) -> Response:
         query, now = request.query_params, self._clock()
@@ -42,7 +53,8 @@ class SeriesOverTime:
             raise Refusal(422, "Invalid input", str(error), "invalid-input", error.remedy, error.field) from error
         buckets = int(query.get("buckets", 120))
         lines = [one for name in names for one in lines_of(name, pool, instance, asked.start, asked.end, buckets, now)]
-        return as_json(Series(pool=pool, instance=instance, start=asked.start, end=asked.end, lines=lines))
+        whole = covered(asked.start, asked.end, now)
+        return as_json(Series(pool=pool, instance=instance, start=whole.start, end=min(whole.end, now), lines=lines))
 
     async def _annotations(self, request: Request) -> Response:
         pool, _ = _subject(request)

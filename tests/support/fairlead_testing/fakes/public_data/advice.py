@@ -12,8 +12,10 @@ from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import ScalingSpec
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_client.resources.advice import PoolTrend, Trends
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.pools import PoolCondition, PoolSummary
+from fairlead_testing.fakes.public_data.figures import figures_of_all
 from fairlead_testing.fakes.public_data.loads import noise
 
 WINDOW = 300.0
@@ -22,7 +24,7 @@ SPEED = 1000.0
 
 def situation(pool: PoolSummary, instances: list[InstanceSummary], conditions: list[PoolCondition]) -> PoolSituation:
     """A pool whose requests are spread evenly; one that is out of its SLO gets half as much work again as it can do."""
-    judged = 0 if pool.attainment is None else round(pool.requests_per_second * WINDOW)
+    judged = 0 if pool.attainment is None else round((pool.requests_per_second or 0.0) * WINDOW)
     of_each = [judged // len(instances)] * len(instances)
     late = pool.attainment is not None and pool.attainment * 100 < pool.slo_percentile
     return PoolSituation(
@@ -40,6 +42,7 @@ def situation(pool: PoolSummary, instances: list[InstanceSummary], conditions: l
         ),
         refused={RejectionReason.PREDICTED_TTFT.value: round(pool.rejections_per_second * WINDOW)},
         signals=_signals(1.5 * pool.serving, pool) if late else None,
+        figures_behind_seconds=pool.figures_behind_seconds,
         conditions=tuple(SeenCondition(type=one.type, status=one.status, reason=one.reason, message=one.message) for one in conditions),
     )
 
@@ -74,23 +77,25 @@ def _signals(work: float, pool: PoolSummary) -> PoolSignals:
     return PoolSignals(window_seconds=30.0, age_seconds=1.0, roles=(role,))
 
 
-def trends(start: datetime, end: datetime, pools: Iterable[PoolSummary], instances: int) -> Trends:
+def trends(start: datetime, end: datetime, pools: Iterable[tuple[PoolSummary, RangeFigures]], instances: int) -> Trends:
     """Thirty steps; pools have the attainment of now, but for some noise, and nothing in the first two steps."""
     steps = 30
     step_seconds = max(60, math.ceil((end - start).total_seconds() / steps / 60) * 60)
-    found = [_trend(pool, steps, step_seconds) for pool in pools]
+    found = [_trend(pool, steps, step_seconds, figures) for pool, figures in pools]
+    all_of_them = figures_of_all([one.figures for one in found], RangeFigures(start=start, end=end))
     sums = {
         name: [sum(values) for values in zip(*(getattr(one, name) for one in found), strict=True)] or [0] * steps
         for name in ("judged", "in_time", "refused", "failed")
     }
     hours = (end - start).total_seconds() / 3600 * instances
-    fleet = PoolTrend(pool="", ttft_seconds=[None, None, *[3.6] * (steps - 2)], ttft_whole_seconds=3.6, instance_hours=hours, **sums)
+    ttft = [None, None, *[3.6] * (steps - 2)]
+    fleet = PoolTrend(pool="", ttft_seconds=ttft, instance_hours=hours, figures=all_of_them, **sums)
     return Trends(start=start, end=end, step_seconds=step_seconds, fleet=fleet, pools=found)
 
 
-def _trend(pool: PoolSummary, steps: int, step_seconds: int) -> PoolTrend:
+def _trend(pool: PoolSummary, steps: int, step_seconds: int, figures: RangeFigures) -> PoolTrend:
     name = f"{pool.namespace}/{pool.name}"
-    judged = [0 if step < 2 else round(pool.requests_per_second * step_seconds) for step in range(steps)]
+    judged = [0 if step < 2 else round((pool.requests_per_second or 0.0) * step_seconds) for step in range(steps)]
     shares = [min(1.0, (pool.attainment or 0.0) + 0.04 * (noise(name, step) - 0.5)) for step in range(steps)]
     ttft = pool.ttft_at_percentile_seconds
     return PoolTrend(
@@ -100,6 +105,6 @@ def _trend(pool: PoolSummary, steps: int, step_seconds: int) -> PoolTrend:
         refused=[round(pool.rejections_per_second * step_seconds)] * steps,
         failed=[0] * steps,
         ttft_seconds=[None, None, *[ttft] * (steps - 2)],
-        ttft_whole_seconds=ttft,
         instance_hours=float(pool.desired),
+        figures=figures,
     )

@@ -16,6 +16,7 @@ from fairlead_api.services.pools.rollouts import StoredRevision
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import (
     CacheKnowledge,
@@ -36,6 +37,7 @@ from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data import decisions, moves, objectives, pools, records, scaling, sessions
 from fairlead_testing.fakes.public_data.explained_loads import explained
+from fairlead_testing.fakes.public_data.figures import figures_of
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_TTFT, cell, heatmap_of
 
 
@@ -55,6 +57,8 @@ class World:
     engines_files: dict[str, str] = field(default_factory=dict)
     selectors: dict[str, str] = field(default_factory=dict)
     scale_targets: dict[str, str] = field(default_factory=dict)
+    behind: dict[str, float] = field(default_factory=dict)
+    """Seconds by which the roll-ups of a pool lag."""
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
     well: set[str] = field(default_factory=lambda: {CHAT})
@@ -113,6 +117,7 @@ class World:
         found = self.instances(pool)
         serving = sum(one.state == "Serving" for one in found)
         chat, starting, well = pool == CHAT, pool in self.starting, pool in self.well
+        behind = self.behind.get(pool, 0.0)
         return PoolSummary(
             namespace=namespace,
             name=name,
@@ -125,17 +130,18 @@ class World:
             desired=self.desired[pool],
             serving=serving,
             draining=sum(one.state == "Draining" for one in found),
-            attainment=self.attainment[pool],
+            attainment=None if behind else self.attainment[pool],
             slo_percentile=self.percentile[pool],
             ttft_slo_seconds=SLO_TTFT[pool],
-            ttft_p50_seconds=0.412 if chat else 0.733,
-            ttft_p95_seconds=3.904 if chat else 3.118,
-            ttft_at_percentile_seconds=3.204 if chat else 2.61,
-            hit_rate=0.687 if chat else 0.541,
-            requests_per_second=14.2 if chat else 3.4,
+            ttft_p50_seconds=None if behind else 0.412 if chat else 0.733,
+            ttft_p95_seconds=None if behind else 3.904 if chat else 3.118,
+            ttft_at_percentile_seconds=None if behind else 3.204 if chat else 2.61,
+            hit_rate=None if behind else 0.687 if chat else 0.541,
+            requests_per_second=None if behind else 14.2 if chat else 3.4,
             rejections_per_second=0.6 if chat else 0.0,
-            migrations_per_hour=118.0 if chat else 12.0,
-            reroutes_per_hour=40.0 if chat else 3.0,
+            sessions_moved=11 if chat else 1,
+            requests_rerouted=4 if chat else 0,
+            figures_behind_seconds=behind,
             table_version=214 if chat else 31,
             state_digest=f"{self.desired[pool]}-{serving}",
             owner=self.owner[pool],
@@ -145,6 +151,9 @@ class World:
             migrations=self.spec_changes.get(pool, {}).get("routing", {}).get("migrations") or "Enabled",
             created_at=self.now - timedelta(days=3, hours=4),
         )
+
+    def figures(self, pool: str, start: datetime, end: datetime) -> RangeFigures:
+        return figures_of(self.pool(pool), start, end, self.now, self.behind.get(pool, 0.0))
 
     def desired_of(self, pool: str) -> dict[str, int]:
         """The instances wanted, by role."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.latency_cells import EDGES, NO_TPOT, WIDTH, cell_of, quantile
+from fairlead.range_steps import MOST_COVERED, covered
 from fairlead_api.services.history.series_grids import Steps, in_force, line, steps
 from fairlead_api.services.history.series_reading import chosen
 from fairlead_client.resources.series import SERIES_METRICS, Scope
@@ -20,11 +21,22 @@ NOW = datetime(2026, 11, 23, 4, 0, 5, tzinfo=UTC)
 def test_steps_cover_the_range_and_are_no_more_than_asked_for(seconds: int, ago: int, most: int) -> None:
     end = NOW - timedelta(seconds=ago)
     start = end - timedelta(seconds=seconds)
-    where = steps(start, end, most, NOW)
-    assert where.start <= start < where.start + where.length
-    assert where.end >= end > where.end - where.length
+    where, whole = steps(start, end, most, NOW), covered(start, end, NOW)
+    assert where.start <= whole.start <= start < whole.start + timedelta(seconds=whole.seconds)
+    assert where.end >= whole.end >= end > whole.end - timedelta(seconds=whole.seconds)
     assert where.start.timestamp() % where.seconds == 0
     assert where.count <= max(most, 2) or where.seconds == 1_209_600
+    if most >= MOST_COVERED:
+        assert (where.start, where.end) == (whole.start, whole.end), "every chart draws what the figures count"
+
+
+@given(st.integers(10, 90 * 86400), st.integers(0, 30 * 86400))
+def test_what_a_range_covers_is_whole_steps_of_what_is_recorded(seconds: int, ago: int) -> None:
+    end = NOW - timedelta(seconds=ago)
+    start = end - timedelta(seconds=seconds)
+    found = covered(start, end, NOW)
+    assert (found.end - found.start).total_seconds() / found.seconds <= MOST_COVERED
+    assert found.by_hours == (seconds > 6 * 3600 or start < NOW - timedelta(hours=25))
 
 
 def test_what_begins_earlier_than_ten_seconds_are_kept_is_in_minutes() -> None:

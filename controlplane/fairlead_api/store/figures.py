@@ -1,0 +1,133 @@
+"""The figures of a range, of pools and of all of them together: what tiles, legends and sentences of pages show."""
+
+# ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.latency_cells import WIDTH, added, quantile
+from fairlead.range_steps import Covered
+from fairlead_api.services.history.series_reading import Subject
+from fairlead_api.store.database import Database
+from fairlead_api.store.history.lists import living
+from fairlead_api.store.history.series import pools_of
+from fairlead_api.store.pools.rows import slo_of
+from fairlead_api.store.rollup_lags import complete_until
+from fairlead_client.resources.figures import RangeFigures
+
+FLEET_PERCENTILE = 95.0
+_WITHIN = "pool_id = ANY(:pools) AND {at} >= :start AND {at} < :end"
+_COUNTS = {
+    "slo_rollups": {
+        "judged": "judged",
+        "in_time": "within_slo",
+        "ttft_in_time": "ttft_within_slo",
+        "tpot_judged": "tpot_total",
+        "tpot_in_time": "tpot_within_slo",
+        "refused": "refused",
+        "failed": "failed",
+    },
+    "pool_rollups": {
+        "sent": "requests_total",
+        "failed_sends": "failed_total",
+        "prompt_tokens": "prompt_tokens",
+        "hit_tokens": "hit_tokens",
+    },
+}
+"""By table of rollups, the column of each figure."""
+_MOVES = (
+    "SELECT pool_id, CAST(sum(moves) FILTER (WHERE sort = 'migrations') AS bigint) AS migrations, "
+    "CAST(sum(moves) FILTER (WHERE sort = 'reroutes') AS bigint) AS reroutes, "
+    "CAST(sum(moves) FILTER (WHERE sort = 'lost') AS bigint) AS lost_moves, count(won) AS compared, coalesce(sum(won), 0) AS seconds_won FROM ("
+    "SELECT pool_id, at, 1 AS moves, 'migrations' AS sort, predicted_source_ttft_seconds - actual_ttft_seconds AS won FROM migrations "
+    "UNION ALL SELECT pool_id, at, 1, 'reroutes', NULL FROM reroutes UNION ALL SELECT pool_id, minute, moves, 'lost', NULL FROM lost_moves) m "
+    f"WHERE {_WITHIN.format(at='at')} GROUP BY pool_id"
+)
+_LATENCIES = f"""
+SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
+FROM {{table}} r, unnest(r.cells, r.counts) AS c(cell, requests) WHERE {_WITHIN.format(at="bucket")}
+GROUP BY GROUPING SETS ((r.pool_id, c.cell / {WIDTH}), (r.pool_id, c.cell % {WIDTH}))
+"""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the rows of a pool add up to; requests by latency step."""
+
+    counts: dict[str, float] = field(default_factory=dict)
+    ttft: dict[int, int] = field(default_factory=dict)
+    tpot: dict[int, int] = field(default_factory=dict)
+
+
+class PostgresFigures:
+    """Implements `services.history.figure_reading.FigureStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def figures(self, subject: Subject, where: Covered, now: datetime) -> RangeFigures:
+        async with self._database.reading() as connection:
+            pools = list(await pools_of(connection, subject))
+            percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await living(connection, subject.pool)).percentile
+            return (await read_figures(connection, pools, {}, where, now, percentile))[None]
+
+
+async def read_figures(
+    connection: AsyncConnection,
+    pools: Iterable[int],
+    percentiles: Mapping[int, float],
+    where: Covered,
+    now: datetime,
+    of_all: float = FLEET_PERCENTILE,
+) -> dict[int | None, RangeFigures]:
+    """Of each pool in `percentiles`, at whose percentile its TTFT is told, and of all `pools` together (None)."""
+    ids = sorted({*pools, *percentiles})
+    values = {"pools": ids, "start": where.start, "end": where.end}
+    base, sums = "1h" if where.by_hours else "1m", defaultdict[int, _Sums](_Sums)
+    for name, columns in _COUNTS.items():
+        for row in await connection.execute(text(_counted(f"{name}_{base}", columns)), values):
+            sums[row.pool_id].counts |= {one: row._mapping[one] for one in columns}
+    for row in await connection.execute(text(_MOVES), values):
+        sums[row.pool_id].counts |= {
+            one: row._mapping[one] or 0 for one in ("migrations", "reroutes", "lost_moves", "compared", "seconds_won")
+        }
+    for row in await connection.execute(text(_LATENCIES.format(table=f"slo_rollups_{base}")), values):
+        of_pool = sums[row.pool_id]
+        (of_pool.tpot if row.ttft is None else of_pool.ttft)[row.tpot if row.ttft is None else row.ttft] = row.requests
+    behind = {pool: at for pool, at in (await complete_until(connection, ids, now)).items() if at < min(where.end, now)}
+    empty = RangeFigures(start=where.start, end=min(where.end, now))
+    found: dict[int | None, RangeFigures] = {
+        pool: _figures(empty, [sums[pool]] if pool in sums else [], percentile, behind.get(pool))
+        for pool, percentile in percentiles.items()
+    }
+    found[None] = _figures(empty, list(sums.values()), of_all, min(behind.values(), default=None))
+    return found
+
+
+def _counted(table: str, columns: Mapping[str, str]) -> str:
+    named = ", ".join(f"CAST(coalesce(sum({column}), 0) AS bigint) AS {name}" for name, column in columns.items())
+    return f"SELECT pool_id, {named} FROM {table} WHERE {_WITHIN.format(at='bucket')} GROUP BY pool_id"
+
+
+def _figures(empty: RangeFigures, sums: list[_Sums], percentile: float, complete: datetime | None) -> RangeFigures:
+    counts: dict[str, Any] = defaultdict(int)
+    for one in sums:
+        for name, count in one.counts.items():
+            counts[name] += count
+    ttft, tpot = added(one.ttft for one in sums), added(one.tpot for one in sums)
+    return replace(
+        empty,
+        **counts,
+        percentile=percentile,
+        ttft_seconds=quantile(ttft, percentile / 100),
+        ttft_p50_seconds=quantile(ttft, 0.5),
+        ttft_p95_seconds=quantile(ttft, 0.95),
+        tpot_p95_seconds=quantile(tpot, 0.95),
+        complete_until=complete,
+    )

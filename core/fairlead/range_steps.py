@@ -1,0 +1,48 @@
+"""What a range of time covers: the whole steps that its figures are counted in and its charts are drawn in. Pure.
+
+Tiles, bars and sentences of one range agree only if they count the same requests. So all of them take the range from
+here: it begins with a whole step and ends with one, and the steps of every chart divide its own.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+STEP_SECONDS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600)
+"""Lengths of steps, ascending."""
+MOST_COVERED = 100
+"""Most steps of a range that is counted; a range of years has more of the longest."""
+BY_MINUTES = timedelta(hours=6)
+"""Longer ranges are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
+MINUTES_KEPT = timedelta(hours=25)
+_MINUTE, _HOUR = 60, 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """From `start` to `end`, in whole steps of `seconds`. A range up to now ends up to a step later than now."""
+
+    start: datetime
+    end: datetime
+    seconds: int
+
+    @property
+    def by_hours(self) -> bool:
+        """Whether hours add up to it, so that nothing finer need be read."""
+        return self.seconds % _HOUR == 0
+
+
+def covered(start: datetime, end: datetime, now: datetime) -> Covered:
+    """The whole steps around [start, end): the shortest of which MOST_COVERED are enough, of at least a minute, or of
+    an hour for a range that is long or begins early. `start` must lie before `end`.
+    """
+    early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
+    for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):
+        first, last = int(start.timestamp()) // seconds * seconds, -(-_ceil(end) // seconds) * seconds
+        if (last - first) // seconds <= MOST_COVERED:
+            break
+    return Covered(start=datetime.fromtimestamp(first, UTC), end=datetime.fromtimestamp(last, UTC), seconds=seconds)
+
+
+def _ceil(at: datetime) -> int:
+    whole = int(at.timestamp())
+    return whole if whole == at.timestamp() else whole + 1

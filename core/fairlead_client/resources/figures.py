@@ -1,0 +1,91 @@
+"""The figures of a range of time: what became of the requests of a pool, or of all pools, and what moved."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeFigures:
+    """All figures that are shown of one range, from one set of records.
+
+    They are of the requests that ended from `start` to `end`, which are the range asked for, widened to whole steps of
+    how it is recorded; the charts of the range draw the same steps. `judged` requests were finished and met TTFT
+    (`ttft_in_time`), both targets (`in_time`) or not; `tpot_judged` of them had a time per output token, and
+    `tpot_in_time` of these met TPOT. `refused` and `failed` ones are beside them and in neither. `sent` counts requests
+    sent to instances, and `failed_sends` those that failed there, also where another instance then served them.
+
+    Latencies are seconds, interpolated within the histogram's step, a tenth of the latency: two digits of them mean
+    something. `ttft_seconds` is the TTFT at the SLO's `percentile` (of all pools: 95). `seconds_won` is the TTFT
+    predicted for staying less the real one, summed over the `compared` migrations.
+
+    `complete_until`: what ended later is not counted yet, as the roll-ups lag; None = nothing is missing.
+    """
+
+    start: datetime
+    end: datetime
+    judged: int = 0
+    in_time: int = 0
+    ttft_in_time: int = 0
+    tpot_judged: int = 0
+    tpot_in_time: int = 0
+    refused: int = 0
+    failed: int = 0
+    sent: int = 0
+    failed_sends: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    percentile: float = 95.0
+    ttft_seconds: float | None = None
+    ttft_p50_seconds: float | None = None
+    ttft_p95_seconds: float | None = None
+    tpot_p95_seconds: float | None = None
+    migrations: int = 0
+    reroutes: int = 0
+    lost_moves: int = 0
+    compared: int = 0
+    seconds_won: float = 0.0
+    complete_until: datetime | None = None
+
+    @property
+    def asked(self) -> int:
+        """All requests, whatever became of them."""
+        return self.judged + self.refused + self.failed
+
+    @property
+    def known(self) -> bool:
+        """Whether any part of the range is rolled up."""
+        return self.complete_until is None or self.complete_until > self.start
+
+    @property
+    def attainment(self) -> float | None:
+        """Share of judged requests that met both targets."""
+        return _share(self.in_time, self.judged)
+
+    @property
+    def ttft_attainment(self) -> float | None:
+        """Share of the same requests that met TTFT: never less than met both."""
+        return _share(self.ttft_in_time, self.judged)
+
+    @property
+    def tpot_attainment(self) -> float | None:
+        """Share of those with a time per output token that met TPOT."""
+        return _share(self.tpot_in_time, self.tpot_judged)
+
+    @property
+    def served_in_time(self) -> float | None:
+        """Share of all requests that met both targets; refused and failed ones did not."""
+        return _share(self.in_time, self.asked)
+
+    @property
+    def refused_share(self) -> float | None:
+        """Share of all requests that were refused."""
+        return _share(self.refused, self.asked)
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of prompt tokens found in a prefix cache."""
+        return _share(self.hit_tokens, self.prompt_tokens)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,72 @@
+"""Made-up figures of a range: those of a pool as it is now, over the whole range, and all pools' sums."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from fairlead.range_steps import covered
+from fairlead_client.resources.figures import RangeFigures
+from fairlead_client.resources.pools import PoolSummary
+
+_SUMMED = (
+    "judged",
+    "in_time",
+    "ttft_in_time",
+    "tpot_judged",
+    "tpot_in_time",
+    "refused",
+    "sent",
+    "prompt_tokens",
+    "hit_tokens",
+    "migrations",
+    "reroutes",
+    "compared",
+)
+
+
+def figures_of(pool: PoolSummary, start: datetime, end: datetime, now: datetime, behind_seconds: float) -> RangeFigures:
+    """Of a pool that was all the range as it is now, but for what is not rolled up."""
+    where = covered(start, end, now)
+    ended = min(where.end, now)
+    seconds = max(0.0, (ended - where.start).total_seconds() - behind_seconds)
+    judged = round((14.2 if pool.requests_per_second is None else pool.requests_per_second) * seconds)
+    in_time = round(judged * (pool.attainment if pool.attainment is not None else 0.9))
+    return RangeFigures(
+        start=where.start,
+        end=ended,
+        judged=judged,
+        in_time=in_time,
+        ttft_in_time=min(judged, in_time + judged // 100),
+        tpot_judged=judged,
+        tpot_in_time=min(judged, in_time + judged // 50),
+        refused=round(pool.rejections_per_second * seconds),
+        sent=judged,
+        prompt_tokens=judged * 1000,
+        hit_tokens=round(judged * 1000 * (pool.hit_rate or 0.0)),
+        percentile=pool.slo_percentile,
+        ttft_seconds=pool.ttft_at_percentile_seconds,
+        ttft_p50_seconds=pool.ttft_p50_seconds,
+        ttft_p95_seconds=pool.ttft_p95_seconds,
+        tpot_p95_seconds=0.061,
+        migrations=pool.sessions_moved,
+        reroutes=pool.requests_rerouted,
+        compared=pool.sessions_moved,
+        seconds_won=1.4 * pool.sessions_moved,
+        complete_until=ended - timedelta(seconds=behind_seconds) if behind_seconds else None,
+    )
+
+
+def figures_of_all(each: Iterable[RangeFigures], empty: RangeFigures) -> RangeFigures:
+    """All pools together."""
+    found = list(each)
+    sums = {name: sum(getattr(one, name) for one in found) for name in _SUMMED}
+    return RangeFigures(
+        start=empty.start,
+        end=empty.end,
+        ttft_seconds=3.6,
+        ttft_p50_seconds=0.5,
+        ttft_p95_seconds=3.6,
+        tpot_p95_seconds=0.061,
+        seconds_won=sum(one.seconds_won for one in found),
+        complete_until=min((one.complete_until for one in found if one.complete_until is not None), default=None),
+        **sums,
+    )
