@@ -22,6 +22,8 @@ from fairlead.pool_states import InstanceTrouble
 from fairlead.reconciling.actions import DeleteInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import PodHealth
+from fairlead.scaling.bounds import BoundsInForce
+from fairlead.scaling.targets import RoleTarget, TargetReason
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted, wanted_pool
 
 S = InstanceState
@@ -164,6 +166,18 @@ def test_each_share_of_the_slo_names_what_it_is_a_share_of(both: float | None, t
     observations = replace(answer(), ttft_attainment=0.96, slo_attainment=both, tpot_attainment=tpot)
     facts = replace(SETTLED, observations=observations)
     assert [one.message for one in pool_conditions(facts) if one.type is ConditionType.SLO_MET] == [words]
+
+
+def test_figures_that_are_behind_are_no_missing_traffic_and_stop_scaling_by_them() -> None:
+    observations = replace(answer(), figures_behind_seconds=725.0, slo_attainment=None, ttft_attainment=None)
+    bounds = BoundsInForce(lower=1, upper=9)
+    target = RoleTarget(role=Role.BOTH, replicas=2, reason=TargetReason.DECLARED, declared=2, wanted=2, bounds=bounds, schedule=None)
+    scales = ScalingFacts(is_fixed=False, answered=True, targets=(target,), measured=frozenset())
+    facts = replace(SETTLED, observations=observations, scaling=scales)
+    found = of(facts)
+    assert (found["SLOMet"], found["ScalingActive"]) == (("Unknown", "FiguresBehind"), ("False", "FiguresBehind"))
+    words = [one.message for one in pool_conditions(facts) if one.type is ConditionType.SLO_MET]
+    assert words == ["Attainment is not known: the control API's roll-ups are 12 min behind"]
 
 
 def test_the_transition_time_changes_only_with_the_status() -> None:

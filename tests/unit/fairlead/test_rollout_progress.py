@@ -151,3 +151,12 @@ def test_a_clock_that_went_back_begins_the_window_again() -> None:
     earlier = going(before=down, after=-100, attainment=0.5)
     assert earlier.worse_since == START - 100
     assert not earlier.regressed
+
+
+def test_what_was_worse_stays_worse_while_figures_are_behind_and_its_window_goes_on() -> None:
+    worse = going(before=going(), after=10.0, attainment=0.5)
+    behind = replace(answer(), figures_behind_seconds=300.0)
+    waiting = watch(worse, "k", SPEC, WANTED, OLD, behind, START + 200)
+    assert waiting is not None
+    assert (waiting.worse_since, waiting.regressed) == (worse.worse_since, False), "nothing is judged by what is missing"
+    assert going(before=waiting, after=210.0, attainment=0.5).regressed

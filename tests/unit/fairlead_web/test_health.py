@@ -32,6 +32,12 @@ def test_a_ready_pool_out_of_its_slo_says_both() -> None:
     assert health_of(replace(QUIET, attainment=0.0)).words == "ready, out of SLO"
 
 
+def test_a_pool_does_not_get_better_for_want_of_figures() -> None:
+    unknown = replace(QUIET, attainment=None, slo_attainment=None, requests_per_second=None, figures_behind_seconds=700.0)
+    assert (health_of(unknown).level, health_of(unknown).words) == ("warn", "ready, figures behind")
+    assert pain(unknown) < pain(QUIET)
+
+
 def test_a_scale_up_is_a_notice_and_a_lost_instance_an_alarm() -> None:
     starting = replace(QUIET, ready=False, ready_reason="InstancesStarting", serving=4, desired=6)
     assert (health_of(starting).level, health_of(starting).words) == ("warn", "starting, 4 of 6 serve")

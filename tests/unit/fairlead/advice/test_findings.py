@@ -568,3 +568,9 @@ def test_of_a_stalled_engine_whose_other_ranks_go_on_the_rank_is_named() -> None
 def test_a_slow_engine_is_a_note() -> None:
     found = only(with_instance(well(), 1, troubles={"EngineSlow": 0.0}))
     assert (found.cause, found.level, found.remedy) == (Cause.ENGINE_SLOW, Level.NOTE, None)
+
+
+def test_figures_that_are_behind_are_told_and_a_pool_is_not_well_meanwhile() -> None:
+    found = only(well(instances=1, figures_behind_seconds=725.0))
+    assert (found.cause, found.level) == (Cause.FIGURES_BEHIND, Level.BAD)
+    assert "12 min behind" in found.sentence

@@ -1,7 +1,9 @@
 """What the operator is answered."""
 
+from dataclasses import replace
+
 from fairlead.pool_states import InstanceTrouble
-from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, Traffic, observations
+from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, observations
 
 
 def test_without_live_routers_everything_is_acknowledged_and_with_an_ignorant_one_nothing() -> None:
@@ -24,3 +26,12 @@ def test_a_stall_that_several_routers_find_counts_from_the_last_of_them() -> Non
     instances = [InstanceFacts(id="a", table_version=3, bound_sessions=1, cache_tokens=2)]
     [told] = observations(4, [found(70.0), found(5.0), found(60.0)], instances, Traffic()).troubled_engines
     assert (told.seconds, told.words) == (5.0, "for 5")
+
+
+def test_while_figures_are_behind_nobody_says_how_long_a_pool_was_idle_and_what_is_held_is_told() -> None:
+    use = PoolUseView(held_requests=2, held_prompt_tokens=300, idle_seconds=900.0)
+    routers = [RouterView(acknowledged=4, in_flight={}, use=use)]
+    fresh, behind = (observations(4, routers, [], Traffic(behind_seconds=lag)) for lag in (0.0, 700.0))
+    assert fresh.demand is not None and fresh.demand.idle_seconds == 900.0
+    assert behind.demand == replace(fresh.demand, idle_seconds=None)
+    assert behind.figures_behind_seconds == 700.0
