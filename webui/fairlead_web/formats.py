@@ -6,6 +6,7 @@ browser test compares them.
 
 import math
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 NONE = "–"
@@ -54,7 +55,8 @@ def latency(value: float | None) -> str:
         return NONE
     if value <= 0:
         return "0 ms"
-    found = round(value, 1 - math.floor(math.log10(value)))
+    exact = Decimal(value)
+    found = float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), ROUND_HALF_UP))
     if found < 1:
         return f"{found * 1000:.0f} ms" if found >= 0.01 else f"{found * 1000:.1f} ms"
     return f"{found:.1f} s" if found < 10 else f"{found:.0f} s"

@@ -72,6 +72,25 @@ def test_dragging_zooms_the_page_and_back_and_keys_undo_it(page: Page, site: Run
     assert page.url == before
 
 
+def test_legends_without_a_pointer_have_the_figures_of_the_tiles(page: Page, site: RunningSite) -> None:
+    query, *_ = hour(site)
+    opened(page, f"{site.url}{PATH}?{query}")
+    tiles = dict(
+        page.evaluate(
+            "[...document.querySelectorAll('#status .stat')].map((one) => [one.querySelector('dt').innerText, one.querySelector('.value').innerText])"
+        )
+    )
+    page.locator("[data-title=Caches]").scroll_into_view_if_needed()
+    wait_until(page, "document.querySelector('[data-title=Caches][data-ready=yes]') !== null")
+    found = dict(
+        page.evaluate("[...document.querySelectorAll('.chart-line')].map((one) => [...one.children].map((each) => each.innerText))")
+    )
+    assert found["TTFT and TPOT"] == tiles["In time"]
+    assert float(tiles["In time"].removesuffix(" %")) <= float(found["TTFT"].removesuffix(" %"))
+    assert (found["refused"], found["prefix hits"]) == (tiles["Refused"], tiles["Prefix hit rate"])
+    assert " at " in found["KV in use"] or found["KV in use"].endswith("now"), "a last value says of when it is"
+
+
 def test_the_instant_at_the_pointer_is_told_to_all_and_by_all(page: Page, site: RunningSite) -> None:
     query, start, end = hour(site)
     opened(page, f"{site.url}{PATH}?{query}")
@@ -84,13 +103,13 @@ def test_the_instant_at_the_pointer_is_told_to_all_and_by_all(page: Page, site: 
     assert page.inner_text(f"{WORK} .chart-line >> nth=0") == f"running\n{running.values[index]:.0f}"
     assert f"{at:%H:%M:%S}" in page.inner_text("[data-title=Requests] [data-when]")
     page.evaluate(tell, None)
-    assert page.inner_text("[data-title=Requests] [data-when]") == ""
+    assert " – " in page.inner_text("[data-title=Requests] [data-when]"), "the range of the figures in the legend"
     box = page.locator(f"{WORK} .u-over").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
     wait_until(page, "told.length > 2")
     assert abs(page.evaluate("told.at(-1)") - (start + (end - start) / 2).timestamp()) < 30
-    assert page.inner_text("[data-title=Requests] [data-when]") != ""
+    assert " – " not in page.inner_text("[data-title=Requests] [data-when]"), "an instant, and no range"
     page.mouse.move(2, 2)
     wait_until(page, "told.at(-1) === null")
 

@@ -254,11 +254,11 @@ def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -
         1234.5,
         987654.3,
     ]
-    written = "values.map(v => [f.count(v), f.share(v), f.seconds(v), f.rate(v)])"
+    written = "values.map(v => [f.count(v), f.share(v), f.seconds(v), f.rate(v), f.latency(v)])"
     shown = page.evaluate(
         f"async ([address, values]) => {{ const f = (await import(address)).$formats; return {written}; }}", [address, values]
     )
-    assert shown == [[formats.count(v), formats.share(v), formats.seconds(v), formats.rate(v)] for v in values]
+    assert shown == [[formats.count(v), formats.share(v), formats.seconds(v), formats.rate(v), formats.latency(v)] for v in values]
     units = ("tokens", "share", "seconds", "requests", "requests/s")
     steps = page.evaluate(
         "async ([address, units]) => { const f = (await import(address)).$formats; return units.map(u => f.exact(12345, u)); }",

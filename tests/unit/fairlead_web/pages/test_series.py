@@ -17,7 +17,7 @@ def a_line(metric: str, unit: str, step: int, *values: float | None) -> SeriesLi
 
 def test_lines_of_different_steps_share_a_table_in_which_a_gap_is_empty() -> None:
     found = rows([a_line("running", "requests", 30, 3.0, None, 5.0), a_line("ttft_p95", "seconds", 60, 0.5, 1.25)])
-    assert found == [(START + timedelta(minutes=1), ["5", "1.2 s"]), (START, ["3", "500 ms"])]
+    assert found == [(START + timedelta(minutes=1), ["5", "1.3 s"]), (START, ["3", "500 ms"])]
 
 
 def test_the_csv_has_a_row_for_each_number_that_is_known() -> None:
