@@ -1,6 +1,7 @@
 """Builders and a scripted view for routing tests: tables, requests and loads with only what a test is about."""
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def having_seen(scheduler: PoolScheduler, speed: float | None = None) -> PoolSch
     """The scheduler once it has measured how fast its instances are: as fast as the table declares, if not told."""
     times, seconds = scheduler._state.prefill_times, 4000 / (speed or scheduler.table.engine.prefill_tokens_per_second)
     for _ in range(ENOUGH_PREFILLS):
-        times.observe("seen-before", 4000, 0, seconds, 0.0)
+        times.observe("seen-before", 4000, 0, seconds, inf)  # never too long ago
     return scheduler
 
 
