@@ -183,7 +183,7 @@ class LiveView:
 
     def decode_share(self, load: InstanceLoad) -> float:
         """Of the instance's time, what its decodes need to meet the TPOT target."""
-        if not load.decoding and load.others is None:
+        if not load.decoding and (load.others is None or not load.others.decoding):
             return 0.0
         return decode_share(self.step_seconds(load), self.table.slo.tpot_seconds)
 
@@ -193,11 +193,11 @@ class LiveView:
         return share if load.others is None else among_others(share, load.others.prefill_share)
 
     def step_seconds(self, load: InstanceLoad) -> float:
-        """Predicted time of a decode step of all that decodes there; 0 where nothing does, or nothing is known."""
+        """Predicted time of a decode step of all that decodes there; 0 while nothing is known of decode times."""
         tokens, requests = self.assumed_routers * load.decode_tokens, self.assumed_routers * load.decoding
         if load.others is not None:
             tokens, requests = tokens + load.others.decode_tokens, requests + load.others.decoding
-        return self.decode_times.seconds(tokens, requests) if requests else 0.0
+        return self.decode_times.seconds(tokens, requests)
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
         """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves

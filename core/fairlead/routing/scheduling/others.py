@@ -15,10 +15,10 @@ KNOWN_SECONDS = 6.0
 """Routers tell once a second. What is older than this says nothing of now."""
 AGE_SECONDS = 0.25
 """How often what was told is aged."""
-WORKED_OFF = 5.0
+WORKED_OFF = 20.0
 """Seconds of pending prefill that count no more for each second of age. One is computed meanwhile; the others are left
-out since routers that all hear the same of short queues meet where those were. What is left is an instance that has
-work for many seconds."""
+out since routers that all hear the same of short queues meet where those were. What is left is an instance that
+stands still, or has work for more than half a minute."""
 SETTLING_SECONDS = 3.0
 """After this router asked another one, or was asked, for so long shares may still count its requests as others'."""
 TOLD_SECONDS = 4.0
