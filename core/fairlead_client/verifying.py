@@ -8,8 +8,9 @@ from collections import Counter
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.explanations.checking import contradictions
-from fairlead.routing.explanations.explaining import candidate, deciding, explain, pair_in_words, runner_up
+from fairlead.routing.explanations.explaining import candidate, deciding, pair_in_words, runner_up
 from fairlead.routing.explanations.explaining_moves import explain_move
+from fairlead.routing.explanations.fates import whole_story
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem
@@ -64,7 +65,7 @@ class Verifier:
 
 def _sentence(decision: RoutingDecision) -> list[str]:
     """The contradictions between the sentence and the numbers."""
-    found = [] if decision.explanation == explain(decision) else ["the sentence is not the one its numbers give"]
+    found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence is not the one its numbers give"]
     chosen = candidate(decision, decision.target)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)
     if chosen is None or other is None:

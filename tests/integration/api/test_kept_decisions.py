@@ -84,7 +84,8 @@ async def test_all_decisions_of_a_session_are_kept_for_some_minutes_and_routers_
         await lines.snapshot()
         made = await api.operator.keep_session(CHAT, KeepSessionRequest(session="s/1"))
         (told,) = (await lines.until(KeptSessionsLine)).sessions
-        assert (told.pool, told.session, told.until) == (CHAT, "s/1", pytest.approx(made.until.timestamp()))
+        assert (told.pool, told.session) == (CHAT, "s/1")
+        assert told.until == pytest.approx(made.until.timestamp())
         assert (await api.viewer.kept_sessions(CHAT)).sessions == [made]
         monkeypatch.setattr(kept_sessions, "MOST_SESSIONS", 1)
         assert (await api.operator.keep_session(CHAT, KeepSessionRequest(session="s/1", minutes=20))).until > made.until

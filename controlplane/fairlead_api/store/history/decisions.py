@@ -11,8 +11,7 @@ from sqlalchemy import select
 from fairlead.reports.decisions import Attempt, DecisionReason, KeptFor, Weighing
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.weighing import NOT_RECORDED
-from fairlead.routing.explanations.explaining import explain
-from fairlead.routing.explanations.fates import fate
+from fairlead.routing.explanations.fates import whole_story
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound, NotSampled
@@ -101,5 +100,4 @@ class PostgresDecisions:
             kept=KeptFor.SAMPLE if row.kept is None else KeptFor(row.kept),
             attempts=() if row.attempts is None else msgspec.convert(row.attempts, tuple[Attempt, ...]),
         )
-        why = explain(decision) if decision.chosen else "No instance could take the request."
-        return replace(decision, explanation=f"{why} {fate(decision)}".rstrip())
+        return replace(decision, explanation=whole_story(decision, decision))

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead.reports.decisions import Attempt, KeptFor, RequestOutcome, SampledDecision
 from fairlead.routing.contracts.weighing import Unit
-from fairlead.routing.explanations.explaining import in_words
+from fairlead.routing.explanations.explaining import WeighedDecision, explain, in_words
 from fairlead.targets import target_of
 
 FAILURES = {
@@ -76,3 +76,9 @@ def kept_in_words(decision: SampledDecision[Any, Any]) -> str:
     weight = 1 / decision.sample_rate
     stands = "" if weight < 1.005 else f"; it stands for {weight:,.1f} such requests"
     return f"{WHY_KEPT[decision.kept]}{stands}"
+
+
+def whole_story(weighed: WeighedDecision, kept: SampledDecision[Any, Any]) -> str:
+    """Why the chosen instance was chosen, and what became of the request: of one decision, which is both."""
+    why = explain(weighed) if kept.chosen else "No instance could take the request."
+    return f"{why} {fate(kept)}".rstrip()

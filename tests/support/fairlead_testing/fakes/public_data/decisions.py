@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from fairlead.reports.decisions import CandidateScore, DecisionReason
-from fairlead.routing.explanations.explaining import explain
+from fairlead.routing.explanations.fates import whole_story
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.resources.decisions import RoutingDecision
@@ -73,5 +73,5 @@ def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[Routing
             served_by=ranked[0].instance,
             named="default_user_id" if number == 4 else None,
         )
-        found.append(replace(decision, explanation=explain(decision)))
+        found.append(replace(decision, explanation=whole_story(decision, decision)))
     return found
