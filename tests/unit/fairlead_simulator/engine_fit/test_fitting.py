@@ -53,10 +53,10 @@ def test_what_an_engine_had_cached_unrecorded_does_not_draw_the_fit() -> None:
 
 
 def test_a_fit_is_judged_by_records_it_did_not_see() -> None:
-    slower = served_records(replace(COSTS, prefill_per_token=2 * COSTS.prefill_per_token), seed=7)
-    found = fitted(served_records(), judges=slower)
+    slower = served_records(replace(COSTS, prefill_per_token=2 * COSTS.prefill_per_token), count=120, seed=7)
+    found = fitted(served_records(count=120), judges=slower)
     assert found.ttft.mean_error > 0.2
-    assert found.fitted == 240
+    assert found.fitted == 120
 
 
 def test_records_beside_requests_that_nobody_recorded_are_left_out() -> None:
