@@ -33,20 +33,25 @@ class WindowFigure:
         return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
 
 
+LEAST_SAMPLES = 30
+"""Of what is worth fewer recorded requests no share is estimated."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderShare:
     """What one session sent of what is recorded; `session` None holds all requests without one.
 
-    `requests` and `prompt_tokens` are what was recorded, `tokens_share` (0-1) weighs each request by how rarely its
-    kind is recorded, so it estimates the share of all prompt tokens. `prefill_tokens` are those of them that the
-    router knew not to be cached when it chose the instance, so that it had to prefill them; `prefill_share` estimates
-    their share as `tokens_share` does. Both are None where no score of the instance was recorded.
+    `requests` and `prompt_tokens` are what was recorded. `tokens_share` (0-1) is their share of all prompt tokens:
+    exact where every request is recorded, else an estimate that weighs each by how rarely its kind is recorded, and
+    None where too few are recorded to estimate it (see `Senders`). `prefill_tokens` are those of them that the router
+    knew not to be cached when it chose the instance, so that it had to prefill them, and `prefill_share` is their share
+    likewise. Both are None where no score of the instance was recorded.
     """
 
     session: str | None
     requests: int
     prompt_tokens: int
-    tokens_share: float
+    tokens_share: float | None
     prefill_tokens: int | None = None
     prefill_share: float | None = None
 
@@ -54,6 +59,9 @@ class SenderShare:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Senders:
     """The sessions whose requests went to the instance from `start` to the end of the stretch, most tokens first.
+
+    Shares are estimated from what is worth at least `LEAST_SAMPLES` requests of one kind: `recorded` requests of
+    several kinds, some of which are always recorded, are worth fewer.
 
     `recorded` requests are known by session, of `sent` in all (None where that is no longer kept). `sessions_seen`
     counts their sessions; `top` holds at most ten, and `top_by_prefill` the ten with most tokens to prefill. `start` is
@@ -66,6 +74,11 @@ class Senders:
     sessions_seen: int
     top: list[SenderShare]
     top_by_prefill: list[SenderShare]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every request is recorded."""
+        return self.recorded == self.sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What stands out in an instance's load, in sentences. Pure: every number is one of the explanation's own."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 from fairlead_client.resources.load_explanations import LoadExplanation, SenderShare, WindowFigure
 
@@ -21,36 +22,63 @@ MUCH = 1.5
 FEW_SHARE = 0.5
 """Few sessions with at least this share of the tokens are worth naming."""
 FEW_RECORDED = 5
-"""Of fewer recorded requests no shares are told."""
+"""Of fewer requests no shares are told, even if all are recorded."""
+SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
+"""What the SLO limits, by metric: by these an instance is short, or the pool."""
+SHORTLY = timedelta(minutes=1)
+"""A change so long before a stretch, or as long before it as the stretch lasts, may be its cause."""
 
 
 def causes(found: LoadExplanation) -> list[str]:
     """Sentences, most telling first; none where nothing stands out."""
     by_metric = {figure.metric: figure for figure in found.figures}
     figure = by_metric[found.metric]
-    made = [*_beside_others(figure), *_since_before(figure), *_senders(found), *_traffic(found, by_metric), *_moves(found)]
+    made = [*_beside_others(figure, by_metric), *_since_before(figure), *_senders(found), *_traffic(found, by_metric), *_moves(found)]
     return [*made, *_changes(found)]
 
 
-def _beside_others(figure: WindowFigure) -> Iterator[str]:
-    value, others, limit = figure.compared, figure.others, figure.limit
+def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
+    """More or less than the others; and whether it was short alone, which the SLO's metrics alone can tell."""
+    value, others = figure.compared, figure.others
     if value is None or others is None:
         return
     words = WORDS[figure.metric]
     here, there = told(value, figure.unit), told(others, figure.unit)
-    median = f"the median of the {figure.others_count} others" if figure.others_count > 1 else "the other one"
-    if limit is not None and value > limit and figure.others_over * 2 >= figure.others_count:
-        yield (
-            f"It is not alone: {figure.others_over} of the {figure.others_count} others were over the limit of "
-            f"{told(limit, figure.unit)} too, so the pool was short, not this instance."
-        )
-    elif value > others * MUCH:
-        times = f", {value / others:.1f} times as much" if others > 0 else ""
-        yield f"Only here: {words} reached {here}; {median} had {there}{times}."
+    median = f"the median of the {figure.others_count} others" if figure.others_count > 1 else "the other instance"
+    if value > others * MUCH:
+        times = f"{value / others:.1f} times {median} ({there.removesuffix(' tokens')})" if others > 0 else f"where {median} had none"
+        yield f"Higher here: {here}, {times}."
     elif others > value * MUCH:
         yield f"Others had more: {words} reached {here} here; {median} had {there}."
     else:
         yield f"It was like the others: {words} reached {here}; {median} had {there}."
+    yield from _short(figure, by_metric)
+
+
+def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
+    """Who was over a limit of the SLO: this instance alone, or the pool."""
+    asked = (figure.metric,) if figure.metric in SLO_METRICS else SLO_METRICS
+    judged = [one for name in asked if (one := by_metric[name]).limit is not None and one.maximum is not None]
+    over = [one for one in judged if one.maximum is not None and one.limit is not None and one.maximum > one.limit]
+    for one in over:
+        assert one.limit is not None
+        limit = f"the {SLO_METRICS[one.metric]} limit of {told(one.limit, one.unit)}"
+        if not one.others_count:
+            yield f"It was over {limit}."
+        elif one.others_over * 2 >= one.others_count:
+            who = "Both" if one.others_count == 1 else f"This one and {one.others_over} of the {one.others_count} others"
+            yield f"{who} were over {limit}: the pool was short."
+        elif one.others_over:
+            yield f"It was over {limit}, and so {_were(one.others_over)} of the {one.others_count} others."
+        else:
+            yield f"It alone was over {limit}."
+    if judged and not over:
+        limits = " and ".join(SLO_METRICS[one.metric] for one in judged)
+        yield f"It was within the {limits} {'limits' if len(judged) > 1 else 'limit'} all the same."
+
+
+def _were(count: int) -> str:
+    return "was 1" if count == 1 else f"were {count}"
 
 
 def _since_before(figure: WindowFigure) -> Iterator[str]:
@@ -76,7 +104,9 @@ def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None])
 
 
 def _senders(found: LoadExplanation) -> Iterator[str]:
-    """By what had to be prefilled, which is what loads an instance; by the prompts where that is not recorded."""
+    """By what had to be prefilled, which is what loads an instance; by the prompts where that is not recorded. Nothing
+    where too little is recorded for a share.
+    """
     senders, had_to_be_prefilled = found.senders, bool(found.senders.top_by_prefill)
     if had_to_be_prefilled:
         number, share = few(senders.top_by_prefill, lambda one: one.prefill_share)
@@ -84,10 +114,13 @@ def _senders(found: LoadExplanation) -> Iterator[str]:
         number, share = few(senders.top, lambda one: one.tokens_share)
     if senders.recorded < FEW_RECORDED or not number or number > max(1, senders.sessions_seen // 4):
         return
-    of_all = "" if senders.sent is None else f" of {senders.sent:,}"
-    known = "" if senders.recorded == senders.sent else f" (known from {senders.recorded:,}{of_all} requests)"
     what = "tokens that it had to prefill" if had_to_be_prefilled else "prompt tokens"
-    yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what}{known}."
+    if senders.is_exact:
+        yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what}."
+        return
+    of_all = "" if senders.sent is None else f" of {senders.sent:,}"
+    known = f"estimated from {senders.recorded:,}{of_all} requests"
+    yield f"{number} of {senders.sessions_seen:,} sessions sent about {share * 100:.0f} % of the {what} ({known})."
 
 
 def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterator[str]:
@@ -112,7 +145,9 @@ def _moves(found: LoadExplanation) -> Iterator[str]:
 
 
 def _changes(found: LoadExplanation) -> Iterator[str]:
-    for change in found.changes[-3:]:
+    """What changed within the stretch, or so shortly before it that it may be the cause."""
+    since = found.start - min(found.end - found.start, SHORTLY)
+    for change in [one for one in found.changes if one.at >= since][-3:]:
         who = f" by {change.actor}" if change.actor else ""
         when = "before it" if change.at < found.start else "within it"
         yield f"At {change.at:%H:%M:%S} UTC, {when}: {change.words}{who}."

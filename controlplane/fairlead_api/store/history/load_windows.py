@@ -6,6 +6,7 @@ Every statement reads by an index and at most a bounded number of rows.
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +22,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.history.loads import PER_SECOND, SUMMED, pool_and_slo
 from fairlead_api.store.rows_within import RowsWithin
 from fairlead_client.resources.heatmaps import METRICS
-from fairlead_client.resources.load_explanations import Flow, Moved, Senders, SenderShare, WindowChange
+from fairlead_client.resources.load_explanations import LEAST_SAMPLES, Flow, Moved, Senders, SenderShare, WindowChange
 
 READ = 5_000
 """Most decisions, and most moves each way, that one answer reads."""
@@ -29,6 +30,8 @@ TOP = 10
 REVISIONS = 200
 """A revision is looked for among this many newest ones."""
 CHANGES = 20
+NOT_KNOWN = 1 << 62
+"""More requests than are ever sent: where their number is not known, not all are recorded."""
 
 _SENT = (
     (600, "load_samples", "second", "requests"),
@@ -49,16 +52,25 @@ WITH recorded AS (
   ORDER BY at DESC LIMIT :most
 ), by_session AS (
   SELECT session, count(*) AS requests, sum(prompt_tokens) AS prompt_tokens, sum(prompt_tokens / sample_rate) AS weight,
-    sum(prefill_tokens) AS prefill_tokens, sum(prefill_tokens / sample_rate) AS prefill_weight
+    sum(prefill_tokens) AS prefill_tokens, sum(prefill_tokens / sample_rate) AS prefill_weight,
+    sum(1 / sample_rate) AS weights, sum(1 / sample_rate ^ 2) AS squares
   FROM recorded GROUP BY session
 ), ranked AS (
   SELECT *, sum(weight) OVER () AS whole, sum(prefill_weight) OVER () AS prefill_whole,
     CAST(sum(requests) OVER () AS bigint) AS recorded, count(session) OVER () AS sessions,
-    row_number() OVER (ORDER BY weight DESC, session) AS place,
-    row_number() OVER (ORDER BY prefill_weight DESC NULLS LAST, session) AS prefill_place
+    sum(prompt_tokens) OVER () AS tokens, sum(prefill_tokens) OVER () AS to_prefill,
+    sum(weights) OVER () ^ 2 / sum(squares) OVER () AS worth,
+    row_number() OVER (ORDER BY weight DESC, session) AS estimated_place,
+    row_number() OVER (ORDER BY prefill_weight DESC NULLS LAST, session) AS estimated_prefill_place,
+    row_number() OVER (ORDER BY prompt_tokens DESC, session) AS recorded_place,
+    row_number() OVER (ORDER BY prefill_tokens DESC NULLS LAST, session) AS recorded_prefill_place
   FROM by_session
+), placed AS (
+  SELECT *, CASE WHEN recorded < :sent AND worth >= :least THEN estimated_place ELSE recorded_place END AS place,
+    CASE WHEN recorded < :sent AND worth >= :least THEN estimated_prefill_place ELSE recorded_prefill_place END AS prefill_place
+  FROM ranked
 )
-SELECT *, (SELECT min(at) FROM recorded) AS first FROM ranked WHERE place <= :top OR prefill_place <= :top ORDER BY place
+SELECT *, (SELECT min(at) FROM recorded) AS first FROM placed WHERE place <= :top OR prefill_place <= :top ORDER BY place
 """
 
 
@@ -136,37 +148,59 @@ def _stretch(item: Any) -> Stretch:
 
 
 async def _senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> Senders:
-    values = {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ, "top": TOP}
-    rows = (await connection.execute(text(_SENDERS), values)).all()
+    sent = await _sent(connection, pool, instance, start, end)
+    values = {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ, "top": TOP, "least": LEAST_SAMPLES}
+    rows = (await connection.execute(text(_SENDERS), values | {"sent": NOT_KNOWN if sent is None else sent})).all()
     recorded = int(rows[0].recorded) if rows else 0
-    begun = rows[0].first if recorded >= READ else start
-    sent = await _sent(connection, pool, instance, begun, end)
+    begun = start
+    if recorded >= READ:
+        begun = rows[0].first
+        sent = await _sent(connection, pool, instance, begun, end)
+    sent = None if sent is None else max(sent, recorded)
+    shares = _exact if recorded == sent else _estimated if rows and rows[0].worth >= LEAST_SAMPLES else _none
     return Senders(
         start=begun,
-        sent=None if sent is None else max(sent, recorded),
+        sent=sent,
         recorded=recorded,
         sessions_seen=int(rows[0].sessions) if rows else 0,
-        top=[_sender(row) for row in rows if row.place <= TOP],
+        top=[_sender(row, shares) for row in sorted(rows, key=lambda row: int(row.place)) if row.place <= TOP],
         top_by_prefill=[
-            _sender(row)
+            _sender(row, shares)
             for row in sorted(rows, key=lambda row: int(row.prefill_place))
             if row.prefill_place <= TOP and row.prefill_tokens is not None
         ],
     )
 
 
-def _sender(row: Any) -> SenderShare:
+Shares = tuple[float | None, float | None]
+"""Of the prompt tokens, and of those to prefill."""
+
+
+def _exact(row: Any) -> Shares:
+    return _part(row.prompt_tokens, row.tokens), _part(row.prefill_tokens, row.to_prefill)
+
+
+def _estimated(row: Any) -> Shares:
+    return _part(row.weight, row.whole), _part(row.prefill_weight, row.prefill_whole)
+
+
+def _none(row: Any) -> Shares:
+    return None, None
+
+
+def _part(own: Any, whole: Any) -> float | None:
+    return None if own is None else float(own) / float(whole) if whole else 0.0
+
+
+def _sender(row: Any, shares: Callable[[Any], Shares]) -> SenderShare:
+    tokens_share, prefill_share = shares(row)
     return SenderShare(
         session=row.session,
         requests=int(row.requests),
         prompt_tokens=int(row.prompt_tokens),
-        tokens_share=float(row.weight) / float(row.whole) if row.whole else 0.0,
+        tokens_share=tokens_share,
         prefill_tokens=None if row.prefill_tokens is None else int(row.prefill_tokens),
-        prefill_share=None
-        if row.prefill_tokens is None
-        else float(row.prefill_weight) / float(row.prefill_whole)
-        if row.prefill_whole
-        else 0.0,
+        prefill_share=prefill_share,
     )
 
 

@@ -1,6 +1,7 @@
 """Why an instance was loaded as it was: the stretch that is read, and what the sentences say."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -75,11 +76,12 @@ def explained(
     left: Moved = NONE_MOVED,
     changes: tuple[WindowChange, ...] = (),
     roles: dict[str, Role] | None = None,
+    metric: str = "ttft_p95",
 ) -> LoadExplanation:
     places = {name: Place(state=InstanceState.SERVING, role=(roles or {}).get(name, Role.BOTH)) for name in now}
     found = Stretches(now=now, before=before or {}, places=places, slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1))
     known = Evidence(senders=senders, arrived=NONE_MOVED, left=left, changes=list(changes))
-    return explanation(POOL, "a", "ttft_p95", WHERE, found, known)
+    return explanation(POOL, "a", metric, WHERE, found, known)
 
 
 class Windows:
@@ -148,11 +150,15 @@ async def test_an_hour_that_ended_just_now_is_told_as_it_was_read_last_while_it_
 
 def test_an_instance_that_is_slow_alone_is_told_from_a_pool_that_is_short() -> None:
     alone = explained({"a": stretch(14.2), "b": stretch(2.0), "c": stretch(3.0), "d": stretch(1.0)})
-    assert alone.causes[0] == "Only here: TTFT p95 reached 14.2 s; the median of the 3 others had 2.00 s, 7.1 times as much."
+    assert alone.causes[:2] == [
+        "Higher here: 14.2 s, 7.1 times the median of the 3 others (2.00 s).",
+        "It alone was over the TTFT limit of 5.00 s.",
+    ]
     together = explained({"a": stretch(14.2), "b": stretch(9.0), "c": stretch(8.0), "d": stretch(1.0)})
-    assert together.causes[0] == (
-        "It is not alone: 2 of the 3 others were over the limit of 5.00 s too, so the pool was short, not this instance."
-    )
+    assert together.causes[:2] == [
+        "Higher here: 14.2 s, 1.8 times the median of the 3 others (8.00 s).",
+        "This one and 2 of the 3 others were over the TTFT limit of 5.00 s: the pool was short.",
+    ]
     figure = next(one for one in together.figures if one.metric == "ttft_p95")
     assert (figure.others, figure.others_count, figure.others_over, figure.limit) == (8.0, 3, 2, 5.0)
 
@@ -173,11 +179,38 @@ def test_few_sessions_with_most_tokens_are_named_with_what_is_known_of_the_rest(
     top = [
         SenderShare(session=f"s{number}", requests=5, prompt_tokens=900, tokens_share=share) for number, share in enumerate((0.3, 0.2, 0.1))
     ]
-    senders = Senders(start=NOW, sent=240, recorded=14, sessions_seen=61, top=top, top_by_prefill=[])
+    senders = Senders(start=NOW, sent=240, recorded=64, sessions_seen=61, top=top, top_by_prefill=[])
     found = explained({"a": stretch(9.0)}, senders=senders)
-    assert "2 of 61 sessions sent 50 % of the prompt tokens (known from 14 of 240 requests)." in found.causes
+    assert "2 of 61 sessions sent about 50 % of the prompt tokens (estimated from 64 of 240 requests)." in found.causes
     too_few = Senders(start=NOW, sent=240, recorded=3, sessions_seen=3, top=top, top_by_prefill=[])
     assert not any("sessions sent" in cause for cause in explained({"a": stretch(9.0)}, senders=too_few).causes)
+    without = [replace(one, tokens_share=None) for one in top]
+    unknown = Senders(start=NOW, sent=240, recorded=14, sessions_seen=61, top=without, top_by_prefill=[])
+    assert not any("sessions sent" in cause for cause in explained({"a": stretch(9.0)}, senders=unknown).causes)
+
+
+def test_more_to_compute_than_elsewhere_is_no_cause_of_its_own_where_the_pool_was_short() -> None:
+    def loaded(pending: float, ttft: float) -> Stretch:
+        found = stretch(ttft)
+        return replace(found, values={**found.values, "pending_prefill_tokens": (pending, pending)})
+
+    short = explained({"a": loaded(19_286, 5.26), "b": loaded(12_421, 5.82)}, metric="pending_prefill_tokens")
+    assert short.causes[:2] == [
+        "Higher here: 19,286 tokens, 1.6 times the other instance (12,421).",
+        "Both were over the TTFT limit of 5.00 s: the pool was short.",
+    ]
+    in_time = explained({"a": loaded(19_286, 3.26), "b": loaded(12_421, 2.82)}, metric="pending_prefill_tokens")
+    assert in_time.causes[1] == "It was within the TTFT limit all the same."
+
+
+def test_what_changed_minutes_before_is_no_cause() -> None:
+    start = NOW + timedelta(seconds=30)
+    told = [
+        any("it became Starting" in cause for cause in explained({"a": stretch(9.0)}, changes=(change,)).causes)
+        for before in (0, 30, 31, 223)
+        for change in [WindowChange(at=start - timedelta(seconds=before), kind="state", words="it became Starting", actor=None)]
+    ]
+    assert told == [True, True, False, False]
 
 
 def test_where_it_is_recorded_sessions_are_named_by_what_had_to_be_prefilled() -> None:
@@ -194,7 +227,7 @@ def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None
         left=Moved(total=31, complete=True, instances=3, flows=[Flow(instance="b", count=20)]),
         changes=(WindowChange(at=NOW, kind="revision", words="revision 7 changed slo.ttft from 5s to 3s", actor="oncall"),),
     )
-    assert found.causes[1:] == [
+    assert found.causes[2:] == [
         "It rose just then: 1.00 s in the stretch before, 9.00 s in this one.",
         "It was sent 50 requests, the median of the others 10.",
         "Its cache helped little: a prefix hit rate of 10 % in the mean, 60 % elsewhere.",
