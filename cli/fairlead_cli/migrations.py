@@ -6,13 +6,14 @@ import click
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.explanations.explaining_moves import cause_facts
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
 from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import print_facts, seconds, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.moves import Migration, Move, ReRoute
 
-COLUMNS = ("at (UTC)", "id", "pool", "session", "from", "to", "why", "predicted gain", "paid off", "outcome")
+COLUMNS = ("at (UTC)", "id", "pool", "session", "from", "to", "why", "predicted gain", "faster than staying", "outcome")
 _requests = click.option("--requests", is_flag=True, help="Re-routes of single requests, instead of sessions that moved.")
 
 
@@ -62,6 +63,7 @@ def show(requests: bool, migration: str, look: Look) -> None:
             return
         click.echo(found.explanation)
         facts = [
+            *cause_facts(found),
             ("predicted for staying", seconds(found.predicted_source_ttft_seconds)),
             ("predicted for moving", seconds(found.predicted_target_ttft_seconds)),
             ("came after", seconds(found.actual_ttft_seconds)),

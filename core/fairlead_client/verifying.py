@@ -11,6 +11,7 @@ from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import candidate, deciding, pair_in_words, runner_up
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.routing.explanations.fates import whole_story
+from fairlead.routing.explanations.move_checking import cause_contradictions
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem
@@ -93,6 +94,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
         found.append("it went nowhere")
     if move.trigger is BindingReason.COLD:
         found.append("a first placement is no move")
+    found += cause_contradictions(move)
     if stay is not None and go is not None and (benefit is None or abs(stay - go - benefit) > 1e-6):
         found.append(f"its benefit {benefit} is not {stay} - {go}")
     shown = actual is not None and stay is not None and actual < stay
@@ -104,12 +106,12 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
         found.append(f"it had a first token, but its outcome is {move.outcome}")
     if move.explanation != explain_move(move, what):
         found.append("the sentence is not the one its numbers give")
-    if "paid off: the first" in move.explanation and move.paid_off is not True and "did not pay off" not in move.explanation:
-        found.append("the sentence says that it paid off")
+    if "It was faster: " in move.explanation and move.paid_off is not True:
+        found.append("the sentence says that it was faster as predicted")
     if (
         benefit is not None
         and benefit <= 0
-        and "sooner." in move.explanation.partition(" to the first token, going ")[2].partition(". ")[0]
+        and "faster." in move.explanation.partition(" to the first token, going ")[2].partition(". ")[0]
     ):
         found.append("the sentence calls a predicted loss a gain")
     return found

@@ -57,14 +57,24 @@ class Bar:
 
 
 _COLOURED = tuple(
-    map(BindingReason, ("hot-migration", "slo", "hotspot", "drain", "instance-lost", "ring-change", "prefix-key", "operator"))
+    map(BindingReason, ("hot-migration", "slo", "prefix-outweighed", "prefix-equal", "drain", "instance-lost", "ring-change", "operator"))
 )
 _AS = {
+    BindingReason.HOTSPOT: BindingReason.HOT_MIGRATION,
     BindingReason.NO_ROOM: BindingReason.HOT_MIGRATION,
-    BindingReason.SESSION_MOVED: BindingReason.PREFIX_KEY,
+    BindingReason.QUEUE_FULL: BindingReason.HOT_MIGRATION,
+    BindingReason.IDLE_INSTANCE: BindingReason.SLO,
+    BindingReason.PREFIX_AFFINITY: BindingReason.PREFIX_OUTWEIGHED,
+    BindingReason.BEST_SCORE: BindingReason.PREFIX_OUTWEIGHED,
+    BindingReason.FILTERED_OUT: BindingReason.PREFIX_OUTWEIGHED,
+    BindingReason.DRAWN: BindingReason.PREFIX_EQUAL,
     BindingReason.ENGINE_STALLED: BindingReason.INSTANCE_LOST,
+    BindingReason.PREFIX_KEY: BindingReason.RING_CHANGE,
+    BindingReason.OFF_RING: BindingReason.RING_CHANGE,
+    BindingReason.SESSION_MOVED: BindingReason.RING_CHANGE,
+    BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
 }
-"""Triggers with the colour of another: there are eight. Those of re-routes alone have those of migrations alone."""
+"""Triggers with the colour of another, of the same kind: there are eight colours."""
 
 
 def series_of(trigger: BindingReason) -> int:

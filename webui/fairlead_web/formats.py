@@ -75,19 +75,19 @@ def by_unit(name: str, value: Any) -> str:
 
 
 def benefit(value: float | None) -> str:
-    """The predicted gain of a move: `4.22 s sooner`; a move without a gain is not shown as one."""
+    """The predicted gain of a move: `4.22 s faster`; a move without a gain is not shown as one."""
     if value is None:
         return "not predicted"
     size = seconds(abs(value))
-    return "no difference" if size == seconds(0.0) else f"{size} sooner" if value > 0 else f"{size} later"
+    return "no difference" if size == seconds(0.0) else f"{size} faster" if value > 0 else f"{size} slower"
 
 
 def won(value: float | None) -> str:
-    """What moves came to: `1.20 s won`, `300 ms lost`, `30 min won`; an en dash where it is not known."""
+    """What moves came to: `1.20 s saved`, `300 ms lost`, `30 min saved`; an en dash where it is not known."""
     if value is None:
         return NONE
     size = seconds(abs(value)) if abs(value) < 120 else span(abs(value))
-    return "no difference" if size == seconds(0.0) else f"{size} won" if value > 0 else f"{size} lost"
+    return "no difference" if size == seconds(0.0) else f"{size} saved" if value > 0 else f"{size} lost"
 
 
 def rate(value: float | None) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
-from fairlead.routing.explanations.explaining_moves import TRIGGERS
+from fairlead.routing.explanations.explaining_moves import cause
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.sessions import BindingHistoryItem
@@ -46,7 +46,7 @@ def steps_of(move: Migration, decision: RoutingDecision | None, history: list[Bi
 
 
 def _plan(move: Migration, decision: RoutingDecision | None) -> MoveStep:
-    why = TRIGGERS.get(move.trigger, move.trigger.value)
+    why = cause(move)
     if decision is not None:
         told = (
             f"Router {decision.router} weighed {len(decision.candidates)} of {max(decision.considered, len(decision.candidates))} "
@@ -111,7 +111,7 @@ def net_effect(move: Migration | ReRoute) -> NetEffect:
         return NetEffect(value="not known", told=f"{_capital(missing)}.", level="")
     told = f"{formats.seconds(stay)} predicted for staying, less {formats.seconds(actual)} real."
     if net > 0 and not move.paid_off:
-        told += " No gain had been predicted, so it is not called paid off."
+        told += " That had not been predicted."
     return NetEffect(value=formats.won(net), told=told, level="good" if move.paid_off else "bad" if move.paid_off is False else "")
 
 

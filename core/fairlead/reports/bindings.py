@@ -9,14 +9,23 @@ from fairlead.values import value
 
 
 class BindingReason(StrEnum):
-    """Why a session's KV home is where it is.
+    """Why a session's KV home is where it is: the trigger of a migration, and of a re-route.
 
-    `cold` first placement · `hot-migration` the instance that held it was hot · `slo` the other candidate of its
-    pair could serve it sooner · `hotspot` moved with a queued request · `drain` its instance is leaving ·
-    `instance-lost` its instance is gone or failing · `engine-stalled` its instance's engine made no progress ·
-    `ring-change` its place on the ring changed because instances
-    came or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat ·
-    `operator` a person asked for it.
+    By the numbers that decided: `slo` staying was predicted to miss the TTFT target · `hot-migration` the instance that
+    held it was hot · `prefix-equal` both held as much of the prompt, and the other had less to do · `prefix-affinity`
+    the other held more of the prompt · `prefix-outweighed` it held less of it, and cost less all the same ·
+    `best-score` its score was better · `drawn` it was drawn by chance ·
+    `filtered-out` the filters of the policy did not pass it · `hotspot` moved with a queued request, out of a
+    queue that endangered the SLO.
+
+    By where the prefix belongs: `ring-change` its place on the ring changed because instances came or went ·
+    `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat · `off-ring` it had
+    been placed away from its prefix's place, and went back there.
+
+    Because it could not stay: `drain` its instance is leaving · `instance-lost` its instance is gone or failing ·
+    `engine-stalled` its instance's engine made no progress · `queue-full` the queue there was full · `outside-subset`
+    the gateway in front does not allow that instance · `idle-instance` it would have been refused by estimates, and an
+    idle instance took it. `operator` a person asked for it. `cold` is a first placement.
 
     Two are of requests alone, which go back to where their session is, since a move of it that was decided was not
     made: `no-room` its new host had no room for its context any more · `session-moved` it had moved with another
@@ -26,18 +35,60 @@ class BindingReason(StrEnum):
     COLD = "cold"
     HOT_MIGRATION = "hot-migration"
     SLO = "slo"
+    PREFIX_EQUAL = "prefix-equal"
+    PREFIX_AFFINITY = "prefix-affinity"
+    PREFIX_OUTWEIGHED = "prefix-outweighed"
+    BEST_SCORE = "best-score"
+    DRAWN = "drawn"
+    FILTERED_OUT = "filtered-out"
     HOTSPOT = "hotspot"
     DRAIN = "drain"
     INSTANCE_LOST = "instance-lost"
     ENGINE_STALLED = "engine-stalled"
+    QUEUE_FULL = "queue-full"
+    OUTSIDE_SUBSET = "outside-subset"
+    IDLE_INSTANCE = "idle-instance"
     RING_CHANGE = "ring-change"
     PREFIX_KEY = "prefix-key"
+    OFF_RING = "off-ring"
     NO_ROOM = "no-room"
     SESSION_MOVED = "session-moved"
     OPERATOR = "operator"
 
 
-TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({BindingReason.ENGINE_STALLED: BindingReason.INSTANCE_LOST})
+GAINING = frozenset(
+    {
+        BindingReason.HOT_MIGRATION,
+        BindingReason.SLO,
+        BindingReason.PREFIX_EQUAL,
+        BindingReason.PREFIX_AFFINITY,
+        BindingReason.PREFIX_OUTWEIGHED,
+        BindingReason.BEST_SCORE,
+        BindingReason.DRAWN,
+        BindingReason.FILTERED_OUT,
+        BindingReason.HOTSPOT,
+        BindingReason.RING_CHANGE,
+        BindingReason.PREFIX_KEY,
+        BindingReason.OFF_RING,
+    }
+)
+"""Triggers of sessions that could have stayed: they move for the least gain of their policy, or not at all."""
+
+TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType(
+    {BindingReason.ENGINE_STALLED: BindingReason.INSTANCE_LOST, BindingReason.OFF_RING: BindingReason.RING_CHANGE}
+    | dict.fromkeys((BindingReason.QUEUE_FULL, BindingReason.IDLE_INSTANCE, BindingReason.OUTSIDE_SUBSET), BindingReason.SLO)
+    | dict.fromkeys(
+        (
+            BindingReason.PREFIX_EQUAL,
+            BindingReason.PREFIX_AFFINITY,
+            BindingReason.PREFIX_OUTWEIGHED,
+            BindingReason.BEST_SCORE,
+            BindingReason.DRAWN,
+            BindingReason.FILTERED_OUT,
+        ),
+        BindingReason.SLO,
+    )
+)
 """What routers are told in the place of a reason that those of the last release do not know; no router acts on it."""
 
 

@@ -6,8 +6,28 @@ from typing import Generic
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.generic import Pool, Time
+from fairlead.reports.units import Unit
 from fairlead.tables import PoolKey
 from fairlead.targets import target_of
+from fairlead.values import value
+
+
+@value
+class MoveCause:
+    """Why something moves: the trigger, and the number that decided, which was above `threshold`; None where none did.
+
+    What they are follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
+    `hot-migration`: what was pending there (or the TTFT predicted for staying), and the limit from which that is hot ·
+    `prefix-equal`: what was pending (or the cost) there, and where it went · `prefix-affinity`: the tokens of its
+    prompt held where it went, and where it was · `prefix-outweighed`: the cost of staying, and of going · `best-score`:
+    the score where it went, and where it was · `hotspot`: the time that its queue took, and the TTFT target (or what
+    was pending, and the limit) · `queue-full`: the requests that waited, and the limit.
+    """
+
+    trigger: BindingReason
+    crossed: float | None = None
+    threshold: float | None = None
+    unit: Unit | None = None
 
 
 class MoveOutcome(StrEnum):
@@ -27,7 +47,14 @@ class Move(Generic[Pool, Time]):
     TTFTs are predictions, made at decision time, for the request that carried the move. `benefit_seconds` is their
     difference, negative when leaving was predicted to cost time. All are None where nothing could be predicted,
     because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
-    None until it has one. `source_rank` and `target_rank` are data-parallel ranks, None of instances that compute as
+    None until it has one.
+
+    `trigger` is the term that decided, and `crossed` (with `threshold`, in `crossed_unit`) the number that did: see
+    `MoveCause`. The hits are tokens of its prompt that the two ends were taken to hold when it was decided, None where
+    that is not known, as in moves of earlier releases. `least_gain_seconds` is the benefit that the policy asked for at
+    the time, None where it asked for none.
+
+    `source_rank` and `target_rank` are data-parallel ranks, None of instances that compute as
     one; a session may move from one rank of an instance to another. Subclasses declare `pool` and `at` again with
     their types, since the OpenAPI document cannot express type variables.
     """
@@ -50,6 +77,12 @@ class Move(Generic[Pool, Time]):
     outcome: MoveOutcome = MoveOutcome.UNDERWAY
     source_rank: int | None = None
     target_rank: int | None = None
+    crossed: float | None = None
+    threshold: float | None = None
+    crossed_unit: Unit | None = None
+    source_hit_tokens: int | None = None
+    target_hit_tokens: int | None = None
+    least_gain_seconds: float | None = None
 
     @property
     def origin(self) -> str:

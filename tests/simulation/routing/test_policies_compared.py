@@ -10,7 +10,6 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports.bindings import BindingReason
-from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
@@ -99,7 +98,7 @@ def test_scaling_in_and_out_under_load_fails_no_request(policy: str) -> None:
         assert any(place.startswith("new") for place in late)
     moves = scheduler.take_records(1e9, final=True).migrations
     drained = any(move.trigger is BindingReason.DRAIN for move in moves)
-    assert drained == PolicyInForce.of(BUILT_IN.build(pool.routing, 1)).keeps_homes
+    assert drained == BUILT_IN.keeps_homes(pool.routing)
 
 
 def test_beyond_saturation_sessions_keep_their_cache_when_only_cool_targets_are_taken() -> None:

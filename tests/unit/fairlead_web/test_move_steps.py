@@ -87,15 +87,15 @@ def test_copied_tokens_are_told_without_a_duration_that_nobody_measured() -> Non
 
 def test_the_net_effect_is_staying_less_what_came() -> None:
     gained = net_effect(MOVE)
-    assert (gained.value, gained.told, gained.level) == ("3.00 s won", "5.00 s predicted for staying, less 2.00 s real.", "good")
+    assert (gained.value, gained.told, gained.level) == ("3.00 s saved", "5.00 s predicted for staying, less 2.00 s real.", "good")
     lost = net_effect(replace(MOVE, actual_ttft_seconds=6.0, paid_off=False))
     assert (lost.value, lost.level) == ("1.00 s lost", "bad")
 
 
 def test_a_gain_that_nobody_predicted_is_not_called_paid_off() -> None:
     lucky = net_effect(replace(MOVE, benefit_seconds=-78.0, paid_off=None))
-    assert (lucky.value, lucky.level) == ("3.00 s won", "")
-    assert "not called paid off" in lucky.told
+    assert (lucky.value, lucky.level) == ("3.00 s saved", "")
+    assert "had not been predicted" in lucky.told
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,10 @@ def test_a_trigger_has_the_same_colour_whatever_occurs_how_often() -> None:
         for bar in stacked_timeline([TimelineBucket(at=start, counts=counts)], start, NOW).bars:
             seen[next(one for one in BindingReason if bar.label.endswith(f" {formats.words(one)}"))].add(bar.series)
     assert all(len(colours) == 1 for colours in seen.values())
-    alike = {BindingReason.ENGINE_STALLED}  # to a session a stalled engine is a lost one, and there are eight colours
-    of_sessions = set(BindingReason) - alike - {BindingReason.COLD, BindingReason.NO_ROOM, BindingReason.SESSION_MOVED}
-    assert len(set().union(*(seen[trigger] for trigger in of_sessions))) == len(of_sessions), "those of migrations differ from each other"
+    words = ("slo", "hot-migration", "prefix-equal", "prefix-outweighed", "drain", "instance-lost", "ring-change", "operator")
+    assert len(set().union(*(seen[BindingReason(word)] for word in words))) == len(words), "kinds of causes differ from each other"
+    kinds = [("hotspot", "hot-migration"), ("engine-stalled", "instance-lost"), ("prefix-key", "ring-change"), ("off-ring", "ring-change")]
+    assert all(seen[BindingReason(one)] == seen[BindingReason(kind)] for one, kind in kinds)
 
 
 def test_a_spec_reads_in_the_order_people_write_it_however_it_was_stored() -> None:
@@ -124,8 +125,8 @@ def test_the_three_times_of_a_move_share_one_scale() -> None:
 
 def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
     assert [formats.benefit(value) for value in (4.0, -0.277, 0.0, 0.0001, None)] == [
-        "4.00 s sooner",
-        "277 ms later",
+        "4.00 s faster",
+        "277 ms slower",
         "no difference",
         "no difference",
         "not predicted",
@@ -134,7 +135,7 @@ def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
 
 def test_seconds_won_have_a_word_and_no_sign() -> None:
     told = [formats.won(value) for value in (1.2, -0.3, 0.0, 0.0001, None, 1834.8)]
-    assert told == ["1.20 s won", "300 ms lost", "no difference", "no difference", "–", "30 min won"]
+    assert told == ["1.20 s saved", "300 ms lost", "no difference", "no difference", "–", "30 min saved"]
 
 
 def test_a_decisions_terms_are_shown_with_unit_direction_and_role() -> None:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.explanations.explaining_moves import cause_facts
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.public.calling import Query
@@ -115,6 +116,8 @@ class MovePage(Context):
     move: Migration | ReRoute
     times: list[MoveTime]
     effect: NetEffect
+    cause: list[tuple[str, str]]
+    """The numbers that decided."""
     steps: list[MoveStep]
     """Of a migration; a re-route has none."""
     decision: RoutingDecision | None
@@ -261,7 +264,16 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
     )
     steps = steps_of(move, decision, history) if isinstance(move, Migration) else []
     return visit.page(
-        MovePage(shell=shell, words=words, move=move, times=times(move), effect=net_effect(move), steps=steps, decision=decision)
+        MovePage(
+            shell=shell,
+            words=words,
+            move=move,
+            times=times(move),
+            effect=net_effect(move),
+            cause=[(name.capitalize(), told) for name, told in cause_facts(move)],
+            steps=steps,
+            decision=decision,
+        )
     )
 
 

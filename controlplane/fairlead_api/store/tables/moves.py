@@ -1,6 +1,6 @@
 """Tables of moves: session migrations, part of a session's bindings, and re-routes of requests, which are not."""
 
-from sqlalchemy import Boolean, Column, Computed, Double, Index, Integer, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Computed, Double, Index, Integer, Table, Text, text
 
 from fairlead_api.store.tables.columns import count_column, metadata, pool_column, text_column, time_column
 
@@ -51,6 +51,12 @@ def _moves(name: str, *, bound: bool) -> Table:
         Column("paid_off", Boolean, Computed(PAID_OFF, persisted=True)),
         Column("source_rank", Integer),
         Column("target_rank", Integer),
+        Column("crossed", Double),
+        Column("threshold", Double),
+        text_column("crossed_unit", null=True),
+        Column("source_hit_tokens", BigInteger),
+        Column("target_hit_tokens", BigInteger),
+        Column("least_gain_seconds", Double),
         Index(None, "at", "id"),
         Index(None, "pool_id", "at"),
         Index(None, "session", "at"),

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveCause
+from fairlead.reports.units import Unit
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest
@@ -101,7 +104,7 @@ class _Run:
             for behind in movable[best:]:
                 behind.ahead -= moved.queued.miss_tokens
             left -= 1
-            self._make(moved, instance, delay)
+            self._make(moved, instance, delay, delay + self._seconds(tokens + moved.queued.miss_tokens))
 
     def _movable(self, queue: Sequence[QueuedRequest], load: InstanceLoad, delay: float) -> list["_Movable"]:
         """The queued requests that could be in time, and sooner, on the other instance of their pair;
@@ -154,13 +157,14 @@ class _Run:
                 best, best_rank = place, rank
         return best
 
-    def _make(self, moved: "_Movable", source: str, delay: float) -> None:
+    def _make(self, moved: "_Movable", source: str, delay: float, too_late: float) -> None:
         target, request = moved.there.entry.id, moved.queued.request.id
         self.moves.append(
             QueuedMove(
                 request=request,
                 source=moved.queued.instance,
                 target=target,
+                cause=MoveCause(trigger=BindingReason.HOTSPOT, crossed=too_late, threshold=self._rules.slo_seconds, unit=Unit.SECONDS),
                 source_ttft_seconds=delay + self._seconds(moved.ahead),
                 target_ttft_seconds=self._ttft_there(moved),
             )

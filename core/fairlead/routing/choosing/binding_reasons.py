@@ -1,4 +1,4 @@
-"""Session homes: why work leaves an instance, and why a policy that keeps bindings sets or moves one."""
+"""Session homes: why work cannot stay on an instance, and why a session's place on a ring is another."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,8 +10,8 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Why work cannot stay on an instance: drain, also when that is over and it is gone; instance-lost; engine-stalled;
-    or ring-change when it still accepts.
+    """Why work cannot stay on an instance: drain, also when that is over and it is gone; instance-lost, also when the
+    decode instances that it needs are; engine-stalled; or ring-change when it still accepts.
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN
@@ -22,7 +22,9 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
         return BindingReason.DRAIN
     if load.is_stalled:
         return BindingReason.ENGINE_STALLED
-    return BindingReason.RING_CHANGE if load.may_be_sent(now) else BindingReason.INSTANCE_LOST
+    if load.entry.role is Role.DECODE:
+        return BindingReason.DRAIN  # it drained before its role changed
+    return BindingReason.RING_CHANGE if load.is_candidate(now) else BindingReason.INSTANCE_LOST
 
 
 class RingAge:
@@ -53,27 +55,12 @@ class RingAge:
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
         """Why a session's place is no longer `home`.
 
-        Of a binding older than this policy only a key that still leads there is evidence.
+        Of a binding older than this policy only a key that still leads there is evidence. One that is younger than the
+        ring, and that no key leads to, was made elsewhere: its place took no requests then, or a person chose it.
         """
         if home.bound_at < self._changed_at:
             return BindingReason.RING_CHANGE
+        if is_other_key():
+            return BindingReason.PREFIX_KEY
         older = self._started_at is not None and home.bound_at < self._started_at
-        return BindingReason.RING_CHANGE if older and not is_other_key() else BindingReason.PREFIX_KEY
-
-
-def binding_reason(home: Binding | None, chosen: str, otherwise: BindingReason, view: PoolView, now: float) -> BindingReason | None:
-    """The reason to record when a request's session, bound as `home`, is served by `chosen`: None when it stays.
-
-    A first placement is cold; a home that drains, is lost or broken gives that reason; from a
-    healthy home it is `otherwise`.
-    """
-    if home is None or home.instance is None:
-        return BindingReason.COLD
-    if home.instance == chosen:
-        return None
-    reason = reason_to_leave(home.instance, view, now)
-    if reason is not BindingReason.RING_CHANGE:
-        return reason
-    load = view.load(home.instance)
-    flipped = load is not None and load.entry.role is Role.DECODE  # it drained before
-    return BindingReason.DRAIN if flipped else otherwise
+        return BindingReason.RING_CHANGE if older else BindingReason.OFF_RING

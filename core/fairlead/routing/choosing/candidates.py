@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -136,7 +135,6 @@ def ordered_decision(
     totals: IntVector | FloatVector | list[float],
     reason: DecisionReason,
     rule: str,
-    bind: BindingReason | None = None,
     *,
     terms: Callable[[int], dict[str, float]] | None = None,
     limits: dict[str, float] | None = None,
@@ -145,12 +143,14 @@ def ordered_decision(
     decode: str | None = None,
     transfer_from: str | None = None,
     ttft_seconds: float | None = None,
+    home: str | None = None,
 ) -> Decision:
     """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks,
     by a rule of its policy.
 
-    Recorded are `totals`, which were compared, what `terms` gives for an index, `limits`, the index passed over, and
-    the policy's own predictions where it made any (`ttfts`). The rest as in `Decision`.
+    Recorded are `totals`, which were compared, what `terms` gives for an index, `limits`, the index passed over, the
+    `home` of the request's session, and the policy's own predictions where it made any (`ttfts`). The rest as in
+    `Decision`.
     """
     candidates = view.candidates()
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
@@ -160,6 +160,8 @@ def ordered_decision(
         compared = [*order[: FALLBACKS + 1]]
         if passed_over is not None and passed_over not in compared:
             compared.append(passed_over)
+        if home is not None and home != chosen[0]:
+            compared += [index for index, load in enumerate(candidates) if load.entry.id == home and index not in compared]
         scores = [
             score(
                 request,
@@ -179,7 +181,6 @@ def ordered_decision(
         reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
         fallbacks=tuple(chosen[1:]),
         weigh=weigh,
-        bind=bind,
         decode=decode,
         transfer_from=transfer_from,
         ttft_seconds=ttft_seconds,

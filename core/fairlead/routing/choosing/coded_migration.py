@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveCause
+from fairlead.reports.units import Unit
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 
@@ -118,6 +121,7 @@ class _Run:
         self._lines[source] = _Line.of([*entries[: move.index], *entries[move.index + 1 :]])
         there = [*self._line(move.target).entries, (move.place, queued, move.miss_there)]
         self._lines[move.target] = _Line.of(sorted(there, key=lambda entry: entry[0]))
+        cause = self._cause(source)
         self._pending[source] -= miss_here
         self._pending[move.target] += move.miss_there
         self.moves.append(
@@ -125,11 +129,22 @@ class _Run:
                 request=queued.request.id,
                 source=source,
                 target=move.target,
+                cause=cause,
                 source_ttft_seconds=move.ttft_here,
                 target_ttft_seconds=move.ttft_there,
             )
         )
         return miss_here
+
+    def _cause(self, source: str) -> MoveCause:
+        """What made the queue one to relieve: the tokens pending there, or else the age of its oldest request."""
+        pending, threshold = float(self._pending[source]), self._rules.threshold_tokens
+        if pending > threshold:
+            return MoveCause(trigger=BindingReason.HOTSPOT, crossed=pending, threshold=threshold, unit=Unit.TOKENS)
+        oldest = min((queued.request.arrived_at for _, queued, _ in self._line(source).entries), default=self._now)
+        return MoveCause(
+            trigger=BindingReason.HOTSPOT, crossed=self._now - oldest, threshold=self._rules.longest_wait_seconds, unit=Unit.SECONDS
+        )
 
     def _target(self, request: RoutingRequest, source: str) -> tuple[str, int, Place] | None:
         """Where the request may go, what it lacks there, and its place in the queue."""

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
 from fairlead.routing.choosing.prefix_hotness import CODE, PAPER, HotnessSettings
-from fairlead.routing.contracts.parameters import QueueParameters
+from fairlead.routing.contracts.parameters import HomeParameters
 from fairlead.schemas.shapes import number, text, whole
 
 PRESETS = ("dualmap-paper", "dualmap-code")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyParameters(QueueParameters):
+class KeyParameters(HomeParameters):
     """The adaptive key of DualMap. What is not given follows the preset."""
 
     preset: str = text(

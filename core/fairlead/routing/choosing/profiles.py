@@ -61,6 +61,8 @@ class Picked:
     terms: Mapping[str, FloatVector]
     """By the name of the term, the weighted scores."""
     rule: str
+    passing: IntVector | None
+    """Indexes of those that passed; None when all did, or none."""
 
 
 class Profile:
@@ -85,7 +87,8 @@ class Profile:
         order = self.picker.order(totals, dice)
         for scorer in self._remembering:
             scorer.picked(passing, order[0])
-        if len(passing) < len(seen):
+        filtered = len(passing) < len(seen)
+        if filtered:
             order = passing.places[order].tolist()
             totals = _spread(totals, passing.places, len(seen))
             terms = {name: _spread(vector, passing.places, len(seen)) for name, vector in terms.items()}
@@ -95,6 +98,7 @@ class Profile:
             totals=totals,
             terms=terms,
             rule=rule if self.picker.rule == BEST else self.picker.rule,
+            passing=passing.places if filtered else None,
         )
 
     def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:

@@ -120,11 +120,15 @@ class PolicyCatalogue:
         """
         parameters = self.check_parameters(facts.policy, facts.parameters)
         try:
-            return self.entry(facts.policy).build(parameters, seed)
+            policy = self.entry(facts.policy).build(parameters, seed)
         except InvalidInput:
             raise
         except Exception as error:  # another package's code may raise anything
             raise InvalidInput(POLICY_FIELD, facts.policy, f"it cannot be made ({error!r}); repair it or choose another policy") from error
+        if getattr(policy, "binds", False) is True and not callable(getattr(policy, "cause_to_leave", None)):
+            remedy = "it keeps sessions' homes and does not say why they leave them; give it cause_to_leave, or choose another policy"
+            raise InvalidInput(POLICY_FIELD, facts.policy, remedy)
+        return policy
 
     def keeps_homes(self, facts: RoutingFacts) -> bool:
         """Whether the policy a table names binds sessions where it places them. Raises as `check_parameters`."""

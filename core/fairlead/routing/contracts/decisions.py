@@ -1,9 +1,8 @@
-"""A policy's answer: the instance, why, and what becomes of the session's home."""
+"""A policy's answer: the instance, and why. The home of the request's session follows if the policy keeps homes."""
 
 from collections.abc import Callable
 from dataclasses import field
 
-from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.reports.decisions import DecisionReason as DecisionReason
 from fairlead.values import value
@@ -23,11 +22,9 @@ class Decision:
     """What was compared, as long as nothing has changed since: called at once, and only for
     decisions that are recorded.
     """
-    bind: BindingReason | None = None
-    """Not None: the session's home becomes `instance`, for this reason."""
     session: str | None = None
-    """The session `bind` is about, when the policy keeps bindings for requests that name none; None = the request's
-    own.
+    """The session whose home becomes `instance`, when the policy keeps homes for requests that name none; None = the
+    request's own.
     """
     room_tokens: int | None = None
     """Not None: the session moves only when the request is sent, if `instance` then has so many KV tokens free. If it

@@ -4,6 +4,7 @@ the names they have here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import inf
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -86,6 +87,11 @@ class QueueParameters:
     )
 
     @property
+    def least_gain(self) -> float:
+        """The least TTFT, in seconds, that moves a session off a home that could take it; -inf = any, also a loss."""
+        return -inf
+
+    @property
     def expected_seconds(self) -> float:
         """How long blocks are expected after the prefill of a prompt before KV events tell of them."""
         return self.speculative_seconds
@@ -94,3 +100,24 @@ class QueueParameters:
     def notes(self) -> tuple[str, ...]:
         """What was given and is not needed, a line each; most policies take nothing of the kind."""
         return ()
+
+
+LEAST_GAIN_SECONDS = 0.05
+"""What moves a session unless a pool says otherwise (docs/experiments.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeParameters(QueueParameters):
+    """What every policy accepts that moves sessions from homes that could take them."""
+
+    least_gain_seconds: float = number(
+        "A session leaves a home that takes requests only if its first token is predicted to come sooner elsewhere by so much; ties and "
+        "smaller gains move nobody. Below 0 it may also lose so much.",
+        LEAST_GAIN_SECONDS,
+        minimum=-3600.0,
+        maximum=3600.0,
+    )
+
+    @property
+    def least_gain(self) -> float:
+        return self.least_gain_seconds

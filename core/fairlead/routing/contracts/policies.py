@@ -13,6 +13,8 @@ from fairlead.predictors.models import Model
 from fairlead.predictors.reports import LearningReport
 from fairlead.predictors.samples import Samples
 from fairlead.reports.bindings import Binding
+from fairlead.reports.decisions import Weighing
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
@@ -113,11 +115,12 @@ class PoolView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedMove:
-    """A queued request to be moved between queues, with the TTFTs predicted for it at both ends."""
+    """A queued request to be moved between queues, with the cause and the TTFTs predicted for it at both ends."""
 
     request: str
     source: str
     target: str
+    cause: MoveCause
     source_ttft_seconds: float
     target_ttft_seconds: float
 
@@ -137,11 +140,18 @@ class Policy(Protocol):
 
 @runtime_checkable
 class KeepsHomes(Protocol):
-    """A policy that gives sessions a home: where a request is placed, its session is bound."""
+    """A policy that gives sessions a home: where a request is placed, its session is bound. No session leaves a home
+    that could take its request without a stated cause, and for less than the least gain of the policy's parameters.
+    """
 
     @property
     def binds(self) -> bool:
         """True."""
+
+    def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
+        """Why it has just placed the request elsewhere than at its session's `home`, which could take it; `weighed` is
+        what it chose by. Asked only then, and of what numbers decided: those that were weighed.
+        """
 
 
 @runtime_checkable
@@ -214,7 +224,7 @@ class PolicyInForce:
     """A policy, asked once what it does besides choosing."""
 
     choose: Callable[[RoutingRequest, PoolView, float], Decision]
-    keeps_homes: bool
+    keeps_homes: KeepsHomes | None
     binds_beginnings: BindsBeginnings | None
     follows_table: FollowsTable | None
     restricts_placement: RestrictsPlacement | None
@@ -229,7 +239,7 @@ class PolicyInForce:
         """The policy and what it can be asked."""
         return PolicyInForce(
             choose=policy.choose,
-            keeps_homes=isinstance(policy, KeepsHomes) and policy.binds,
+            keeps_homes=policy if isinstance(policy, KeepsHomes) and policy.binds else None,
             binds_beginnings=policy if isinstance(policy, BindsBeginnings) else None,
             follows_table=policy if isinstance(policy, FollowsTable) else None,
             restricts_placement=policy if isinstance(policy, RestrictsPlacement) else None,

@@ -8,16 +8,7 @@ instance that was chosen.
 from dataclasses import dataclass
 from enum import StrEnum
 
-
-class Unit(StrEnum):
-    """What a term or limit is measured in."""
-
-    SECONDS = "seconds"
-    TOKENS = "tokens"
-    REQUESTS = "requests"
-    SESSIONS = "sessions"
-    SHARE = "share"
-    SCORE = "score"
+from fairlead.reports.units import Unit as Unit
 
 
 class Better(StrEnum):
@@ -110,6 +101,7 @@ OUTSIDE_SUBSET = "outside-subset"
 IDLE_INSTANCE = "idle-instance"
 STAYS_PAUSED = "migrations-paused"
 MOVED_BY_PERSON = "moved-by-person"
+GAIN_TOO_SMALL = "gain-too-small"
 NOT_RECORDED = "not-recorded"
 """The rule of decisions made before rules were recorded."""
 NOT_WEIGHED = "not-weighed"
@@ -153,9 +145,18 @@ COMMON_RULES = (
     DecisionRule(code=MOVED_BY_PERSON, because="a person moved the session there"),
     DecisionRule(code=NOT_WEIGHED, because="what it was compared by was not noted then, as nothing spoke for keeping the decision"),
     DecisionRule(code=NOBODY, because="no instance could take the request"),
+    DecisionRule(
+        code=GAIN_TOO_SMALL,
+        because="its session lives there, and the instance that the policy would have chosen promised a first token too little sooner",
+        given=(Comparison(term="gain_seconds", holds=Holds.AT_MOST, against="least_gain_seconds"),),
+    ),
 )
 """Rules that stand above any policy."""
 QUEUE_LIMIT = Limit(name="queue_limit", words="requests a queue holds at most", unit=Unit.REQUESTS)
+GAIN = Limit(name="gain_seconds", words="what leaving would have gained", unit=Unit.SECONDS)
+LEAST_GAIN = Limit(name="least_gain_seconds", words="least gain that moves a session", unit=Unit.SECONDS)
+COMMON_LIMITS = (QUEUE_LIMIT, GAIN, LEAST_GAIN)
+"""Limits that stand above any policy."""
 
 
 def better(term: Term, one: float, other: float) -> bool:

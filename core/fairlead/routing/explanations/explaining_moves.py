@@ -4,23 +4,56 @@ from typing import Protocol
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.contracts.weighing import Unit
-from fairlead.routing.explanations.explaining import in_words
+from fairlead.routing.explanations.explaining import in_words, pair_in_words
 
 TRIGGERS = {
     BindingReason.COLD: "it had no home yet",
     BindingReason.HOT_MIGRATION: "its host was hot",
     BindingReason.SLO: "another instance promised an earlier first token",
+    BindingReason.PREFIX_EQUAL: "both held as much of its prompt, and the other had less to do",
+    BindingReason.PREFIX_AFFINITY: "the other held more of its prompt",
+    BindingReason.PREFIX_OUTWEIGHED: "more of its prompt was cached where it was, but what waited there outweighed that",
+    BindingReason.BEST_SCORE: "the other had the better score",
+    BindingReason.DRAWN: "the other was drawn by chance",
+    BindingReason.FILTERED_OUT: "the policy's filters did not pass its instance",
     BindingReason.HOTSPOT: "the queue it waited in was overloaded",
     BindingReason.DRAIN: "its instance drained",
     BindingReason.INSTANCE_LOST: "its instance was gone or failing",
     BindingReason.ENGINE_STALLED: "its instance's engine made no progress",
+    BindingReason.QUEUE_FULL: "the queue of its instance was full",
+    BindingReason.OUTSIDE_SUBSET: "the gateway in front does not allow its instance for the request",
+    BindingReason.IDLE_INSTANCE: "by estimates it would have been refused, and an idle instance took it",
     BindingReason.RING_CHANGE: "instances came or went, and its place on the ring is another",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
+    BindingReason.OFF_RING: "it was not on an instance that its prefix belongs to, and went to one",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",
     BindingReason.SESSION_MOVED: "its session had moved with another request meanwhile, and it followed",
     BindingReason.OPERATOR: "a person asked for it",
 }
 """Why something moved, by trigger."""
+
+_PLACES = frozenset({BindingReason.RING_CHANGE, BindingReason.PREFIX_KEY, BindingReason.OFF_RING})
+"""Triggers that follow a prefix's place."""
+
+_LATE = "staying was predicted to miss the TTFT target"
+"""What `slo` means of a move that tells the number: those of earlier releases had that word for other causes too."""
+
+_NUMBERS = {
+    BindingReason.SLO: "{0} to the first token, and the target is {1}",
+    BindingReason.PREFIX_AFFINITY: "{0} against {1}",
+    BindingReason.BEST_SCORE: "{0} against {1}",
+    BindingReason.HOTSPOT: "{0}, and the limit is {1}",
+    BindingReason.QUEUE_FULL: "{0} waited, and the limit is {1}",
+}
+_NUMBERS_BY_UNIT = {
+    (BindingReason.HOT_MIGRATION, Unit.TOKENS): "{0} were to be computed there, and the limit is {1}",
+    (BindingReason.HOT_MIGRATION, Unit.SECONDS): "{0} to the first token were predicted there, and {1} still count as in time",
+    (BindingReason.PREFIX_EQUAL, Unit.TOKENS): "{0} waited there, {1} where it went",
+    (BindingReason.PREFIX_EQUAL, Unit.SECONDS): "the policy's cost of staying was {0}, of going {1}",
+    (BindingReason.PREFIX_OUTWEIGHED, Unit.TOKENS): "{0} were to be computed there, {1} where it went",
+    (BindingReason.PREFIX_OUTWEIGHED, Unit.SECONDS): "the policy's cost of staying was {0}, of going {1}",
+}
+"""How the number that decided is told, by trigger; see `fairlead.reports.moves.MoveCause`."""
 
 
 class TimedMove(Protocol):
@@ -34,6 +67,24 @@ class TimedMove(Protocol):
 
     @property
     def trigger(self) -> str: ...
+
+    @property
+    def crossed(self) -> float | None: ...
+
+    @property
+    def threshold(self) -> float | None: ...
+
+    @property
+    def crossed_unit(self) -> str | None: ...
+
+    @property
+    def source_hit_tokens(self) -> int | None: ...
+
+    @property
+    def target_hit_tokens(self) -> int | None: ...
+
+    @property
+    def least_gain_seconds(self) -> float | None: ...
 
     @property
     def predicted_source_ttft_seconds(self) -> float | None: ...
@@ -52,10 +103,36 @@ class TimedMove(Protocol):
 
 
 def explain_move(move: TimedMove, what: str) -> str:
-    """What moved and why, what was predicted, and whether it paid off. `what` is the session or the request."""
-    known = {reason.value: words for reason, words in TRIGGERS.items()}
-    why = known.get(move.trigger, move.trigger)
-    return f"{what} went from {move.source} to {move.target}: {why}. {promise(move)} {verdict(move)}"
+    """What moved and why, what was predicted, and what came of it. `what` is the session or the request."""
+    return f"{what} went from {move.source} to {move.target}: {cause(move)}. {promise(move)} {verdict(move)}"
+
+
+def cause(move: TimedMove) -> str:
+    """Why it moved, with the number that decided and what that crossed, where they are recorded."""
+    known = {reason.value: reason for reason in BindingReason}
+    trigger = known.get(move.trigger)
+    if trigger is None:
+        return move.trigger
+    if move.crossed is None or move.threshold is None or move.crossed_unit is None:
+        return TRIGGERS[trigger]
+    unit = Unit(move.crossed_unit)
+    words = _LATE if trigger is BindingReason.SLO else TRIGGERS[trigger]
+    told = _NUMBERS.get(trigger) or _NUMBERS_BY_UNIT.get((trigger, unit))
+    return words if told is None else f"{words} ({told.format(*pair_in_words(move.crossed, move.threshold, unit))})"
+
+
+def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
+    """The recorded numbers of the cause, each with its name; none of moves that tell none."""
+    found: list[tuple[str, str]] = []
+    if move.crossed is not None and move.threshold is not None and move.crossed_unit is not None:
+        crossed, threshold = pair_in_words(move.crossed, move.threshold, Unit(move.crossed_unit))
+        found.append(("decided by", f"{crossed} against {threshold}"))
+    if move.source_hit_tokens is not None and move.target_hit_tokens is not None:
+        here, there = in_words(move.source_hit_tokens, Unit.TOKENS), in_words(move.target_hit_tokens, Unit.TOKENS)
+        found.append(("cached prompt", f"{here} where it was, {there} where it went"))
+    if move.least_gain_seconds is not None:
+        found.append(("least gain", _words(move.least_gain_seconds) if move.least_gain_seconds > -3600 else "any"))
+    return found
 
 
 def promise(move: TimedMove) -> str:
@@ -63,25 +140,24 @@ def promise(move: TimedMove) -> str:
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
     if stay is None or go is None or benefit is None:
         return "What staying would have taken was not predicted."
-    gained = f"{_words(benefit)} sooner" if benefit > 0 else "no difference" if benefit == 0 else f"{_words(-benefit)} later"
-    return f"Staying was predicted to take {_words(stay)} to the first token, going {_words(go)}: {gained}."
+    gained = f"{_words(benefit)} faster" if benefit > 0 else "no difference" if benefit == 0 else f"{_words(-benefit)} slower"
+    told = f"Staying was predicted to take {_words(stay)} to the first token, going {_words(go)}: {gained}."
+    follows = benefit < 0 and move.trigger in _PLACES
+    return f"{told} It went all the same, as its requests follow the prefix's place whatever that costs." if follows else told
 
 
 def verdict(move: TimedMove) -> str:
-    """Whether the move was worth it."""
+    """Whether going was faster than staying was predicted to be, and whether that had been foreseen."""
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     if actual is None:
-        return "Whether it paid off is not known: no first token was reported for the request that went."
+        return "Whether it was faster is not known: no first token was reported for the request that went."
     if stay is None:
-        return f"Whether it paid off is not known; the first token came after {_words(actual)}."
+        return f"Whether it was faster is not known; the first token came after {_words(actual)}."
     if actual >= stay:
-        return f"It did not pay off: the first token came after {_words(actual)}, {_words(actual - stay)} later than predicted for staying."
-    if move.paid_off:
-        return f"It paid off: the first token came after {_words(actual)}, {_words(stay - actual)} sooner than predicted for staying."
-    return (
-        f"Whether it paid off cannot be said: the first token came after {_words(actual)}, {_words(stay - actual)} sooner than predicted for "
-        "staying, but no gain had been predicted."
-    )
+        slower = "as long as" if actual == stay else f"{_words(actual - stay)} longer than"
+        return f"It was not faster: the first token took {_words(actual)}, {slower} predicted for staying."
+    faster = f"the first token took {_words(actual)}, {_words(stay - actual)} less than predicted for staying"
+    return f"It was faster: {faster}." if move.paid_off else f"It was faster, which had not been predicted: {faster}."
 
 
 def _words(seconds: float) -> str:

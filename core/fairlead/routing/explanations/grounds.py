@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairlead.routing.contracts.weighing import (
+    COMMON_LIMITS,
     COMMON_RULES,
     COMMON_TERMS,
     NOT_RECORDED,
-    QUEUE_LIMIT,
     TOTAL,
     DecisionRule,
     Limit,
@@ -69,4 +69,4 @@ def terms_of(known: PolicyTerms | None) -> dict[str, Term]:
 
 
 def limits_of(known: PolicyTerms | None) -> dict[str, Limit]:
-    return {limit.name: limit for limit in (QUEUE_LIMIT, *(known.limits if known is not None else ()))}
+    return {limit.name: limit for limit in (*COMMON_LIMITS, *(known.limits if known is not None else ()))}

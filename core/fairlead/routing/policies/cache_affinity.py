@@ -5,8 +5,10 @@ Equal prefixes meet on one instance, at the price of hotspots.
 
 from itertools import islice
 
-from fairlead.reports.bindings import Binding, BindingReason
-from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
+from fairlead.reports.bindings import Binding
+from fairlead.reports.decisions import Weighing
+from fairlead.reports.moves import MoveCause
+from fairlead.routing.choosing.binding_reasons import RingAge
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.choosing.prefix_hotness import PrefixHotness
@@ -44,23 +46,20 @@ class CacheAffinity:
         instance = nearest[0]
         owns = instance == self._ring.owner(key)
         reason, rule = (DecisionReason.PREFIX_AFFINITY, "ring-owner") if owns else (DecisionReason.FALLBACK, "ring-next")
-        home = None if request.session is None else view.binding(request.session)
         return Decision(
             instance=instance,
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=nearest[1:],
             weigh=weighed(request, view, rule, nearest, nothing),
-            bind=None if request.session is None else self._bind(request, home, instance, view, now),
         )
 
-    def _bind(self, request: RoutingRequest, home: Binding | None, chosen: str, view: PoolView, now: float) -> BindingReason | None:
-        if home is None or home.instance in (None, chosen):
-            return binding_reason(home, chosen, BindingReason.PREFIX_KEY, view, now)
+    def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
+        """See `KeepsHomes`."""
 
         def is_other_key() -> bool:
             return any(self._ring.owner(key) == home.instance for key in self._hotness.other_keys(request.blocks, request.first_bytes_hash))
 
-        return binding_reason(home, chosen, self._ring_age.reason(home, is_other_key), view, now)
+        return MoveCause(trigger=self._ring_age.reason(home, is_other_key))
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
         owner = self._ring.owner(self._hotness.key(request.blocks, request.first_bytes_hash))

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
-from fairlead.reports.bindings import BindingReason
+from fairlead.reports.bindings import Binding
 from fairlead.reports.decisions import CandidateScore, Weighing
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.choosing.batch_migration import MigrationRules, plan_moves
-from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
+from fairlead.routing.choosing.binding_reasons import RingAge
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_loaded, score, virtual_load, weighing
 from fairlead.routing.choosing.coded_migration import CodedRules, coded_moves
 from fairlead.routing.choosing.key_parameters import PRESETS, KeyParameters
+from fairlead.routing.choosing.move_causes import by_cost, by_hits, endangered, listed
 from fairlead.routing.choosing.prefix_hotness import PrefixHotness
 from fairlead.routing.choosing.terms import DECODE_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
@@ -32,6 +34,8 @@ from fairlead.tables import RoutingTable
 PAPER_BOTTLENECK_SECONDS: Final = 3.0
 CODE_BUSY_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 1e9
+ANY_GAIN_SECONDS: Final = -3600.0
+"""As published: requests follow their keys, whatever their sessions lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +126,9 @@ class DualMap:
             if load is not None and load.is_candidate(now):
                 healthy.append(load)
         if len(healthy) == 2:
-            return self._choose_of_two(request, healthy[0], healthy[1], named, view, now)
+            return self._choose_of_two(request, healthy[0], healthy[1], named, view)
         if len(healthy) > 2:
-            return self._choose_of_many(request, healthy, named, view, now)
+            return self._choose_of_many(request, healthy, named, view)
         if healthy:
             chosen, reason, rule = healthy[0], DecisionReason.FALLBACK, "only-named"
             if len(named) == 1:
@@ -145,7 +149,6 @@ class DualMap:
             reason=reason,
             fallbacks=fallbacks,
             weigh=weigh,
-            bind=self._bind(request, chosen.entry.id, named, view, now),
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
@@ -199,7 +202,7 @@ class DualMap:
         self._ring_age.rebuilt(table.instances)
 
     def _choose_of_two(
-        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView, now: float
+        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView
     ) -> Decision:
         speed = view.prefill_speed
         threshold = self._threshold_tokens(view)
@@ -230,13 +233,10 @@ class DualMap:
                 other.instance if guarded else None,
                 considered=2,
             ),
-            bind=self._bind(request, chosen.instance, named, view, now),
             overloaded=self._to_relieve(named, all_overloaded=both_overloaded),
         )
 
-    def _choose_of_many(
-        self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView, now: float
-    ) -> Decision:
+    def _choose_of_many(self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView) -> Decision:
         """The rules of `_choose_of_two` for any number: largest hit, then least loaded, and out of an overload
         to the least virtual load.
         """
@@ -269,7 +269,6 @@ class DualMap:
                 cached.instance if guarded else None,
                 considered=len(scores),
             ),
-            bind=self._bind(request, chosen.instance, named, view, now),
             overloaded=self._to_relieve(named, all_overloaded=virtual_load(by_total[0]) > threshold),
         )
 
@@ -298,18 +297,20 @@ class DualMap:
             return (other,)
         return (other, *least_pending(view.candidates(), (chosen, other), FALLBACKS - 1))
 
-    def _bind(self, request: RoutingRequest, chosen: str, named: tuple[str, ...], view: PoolView, now: float) -> BindingReason | None:
-        if request.session is None:
-            return None
-        home = view.binding(request.session)
-        if home is None or home.instance is None or home.instance in named:
-            return binding_reason(home, chosen, BindingReason.SLO, view, now)
+    def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
+        """See `KeepsHomes`."""
+        here, there = listed(weighed, home.instance), weighed.candidates[0]
+        if here is None or weighed.rule not in _AMONG_NAMED:  # its key may have changed with this very request
 
-        def is_other_key() -> bool:
-            others = self._hotness.other_keys(request.blocks, request.first_bytes_hash)
-            return any(home.instance in self._rings.candidates(key) for key in others)
+            def is_other_key() -> bool:
+                others = self._hotness.other_keys(request.blocks, request.first_bytes_hash)
+                return any(home.instance in self._rings.candidates(key) for key in others)
 
-        return binding_reason(home, chosen, self._ring_age.reason(home, is_other_key), view, now)
+            return MoveCause(trigger=self._ring_age.reason(home, is_other_key))
+        limit = weighed.limits.get("overload_tokens", inf)
+        if weighed.rule == "slo-guard" and virtual_load(here) > limit:
+            return endangered(here, view.table.slo.ttft_seconds, float(virtual_load(here)), limit, Unit.TOKENS)
+        return by_cost(here, there, Unit.TOKENS) if weighed.rule == "slo-guard" else by_hits(here, there)
 
 
 def _limits(threshold: float) -> dict[str, float]:
@@ -317,12 +318,22 @@ def _limits(threshold: float) -> dict[str, float]:
     return {"overload_tokens": threshold} if threshold < inf else {}
 
 
+_AMONG_NAMED = frozenset({"slo-guard", "longest-hit"})
+"""Rules that weigh the instances that a prefix may go to, and no others."""
+
 ENTRY = PolicyEntry(
     name=DualMap.name,
     intent="Two candidates per prefix; the cached one unless that endangers the SLO; queued requests migrate within their pair.",
     build=lambda parameters, seed: DualMap(parameters),
     parameters=DualMapParameters,
-    presets={"dualmap-code": {"queue_discipline": "longest_hit", "queue_age_bound_seconds": NEVER_SECONDS}},
+    presets={
+        "dualmap-paper": {"least_gain_seconds": ANY_GAIN_SECONDS},
+        "dualmap-code": {
+            "queue_discipline": "longest_hit",
+            "queue_age_bound_seconds": NEVER_SECONDS,
+            "least_gain_seconds": ANY_GAIN_SECONDS,
+        },
+    },
     ring=RingUse.EVERY_REQUEST,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="load with this request", unit=Unit.TOKENS),

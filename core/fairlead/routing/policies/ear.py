@@ -12,14 +12,15 @@ from math import inf
 
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.decisions import Weighing
-from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.choosing.candidates import least_pending, weighed
+from fairlead.routing.choosing.move_causes import stay_and_go
 from fairlead.routing.choosing.terms import HOST_GONE, HOST_STAYS, NAME_SHARED
 from fairlead.routing.choosing.transfers import sending_seconds
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.parameters import QueueParameters
+from fairlead.routing.contracts.parameters import HomeParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
@@ -27,7 +28,7 @@ from fairlead.schemas.shapes import number, truth, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarParameters(QueueParameters):
+class EarParameters(HomeParameters):
     """Parameters of `ear`."""
 
     hot_slo_fraction: float = number(
@@ -73,7 +74,7 @@ class Ear:
         instance = chosen.entry.id
         only = len(view.candidates()) == 1
         moved = target is not None
-        ttft = None if target is None else self._fetched_ttft_seconds(request, host, target, view)
+        ttft = None if target is None else self._fetched_ttft_seconds(request, host, target, view, now)
         fallbacks = least_pending(view.candidates(), (instance,))
 
         def weigh() -> Weighing:
@@ -94,7 +95,6 @@ class Ear:
             reason=DecisionReason.SESSION_HOT_MIGRATED if moved else DecisionReason.ONLY_INSTANCE if only else DecisionReason.SESSION_BOUND,
             fallbacks=fallbacks,
             weigh=weigh,
-            bind=BindingReason.HOT_MIGRATION if moved else None,
             session=session,
             room_tokens=room_tokens(request, home) if moved else None,
             transfer_from=None if ttft is None else host.entry.id,
@@ -104,6 +104,12 @@ class Ear:
     def prefix_session(self, request: RoutingRequest) -> str:
         """See `BindsBeginnings`."""
         return prefix_session(request)
+
+    def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
+        """See `KeepsHomes`."""
+        here, _ = stay_and_go(weighed, home.instance)
+        pending, limit = float(here.pending_tokens), weighed.limits["hot_tokens"]
+        return MoveCause(trigger=BindingReason.HOT_MIGRATION, crossed=pending, threshold=limit, unit=Unit.TOKENS)
 
     def _cold(self, request: RoutingRequest, session: str | None, home: Binding | None, view: PoolView, now: float) -> Decision:
         candidates = view.candidates()
@@ -124,7 +130,6 @@ class Ear:
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
             weigh=lambda: self._weigh(request, rule, (instance, *fallbacks), view),
-            bind=None if session is None else binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
             session=session,
         )
 
@@ -215,13 +220,16 @@ class Ear:
         fetched = (sending + engine.modelled.kv_transfer_latency_seconds) * view.prefill_speed
         return min(lacking, fetched), fetched < lacking
 
-    def _fetched_ttft_seconds(self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView) -> float | None:
+    def _fetched_ttft_seconds(
+        self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView, now: float
+    ) -> float | None:
         """Predicted TTFT on the new host if the context is fetched from the old one; None if it is computed again."""
         saved = view.hit_tokens(request, host.entry.id)
         carried, fetches = self._carried_tokens(saved - view.hit_tokens(request, target.entry.id), host, view)
         if not fetches:
             return None
-        return (target.pending_prefill_tokens + carried + request.prompt_tokens - saved) / view.prefill_speed
+        ahead = target.pending_prefill_tokens + carried + request.prompt_tokens - saved
+        return ahead / view.prefill_speed - target.done_seconds(now)
 
 
 def room_tokens(request: RoutingRequest, home: Binding) -> int:

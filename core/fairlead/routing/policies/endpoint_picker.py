@@ -5,17 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairlead.reports.bindings import BindingReason
-from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.decisions import Weighing
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.choosing.candidates import ordered_decision
 from fairlead.routing.choosing.considered import Considered
 from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.choosing.endpoint_picker_configs import DEFAULT_CONFIG, read_endpoint_picker_config
+from fairlead.routing.choosing.move_causes import by_score, listed, stay_and_go
 from fairlead.routing.choosing.pickers import BEST, DRAWN, DRAWN_BY_SCORE
 from fairlead.routing.choosing.profiles import BEST_OF_NONE, BEST_PASSING
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters
+from fairlead.routing.contracts.parameters import HomeParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import TOTAL, Better, DecisionRule, PolicyTerms, Term, Unit
@@ -38,7 +40,7 @@ TERMS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointPickerParameters(QueueParameters):
+class EndpointPickerParameters(HomeParameters):
     """Parameters of `endpoint-picker`."""
 
     config: dict[str, Any] = free("An EndpointPickerConfig of llm-d, as in its file; without one what llm-d runs without a file.")
@@ -81,14 +83,30 @@ class EndpointPicker:
         def terms(index: int) -> dict[str, float]:
             return {name: float(picked.terms[name][index]) if name in picked.terms else 0.0 for name in TERMS}
 
-        bind = None
-        if self.binds and request.session is not None:
-            chosen = seen.loads[picked.order[0]].entry.id
-            bind = binding_reason(view.binding(request.session), chosen, BindingReason.SLO, view, now)
+        binding = view.binding(request.session) if self.binds and request.session is not None else None
+        home = None if binding is None else binding.instance
+        if picked.passing is not None and all(seen.loads[index].entry.id != home for index in picked.passing):
+            home = None  # nobody gave it a score
         decision = ordered_decision(
-            request, view, picked.order, seen.hits, picked.totals, DecisionReason.BEST_SCORE, picked.rule, bind, terms=terms
+            request,
+            view,
+            picked.order,
+            seen.hits,
+            picked.totals,
+            DecisionReason.BEST_SCORE,
+            picked.rule,
+            terms=terms,
+            home=home,
         )
         return replace(decision, fallbacks=decision.fallbacks[: picked.count - 1])
+
+    def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
+        """See `KeepsHomes`."""
+        if listed(weighed, home.instance) is None:
+            return MoveCause(trigger=BindingReason.FILTERED_OUT)
+        if weighed.rule in (DRAWN, DRAWN_BY_SCORE):
+            return MoveCause(trigger=BindingReason.DRAWN)
+        return by_score(*stay_and_go(weighed, home.instance))
 
 
 ENTRY = PolicyEntry(

@@ -19,12 +19,14 @@ from math import inf
 import numpy as np
 
 from fairlead.predictors.learners import LearnerSettings
-from fairlead.reports.bindings import Binding, BindingReason
-from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.reports.bindings import Binding
+from fairlead.reports.decisions import Weighing
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.choosing.candidates import ordered_decision
 from fairlead.routing.choosing.experience import BETTER
 from fairlead.routing.choosing.instance_features import FEATURES, instance_features
 from fairlead.routing.choosing.learnt_ttfts import Expectation, LearnsTtfts, LearntTtfts
+from fairlead.routing.choosing.move_causes import by_cost, endangered, stay_and_go
 from fairlead.routing.choosing.placement_costs import (
     FEW,
     Circumstances,
@@ -40,7 +42,7 @@ from fairlead.routing.choosing.prefills import Prefills, prefills_of, prefills_o
 from fairlead.routing.choosing.terms import DECODE_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters
+from fairlead.routing.contracts.parameters import DISCIPLINES, HomeParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
@@ -50,7 +52,7 @@ from fairlead.schemas.shapes import number, text, truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FairleadParameters(QueueParameters):
+class FairleadParameters(HomeParameters):
     """Parameters of `fairlead`."""
 
     queue_discipline: str = text("As for every policy, but `deadline` unless told otherwise.", "deadline", enum=DISCIPLINES)
@@ -132,6 +134,14 @@ class Fairlead:
             )
         return self._choose_over_vectors(request, view, vectors, now, home, circumstances, limit)
 
+    def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
+        """See `KeepsHomes`."""
+        here, there = stay_and_go(weighed, home.instance)
+        limit = weighed.limits["in_time_seconds"]
+        if weighed.rule.endswith(_IN_TIME.code) and here.predicted_ttft_seconds > limit:
+            return endangered(here, view.table.slo.ttft_seconds, here.predicted_ttft_seconds, limit, Unit.SECONDS)
+        return by_cost(here, there, Unit.SECONDS)
+
     def _choose_over_vectors(
         self,
         request: RoutingRequest,
@@ -187,7 +197,6 @@ class Fairlead:
         obeyed = None if expected is None else expected.obeyed
         total, ttft = costs.total, costs.ttft
         best = order[0]
-        instance = vectors.loads[best].entry.id
         source = prefills.source_for(best)
 
         def terms(index: int) -> dict[str, float]:
@@ -217,7 +226,7 @@ class Fairlead:
             total,
             DecisionReason.PREFIX_REPLICATED if source is not None else prefills.reason(best),
             ("" if obeyed is None else LEARNED) + ("lowest-cost" if best == cheapest else "in-time-first"),
-            None if request.session is None else binding_reason(home, instance, BindingReason.SLO, view, now),
+            home=None if home is None else home.instance,
             terms=terms,
             limits={"affinity": worth}
             | ({"in_time_seconds": limit} if limit < inf else {})

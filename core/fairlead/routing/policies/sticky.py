@@ -5,8 +5,10 @@ from itertools import islice
 
 from xxhash import xxh3_64_intdigest
 
-from fairlead.reports.bindings import BindingReason
-from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.reports.bindings import Binding
+from fairlead.reports.decisions import Weighing
+from fairlead.reports.moves import MoveCause
+from fairlead.routing.choosing.binding_reasons import reason_to_leave
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_loaded, nothing, weighed
 from fairlead.routing.choosing.terms import HOST_STAYS, NAME_SHARED
 from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
@@ -53,13 +55,17 @@ class Sticky:
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
             weigh=weighed(request, view, rule, (instance, *fallbacks), nothing),
-            bind=None if session is None else binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
             session=session,
         )
 
     def prefix_session(self, request: RoutingRequest) -> str:
         """See `BindsBeginnings`."""
         return prefix_session(request)
+
+    def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
+        """See `KeepsHomes`. It leaves no home that takes requests."""
+        assert home.instance is not None
+        return MoveCause(trigger=reason_to_leave(home.instance, view, now))
 
     def table_changed(self, table: RoutingTable) -> None:
         """Rebuild the ring that first assignments go by."""

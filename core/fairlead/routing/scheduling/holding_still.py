@@ -1,5 +1,5 @@
 """Holding still: a session's request goes to its home, whatever the policy would have chosen, while migrations are
-paused, and once after a person moved it there.
+paused, once after a person moved it there, and where too little would be gained elsewhere.
 """
 
 from dataclasses import replace
@@ -8,28 +8,35 @@ from fairlead.reports.decisions import Weighing
 from fairlead.routing.choosing.candidates import score
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.weighing import MOVED_BY_PERSON, STAYS_PAUSED
+from fairlead.routing.contracts.weighing import GAIN, LEAST_GAIN
 from fairlead.routing.scheduling.state import SchedulerState
 
 
-def at_home(request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, *, asked: bool) -> Decision:
-    """The decision for a session's home in place of the policy's own for another instance; `asked` if a person moved it
-    there, else its pool's migrations are paused.
+def at_home(
+    request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
+) -> Decision:
+    """The decision for a session's home in place of the policy's own for another instance, by `rule`; with the TTFTs
+    predicted for staying and going where those are compared.
 
     The policy's choice is recorded as passed over, and takes the request, without the session, when the home's queue is
-    full.
+    full. Where it was compared, the request may still be moved there while it waits.
     """
     others = tuple(one for one in (decision.instance, *decision.fallbacks) if one != home)
     return Decision(
         instance=home,
         reason=DecisionReason.SESSION_BOUND,
         fallbacks=others,
-        weigh=lambda: _weighing(request, decision, home, state, MOVED_BY_PERSON if asked else STAYS_PAUSED),
+        alternate=None if ttfts is None or decision.alternate is None else decision.instance,
+        weigh=lambda: _weighing(request, decision, home, state, rule, ttfts),
         session=decision.session,
+        overloaded=() if ttfts is None else decision.overloaded,
+        ttft_seconds=None if ttfts is None else ttfts[0],
     )
 
 
-def _weighing(request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str) -> Weighing:
+def _weighing(
+    request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None
+) -> Weighing:
     """What the policy weighed, with the home first."""
     weighed, view = decision.weigh(), state.view
     listed = next((one for one in weighed.candidates if one.instance == home), None)
@@ -37,4 +44,7 @@ def _weighing(request: RoutingRequest, decision: Decision, home: str, state: Sch
         hit = view.hit_tokens(request, home)
         listed = score(request, state.loads[home], hit, view.prefill_speed)
     others = tuple(one for one in weighed.candidates if one.instance != home)
-    return replace(weighed, rule=rule, candidates=(listed, *others), passed_over=decision.instance)
+    limits = weighed.limits
+    if ttfts is not None:
+        limits = limits | {GAIN.name: ttfts[0] - ttfts[1], LEAST_GAIN.name: state.parameters.least_gain}
+    return replace(weighed, rule=rule, candidates=(listed, *others), passed_over=decision.instance, limits=limits)

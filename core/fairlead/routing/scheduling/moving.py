@@ -2,21 +2,22 @@
 predictions it was made by.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TypedDict
 
-from fairlead.reports.bindings import BindingReason
-from fairlead.reports.moves import MigrationRecord, ReRouteRecord
-from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.reports.bindings import GAINING, BindingReason
+from fairlead.reports.moves import MigrationRecord, MoveCause, ReRouteRecord
+from fairlead.reports.units import Unit
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.building import QueuesInOrder
-from fairlead.routing.queues.pending_moves import PendingMove
+from fairlead.routing.queues.pending_moves import Departure, PendingMove, Ttfts
 from fairlead.routing.scheduling.prefill_decode import hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import MIGRATIONS_PAUSED, PoolKey
 from fairlead.targets import instance_of, is_part, rank_of
-
-Ttfts = tuple[float | None, float]
-"""Predicted for staying (None where nothing could be) and for moving."""
 
 
 class MoveFacts(TypedDict):
@@ -30,12 +31,18 @@ class MoveFacts(TypedDict):
     target: str
     target_rank: int | None
     trigger: BindingReason
+    crossed: float | None
+    threshold: float | None
+    crossed_unit: Unit | None
     at: float
     predicted_source_ttft_seconds: float | None
     predicted_target_ttft_seconds: float
     benefit_seconds: float | None
     tokens_moved: int
     tokens_recomputed: int
+    source_hit_tokens: int
+    target_hit_tokens: int
+    least_gain_seconds: float | None
 
 
 class Moving:
@@ -44,63 +51,60 @@ class Moving:
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
 
-    def bind(
-        self,
-        tracked: TrackedRequest,
-        session: str | None,
-        instance: str,
-        reason: BindingReason,
-        now: float,
-        ttfts: Ttfts | None = None,
-    ) -> bool:
-        """Make `instance` the home of the request's session if the policy keeps homes, and the one it has need not be
-        kept; True when an earlier home was left for it.
+    def settle(self, tracked: TrackedRequest, session: str | None, instance: str, now: float) -> None:
+        """Make `instance` the home of the request's session if the policy keeps homes and it has none; one that it has
+        is kept.
         """
         state = self._state
-        if session is None or not state.policy.keeps_homes or state.names.is_shared(session, now):
+        if session is None or state.policy.keeps_homes is None or state.names.is_shared(session, now):
+            return
+        tracked.session = session
+        home = state.bindings.get(session)
+        if home is None or home.instance is None:
+            self._bind(tracked, session, instance, BindingReason.COLD, now)
+            return
+        self.touch_session(session, now)
+        asked = state.bindings.arrive(session) if home.instance == instance else None
+        if asked is not None:
+            tracked.migrations.append(asked)
+
+    def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
+        """Make `instance` the home of the request's session if the policy keeps homes, and the one it has need not be
+        kept; True when an earlier home was left for it, for the reason that `leave` gives when it is asked with that
+        home.
+        """
+        state = self._state
+        if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
+            self.settle(tracked, session, instance, now)
             return False
         tracked.session = session
         previous = state.bindings.get(session)
-        if previous is not None and previous.instance == instance:
-            self.touch_session(session, now)
-            asked = state.bindings.arrive(session)
-            if asked is not None:
-                tracked.migrations.append(asked)
-            return False
-        if previous is not None and self.is_held(previous.instance, now):
-            self.touch_session(session, now)
-            return False
-        reason = BindingReason.COLD if previous is None else reason
-        change = state.recorder.new_change_id()
-        state.recorder.bound(state.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
-        if previous is None or previous.instance is None:
-            return False
+        assert previous is not None
+        assert previous.instance is not None
+        departure = leave(previous.instance)
         left = previous.instance not in state.loads or previous.instance in state.departed
         # what a cache held that is gone is not in view any more; of a request's other attempts nothing was held
         left_tokens = previous.context_tokens if left and not tracked.tried else None
-        self._record_migration(change, tracked, session, previous.instance, instance, reason, now, ttfts, left_tokens)
+        change = self._bind(tracked, session, instance, departure.cause.trigger, now)
+        self._record_migration(change, tracked, session, previous.instance, instance, departure, now, left_tokens)
         return True
 
-    def bind_when_sent(self, tracked: TrackedRequest, session: str, instance: str, decision: Decision, now: float) -> None:
-        """The session of a request that is to wait for `instance` leaves its home for it when the request is sent; see
-        `move_or_go_back`.
+    def _bind(self, tracked: TrackedRequest, session: str, instance: str, reason: BindingReason, now: float) -> str:
+        state = self._state
+        change = state.recorder.new_change_id()
+        state.recorder.bound(state.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
+        return change
+
+    def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
+        """The session of a request that is to wait for another instance leaves its home for it when the request is
+        sent; see `move_or_go_back`.
         """
-        state, request = self._state, tracked.request
-        home = state.bindings.get(session)
+        home = self._state.bindings.get(session)
         assert home is not None
         assert home.instance is not None
-        assert decision.room_tokens is not None
         tracked.session = session
         self.touch_session(session, now)
-        own = decision.ttft_seconds if instance == decision.instance else None
-        tracked.move = PendingMove(
-            source=home.instance,
-            reason=decision.bind or BindingReason.SLO,
-            room_tokens=decision.room_tokens,
-            decided_at=now,
-            source_ttft_seconds=self._ttft_seconds(tracked, home.instance),
-            target_ttft_seconds=state.view.predicted_ttft_seconds(request, instance) if own is None else own,
-        )
+        tracked.move = PendingMove(source=home.instance, departure=departure, room_tokens=room_tokens, decided_at=now)
 
     def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
         """The request, already taken from its queue, is about to be sent: its session moves now. False if it did not,
@@ -114,26 +118,29 @@ class Moving:
         home = None if session is None else state.bindings.get(session)
         host = None if home is None or home.instance is None else state.loads.get(home.instance)
         if session is None or home is None or home.instance is None or host is None or not host.is_candidate(now):
-            reason = move.reason if home is None or home.instance is None else state.reason_to_leave(home.instance)
-            self.bind(tracked, session, target, reason, now)
+            self.bind(tracked, session, target, self.forced, now)
             return True
         moved_on = home.instance != move.source or (home.migrated_at is not None and home.migrated_at > move.decided_at)
         has_room = state.loads[target].free_kv_tokens(state.table.engine.kv_cache_tokens) >= move.room_tokens
         paused = self.is_held(home.instance, now)
         if home.instance == target or (has_room and not moved_on and not paused):
             hit_or_fetched_tokens(tracked, target, state.loads, state.view)
-            ttfts = None if moved_on else (move.source_ttft_seconds, move.target_ttft_seconds)
-            self.bind(tracked, session, target, move.reason, now, ttfts)
+            departure = replace(move.departure, hits=None)  # of this moment, as the request computes now
+            self.bind(tracked, session, target, lambda _: departure, now)
             return True
         state.accounting.unplace(tracked)
         tracked.transfer_from = None
         tracked.learn = None
         tracked.reason = DecisionReason.SESSION_BOUND
         reason = BindingReason.SESSION_MOVED if moved_on else BindingReason.OPERATOR if paused else BindingReason.NO_ROOM
-        self.record_reroute(tracked, target, home.instance, reason, now)
+        self.record_reroute(tracked, target, home.instance, MoveCause(trigger=reason), now)
         self.touch_session(session, now)
         state.enqueue(tracked, home.instance, now)
         return False
+
+    def forced(self, home: str) -> Departure:
+        """Why a home is left that cannot be kept."""
+        return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
         """Whether a session with this home stays there whatever the policy says: migrations are paused, and it takes
@@ -144,7 +151,7 @@ class Moving:
 
     def leaves_home(self, session: str | None, instance: str) -> bool:
         """Whether binding the session to `instance` would move its home."""
-        if session is None or not self._state.policy.keeps_homes:
+        if session is None or self._state.policy.keeps_homes is None:
             return False
         home = self._state.bindings.get(session)
         if home is None or home.instance is None or self.is_held(home.instance, self._state.view.now):
@@ -180,14 +187,16 @@ class Moving:
                 continue
             if not tracked.request.may_go_to(move.target):
                 continue
-            self._move(tracked, move.target, BindingReason.HOTSPOT, now, (move.source_ttft_seconds, move.target_ttft_seconds))
+            if move.source_ttft_seconds - move.target_ttft_seconds < state.parameters.least_gain:
+                continue
+            self._move(tracked, move, now)
 
     def record_reroute(
         self,
         tracked: TrackedRequest,
         source: str,
         target: str,
-        reason: BindingReason,
+        cause: MoveCause,
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
@@ -196,21 +205,24 @@ class Moving:
         """
         if is_part(target, source):
             return
-        facts = self._move_facts(self._state.recorder.new_id(), tracked, source, target, reason, now, ttfts)
+        departure = Departure(cause=cause, ttfts=ttfts)
+        asks = cause.trigger is BindingReason.HOTSPOT
+        facts = self._move_facts(self._state.recorder.new_id(), tracked, source, target, departure, now, asks_for_gain=asks)
         self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
-    def _move(self, tracked: TrackedRequest, target: str, reason: BindingReason, now: float, ttfts: tuple[float, float]) -> None:
-        """Move a queued request to `target`'s queue, with its session's home when that was the source."""
-        state = self._state
-        source = tracked.instance
-        session = tracked.session
+    def _move(self, tracked: TrackedRequest, move: QueuedMove, now: float) -> None:
+        """Move a queued request to another queue, with its session's home when that was the source."""
+        state, target = self._state, move.target
+        source, session = tracked.instance, tracked.session
+        departure = Departure(cause=move.cause, ttfts=(move.source_ttft_seconds, move.target_ttft_seconds))
         home = None if session is None else state.bindings.get(session)
         if session is not None and home is not None and home.instance == source:
             change = state.recorder.new_change_id()
-            self._record_migration(change, tracked, session, source, target, reason, now, ttfts)
+            self._record_migration(change, tracked, session, source, target, departure, now)
+            reason = departure.cause.trigger
             state.recorder.bound(state.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens, change))
         else:
-            self.record_reroute(tracked, source, target, reason, now, ttfts)
+            self.record_reroute(tracked, source, target, departure.cause, now, departure.ttfts)
         state.leave_queue(tracked)
         tracked.transfer_from = tracked.move = None
         tracked.alternate = source
@@ -224,12 +236,12 @@ class Moving:
         session: str,
         source: str,
         target: str,
-        reason: BindingReason,
+        departure: Departure,
         now: float,
-        ttfts: Ttfts | None = None,
         left_tokens: int | None = None,
     ) -> None:
-        facts = self._move_facts(change, tracked, source, target, reason, now, ttfts, left_tokens)
+        asks = departure.cause.trigger in GAINING
+        facts = self._move_facts(change, tracked, source, target, departure, now, left_tokens, asks_for_gain=asks)
         self._state.recorder.migrated(MigrationRecord(session=session, **facts), tracked)
 
     def _move_facts(
@@ -238,33 +250,46 @@ class Moving:
         tracked: TrackedRequest,
         source: str,
         target: str,
-        reason: BindingReason,
+        departure: Departure,
         now: float,
-        ttfts: Ttfts | None,
         left_tokens: int | None = None,
+        *,
+        asks_for_gain: bool,
     ) -> MoveFacts:
-        request, view = tracked.request, self._state.view
+        state, request, cause = self._state, tracked.request, departure.cause
+        view = state.view
+        ttfts = departure.ttfts
         if ttfts is None:
             ttfts = self._ttft_seconds(tracked, source), view.predicted_ttft_seconds(request, target)
         source_ttft, target_ttft = ttfts
-        held = view.hit_tokens(request, source) if left_tokens is None else min(left_tokens, request.prompt_tokens - 1)
-        lacking = max(0, held - view.hit_tokens(request, target))
+        if departure.hits is not None:
+            held, there = departure.hits
+        else:
+            held = view.hit_tokens(request, source) if left_tokens is None else min(left_tokens, request.prompt_tokens - 1)
+            there = view.hit_tokens(request, target)
+        lacking = max(0, held - there)
         fetched = tracked.transfer_from == source
         return MoveFacts(
             id=move_id,
-            pool=self._state.table.pool,
+            pool=state.table.pool,
             request=request.id,
             source=instance_of(source),
             source_rank=rank_of(source),
             target=instance_of(target),
             target_rank=rank_of(target),
-            trigger=reason,
+            trigger=cause.trigger,
+            crossed=cause.crossed,
+            threshold=cause.threshold,
+            crossed_unit=cause.unit,
             at=now,
             predicted_source_ttft_seconds=source_ttft,
             predicted_target_ttft_seconds=target_ttft,
             benefit_seconds=None if source_ttft is None else source_ttft - target_ttft,
             tokens_moved=lacking if fetched else 0,
             tokens_recomputed=0 if fetched else lacking,
+            source_hit_tokens=held,
+            target_hit_tokens=there,
+            least_gain_seconds=state.parameters.least_gain if asks_for_gain else None,
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:

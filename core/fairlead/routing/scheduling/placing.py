@@ -7,22 +7,23 @@ from dataclasses import replace
 from math import inf
 
 from fairlead.instances import Role
-from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import Weighing
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.admission.gates import no_room_to_decode
 from fairlead.routing.admission.refusals import none_within, queue_full
+from fairlead.routing.choosing.candidates import score
 from fairlead.routing.choosing.decoding import select_decoding
+from fairlead.routing.choosing.move_causes import listed
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.contracts.weighing import QUEUE_FULL, QUEUE_LIMIT
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
-from fairlead.routing.scheduling.holding_still import at_home
+from fairlead.routing.scheduling.leaving import Leaving
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.subsets import choose_within
-from fairlead.tables import MIGRATIONS_PAUSED
 
 
 class Placing:
@@ -31,6 +32,7 @@ class Placing:
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
         self._moving = moving
+        self._leaving = Leaving(state)
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
         """Choose an instance for a held request and queue it there; when nobody can compute it, it stays held.
@@ -51,7 +53,7 @@ class Placing:
         else:
             state.hold(tracked, now)
             return None
-        decision = self._held_back(request, decision, now)
+        decision = self._leaving.held_back(request, decision)
         if not admitted and state.table.early_rejection.mode != "Disabled":
             refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
@@ -111,13 +113,18 @@ class Placing:
         tracked.waiting_since = now
         tracked.move = None
         moved = False
-        if decision.room_tokens is not None and moves and session is not None:
-            self._moving.bind_when_sent(tracked, session, instance, decision, now)
+        if not moves or weighing is None or session is None:
+            self._moving.settle(tracked, session, instance, now)
         else:
-            moved = self._moving.bind(tracked, session, instance, decision.bind or BindingReason.SLO, now)
+            departure = self._leaving.departure(tracked.request, decision, weighing, session, instance, now)
+            if decision.room_tokens is not None:
+                self._moving.bind_when_sent(tracked, session, decision.room_tokens, departure, now)
+            else:
+                moved = self._moving.bind(tracked, session, instance, lambda _: departure, now)
         if tracked.left:
             if not moved and tracked.left != instance:
-                self._moving.record_reroute(tracked, tracked.left, instance, state.reason_to_leave(tracked.left), now)
+                cause = MoveCause(trigger=state.reason_to_leave(tracked.left))
+                self._moving.record_reroute(tracked, tracked.left, instance, cause, now)
             tracked.left = ""
         state.enqueue(tracked, instance, now, decision.decode)
         if not tracked.is_offered:
@@ -150,24 +157,6 @@ class Placing:
         if decisions.notes(tracked, now, moves=False, at_risk=True):
             decisions.note(tracked, decision, decision.weigh(), table, now)
 
-    def _held_back(self, request: RoutingRequest, decision: Decision, now: float) -> Decision:
-        """The session's home in place of another choice, if a person has just moved it there or migrations are paused,
-        and it takes requests.
-        """
-        state, session = self._state, decision.session or request.session
-        home = None if session is None or not state.policy.keeps_homes else state.bindings.get(session)
-        if home is None or home.instance in (None, decision.instance) or decision.reason is DecisionReason.DECODE_ONLY:
-            return decision
-        assert home.instance is not None
-        assert session is not None
-        load = state.loads.get(home.instance)
-        if load is None or not load.is_candidate(now) or not request.may_go_to(home.instance):
-            return decision
-        asked = state.bindings.is_asked(session)
-        if not asked and state.table.routing.migrations != MIGRATIONS_PAUSED:
-            return decision
-        return at_home(request, decision, home.instance, state, asked=asked)
-
     def _admission_refusal(self, request: RoutingRequest, decision: Decision, now: float) -> Refusal | None:
         state, pool = self._state, self._state.view
         view = pool if request.within is None else pool.within(request.within)
@@ -184,14 +173,17 @@ class Placing:
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
-        """The policy's choice if its queue has room; else the other member of its pair, or the first of
-        its fallbacks, that has.
+        """The policy's choice if its queue has room; else the session's home, the other member of its pair, or the
+        first of its fallbacks, that has.
         """
         state = self._state
         limit = self._queue_limit(request)
         if self._has_room(request, decision.instance, limit):
             return decision.instance
+        home = self._leaving.home_of(request, decision)
         others = decision.fallbacks if decision.alternate is None else (decision.alternate,)
+        if home is not None and home.instance is not None and request.may_go_to(home.instance):
+            others = (home.instance, *others)
         for instance in others:
             load = state.loads.get(instance)
             if load is not None and load.is_candidate(state.view.now) and self._has_room(request, instance, limit):
@@ -213,10 +205,15 @@ class Placing:
         weighed = decision.weigh()
         if instance == decision.instance:
             return weighed
+        first = listed(weighed, instance)
+        if first is None:
+            view = self._state.view
+            hit = view.hit_tokens(request, instance)
+            first = score(request, self._state.loads[instance], hit, view.prefill_speed)
         return replace(
             weighed,
             rule=QUEUE_FULL,
-            candidates=tuple(sorted(weighed.candidates, key=lambda one: one.instance != instance)),
+            candidates=(first, *(one for one in weighed.candidates if one.instance != instance)),
             passed_over=decision.instance,
             limits={**weighed.limits, QUEUE_LIMIT.name: self._queue_limit(request)},
         )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.admission.refusals import upstream_failed
 from fairlead.routing.choosing.candidates import least_pending
 from fairlead.routing.contracts.decisions import DecisionReason
@@ -16,6 +17,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.queues.pending_moves import Departure
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
@@ -71,12 +73,13 @@ class Retrying:
         reason = state.reason_to_leave(failed_instance)
         if reason is BindingReason.RING_CHANGE:
             reason = BindingReason.INSTANCE_LOST
+        cause = MoveCause(trigger=reason)
         whole = state.loads[target].entry.role is Role.DECODE
         tracked.reason = DecisionReason.DECODE_ONLY if whole else DecisionReason.FALLBACK
-        moved = self._moving.bind(tracked, None if whole else tracked.session, target, reason, now)
+        moved = self._moving.bind(tracked, None if whole else tracked.session, target, lambda _: Departure(cause=cause), now)
         tracked.transfer_from, tracked.by_proxy = None, by_proxy
         if not moved and target != source and not state.is_front:
-            self._moving.record_reroute(tracked, source, target, reason, now)
+            self._moving.record_reroute(tracked, source, target, cause, now)
         state.count_in(tracked, target, now, decode, excluded=self._all_of(failed_instance, *tracked.unreachable))
         return self._dispatching.dispatch(tracked, now)
 

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reports.bindings import Binding
+from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.moves import MoveCause
+from fairlead.reports.units import Unit
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import KeepsHomes, Policy
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
@@ -214,3 +217,17 @@ def view_over(loads: Sequence[InstanceLoad], hits: Mapping[str, int] | None = No
 def load_of(name: str, *, requests: int = 0, pending: int = 0, **counters: Any) -> InstanceLoad:
     """An instance with `requests` running decodes and so many tokens pending."""
     return InstanceLoad(entry=entry(name), decoding=requests, pending_prefill_tokens=pending, **counters)
+
+
+def left(policy: Policy, asked: RoutingRequest, view: ScriptedView, now: float = 0.0) -> MoveCause | None:
+    """Why the policy's choice leaves the home that the request's session has; None where it stays."""
+    decision = policy.choose(asked, view, now)
+    home = view.binding(decision.session or asked.session or "")
+    assert home is not None
+    assert isinstance(policy, KeepsHomes)
+    return None if home.instance == decision.instance else policy.cause_to_leave(asked, home, decision.weigh(), view, now)
+
+
+def cause(trigger: str, crossed: float | None = None, limit: float | None = None, unit: str | None = None) -> MoveCause:
+    """A cause in plain words."""
+    return MoveCause(trigger=BindingReason(trigger), crossed=crossed, threshold=limit, unit=None if unit is None else Unit(unit))

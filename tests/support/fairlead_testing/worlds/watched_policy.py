@@ -62,7 +62,7 @@ class WatchedPolicy:
         self._inner = inner
         self._seen = seen
         self.name = inner.name
-        for ability in ("binds", "placements", "table_changed"):
+        for ability in ("binds", "cause_to_leave", "placements", "table_changed"):
             if hasattr(inner, ability):
                 setattr(self, ability, getattr(inner, ability))
         if isinstance(inner, Rebalances):

@@ -63,8 +63,8 @@ async def test_a_decision_leads_to_the_move_that_its_request_carried_and_back() 
 async def test_a_migration_has_its_net_effect_and_its_steps_and_a_re_route_has_none() -> None:
     async with visitor() as one:
         page = flat((await one.http.get("/migrations/m-0003")).text)
-        assert "Did it pay off?" in page
-        assert " won" in page
+        assert "Was it faster than staying?" in page
+        assert " saved" in page
         assert [name for name in ("Plan", "Transfer", "Cutover", "Release") if f"<h3>{name}</h3>" in page] == [
             "Plan",
             "Transfer",
@@ -103,9 +103,9 @@ async def test_a_move_that_came_sooner_without_being_predicted_to_is_not_called_
         still = replace(won, id="m-still", actual_ttft_seconds=None, outcome=MoveOutcome.UNDERWAY)
         one.fake.world.extra_migrations += [won, still]
         rows = {row.partition('"')[0]: flat(row) for row in (await one.http.get("/migrations")).text.split('<tr data-key="')}
-        paid = '<td data-label="Paid off"><span class="muted">'
-        assert f"{paid}unforeseen</span>" in rows["m-won"]
-        assert f"{paid}unknown</span>" in rows["m-still"]
+        paid = '<td data-label="Faster than staying"><span class="muted">'
+        assert f"{paid}yes, not predicted</span>" in rows["m-won"]
+        assert f"{paid}not known</span>" in rows["m-still"]
 
 
 async def test_a_sessions_homes_are_told_in_a_sentence() -> None:
@@ -132,4 +132,4 @@ async def test_the_overview_counts_re_routes_apart_and_says_whether_a_move_paid_
         page = flat((await one.http.get("/")).text)
         assert "Sessions moved" in page
         assert "Requests re-routed" in page
-        assert "paid off" in page
+        assert "faster than staying" in page

@@ -9,7 +9,7 @@ from fairlead.routing.choosing.batch_migration import MigrationRules, decode_del
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead_testing.builders.routing import ScriptedView, entry, request, table
+from fairlead_testing.builders.routing import ScriptedView, cause, entry, request, table
 
 RULES = MigrationRules(slo_seconds=5.0, bottleneck_seconds=3.0)
 
@@ -175,6 +175,7 @@ def planned_by_trying_everything(
         left = [one for one in queues.get(source, ())[: rules.max_examined] if one.request.id not in {move.request for move in moves}]
         while left and delay + (load.dispatched_prefill_tokens + sum(one.miss_tokens for one in left)) / speed >= rules.slo_seconds:
             found: list[tuple[float, float, int, QueuedMove]] = []
+            queue_seconds = delay + (load.dispatched_prefill_tokens + sum(one.miss_tokens for one in left)) / speed
             ahead = load.dispatched_prefill_tokens
             for place, one in enumerate(left):
                 ahead += one.miss_tokens
@@ -187,7 +188,12 @@ def planned_by_trying_everything(
                 pending = there.pending_prefill_tokens + arrived[name] + miss
                 there_ttft = decode_delay_seconds(there, now, rules.bottleneck_seconds, speed) + pending / speed
                 move = QueuedMove(
-                    request=one.request.id, source=source, target=name, source_ttft_seconds=here_ttft, target_ttft_seconds=there_ttft
+                    request=one.request.id,
+                    source=source,
+                    target=name,
+                    cause=cause("hotspot", queue_seconds, rules.slo_seconds, "seconds"),
+                    source_ttft_seconds=here_ttft,
+                    target_ttft_seconds=there_ttft,
                 )
                 if here_ttft > there_ttft and there_ttft < rules.slo_seconds:
                     found.append((there_ttft - here_ttft, one.request.arrived_at, place, move))

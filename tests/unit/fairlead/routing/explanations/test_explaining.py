@@ -164,6 +164,12 @@ class AMove:
     source: str = "a"
     target: str = "b"
     trigger: str = "slo"
+    crossed: float | None = None
+    threshold: float | None = None
+    crossed_unit: str | None = None
+    source_hit_tokens: int | None = None
+    target_hit_tokens: int | None = None
+    least_gain_seconds: float | None = None
     predicted_source_ttft_seconds: float | None = 5.0
     predicted_target_ttft_seconds: float | None = 1.0
     benefit_seconds: float | None = 4.0
@@ -174,22 +180,47 @@ class AMove:
 @pytest.mark.parametrize(
     ("move", "words"),
     [
-        (AMove(), "going 1.00 s: 4.00 s sooner. It paid off: the first token came after 2.00 s, 3.00 s sooner than predicted for staying."),
-        (AMove(actual_ttft_seconds=6.5, paid_off=False), "It did not pay off: the first token came after 6.50 s, 1.50 s later"),
+        (AMove(), "going 1.00 s: 4.00 s faster. It was faster: the first token took 2.00 s, 3.00 s less than predicted for staying."),
+        (AMove(actual_ttft_seconds=6.5, paid_off=False), "It was not faster: the first token took 6.50 s, 1.50 s longer than predicted"),
         (
             AMove(predicted_target_ttft_seconds=51.0, benefit_seconds=-46.0, paid_off=None),
-            "46.0 s later. Whether it paid off cannot be said: the first token came after 2.00 s",
+            "46.0 s slower. It was faster, which had not been predicted: the first token took 2.00 s, 3.00 s less than predicted",
         ),
         (AMove(actual_ttft_seconds=None, paid_off=None), "is not known: no first token"),
         (
             AMove(predicted_source_ttft_seconds=None, benefit_seconds=None, paid_off=None),
-            "What staying would have taken was not predicted. Whether it paid off is not known; the first token came after 2.00 s.",
+            "What staying would have taken was not predicted. Whether it was faster is not known; the first token came after 2.00 s.",
         ),
     ],
 )
 def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, words: str) -> None:
     assert words in explain_move(move, "Session s")
     assert explain_move(move, "Session s").startswith("Session s went from a to b: another instance promised an earlier first token.")
+
+
+@pytest.mark.parametrize(
+    ("move", "words"),
+    [
+        (AMove(), "another instance promised an earlier first token."),
+        (
+            AMove(crossed=5.4, threshold=5.0, crossed_unit="seconds"),
+            "staying was predicted to miss the TTFT target (5.40 s to the first token, and the target is 5.00 s).",
+        ),
+        (
+            AMove(trigger="hot-migration", crossed=70_000.0, threshold=62_500.0, crossed_unit="tokens"),
+            "its host was hot (70,000 tokens were to be computed there, and the limit is 62,500 tokens).",
+        ),
+        (
+            AMove(trigger="prefix-equal", crossed=900.0, threshold=300.0, crossed_unit="tokens"),
+            "both held as much of its prompt, and the other had less to do (900 tokens waited there, 300 tokens where it went).",
+        ),
+        (AMove(trigger="drain"), "its instance drained."),
+        (AMove(trigger="from-the-future"), "from-the-future."),
+        (AMove(trigger="prefix-key", benefit_seconds=-0.8), "as its requests follow the prefix's place whatever that costs."),
+    ],
+)
+def test_a_move_says_the_number_that_decided_and_one_of_before_what_it_knows(move: AMove, words: str) -> None:
+    assert words in explain_move(move, "Session s")
 
 
 def test_total_is_a_name_no_policy_uses_for_something_else() -> None:

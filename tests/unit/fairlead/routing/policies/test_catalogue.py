@@ -74,7 +74,14 @@ def test_every_registered_policy_is_in_the_table_and_nothing_else() -> None:
     table = re.findall(r"^\| `([\w-]+)` \|", CATALOGUE.split("##")[0], re.MULTILINE)
     assert sorted(table) == sorted(BUILT_IN.names)
     headings = set(re.findall(r"^## (.*)$", CATALOGUE, re.MULTILINE))
-    assert headings == {*BUILT_IN.names, "What every policy shares", "Learned figures", "What decisions record", "A policy of your own"}
+    assert headings == {
+        *BUILT_IN.names,
+        "What every policy shares",
+        "When a session moves",
+        "Learned figures",
+        "What decisions record",
+        "A policy of your own",
+    }
 
 
 @pytest.mark.parametrize("policy", BUILT_IN.names)

@@ -9,27 +9,28 @@ from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.rings import CandidateRings
 from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
-from fairlead_testing.builders.routing import POOL, ScriptedView, entries, entry, request, table
+from fairlead_testing.builders.routing import POOL, ScriptedView, cause, entries, entry, left, request, table
 
 PAIR = ("i00", "i01")
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def choose(
+def chosen(
     pending: tuple[int, int],
     hits: tuple[int, int],
     *,
     parameters: DualMapParameters | None = None,
     tokens: int = 8000,
     home: str | None = None,
-) -> Decision:
-    """DualMap's answer in a pool of two, so that both are the pair."""
+) -> tuple[DualMap, RoutingRequest, ScriptedView]:
+    """What DualMap is to choose by in a pool of two, so that both are the pair."""
     pool = table(2, policy="dualmap")
     policy = DualMap(parameters or DualMapParameters())
     policy.table_changed(pool)
@@ -39,7 +40,13 @@ def choose(
     }
     bindings = {} if home is None else {"s": bound(home)}
     view = ScriptedView(pool, loads, {("r", "i00"): hits[0], ("r", "i01"): hits[1]}, bindings)
-    return policy.choose(request("r", tokens, blocks=(1, 2), session="s"), view, 0.0)
+    return policy, request("r", tokens, blocks=(1, 2), session="s"), view
+
+
+def choose(pending: tuple[int, int], hits: tuple[int, int], *, parameters: DualMapParameters | None = None, tokens: int = 8000) -> Decision:
+    """DualMap's answer there."""
+    policy, asked, view = chosen(pending, hits, parameters=parameters, tokens=tokens)
+    return policy.choose(asked, view, 0.0)
 
 
 def bound(instance: str) -> Binding:
@@ -83,35 +90,45 @@ def test_rebalancing_is_asked_for_only_when_both_are_overloaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("home", "pending", "reason"),
-    [(None, (0, 0), BindingReason.COLD), ("i00", (20_000, 1_000), None), ("i00", (32_000, 1_000), BindingReason.SLO)],
+    ("home", "pending", "hits", "why"),
+    [
+        ("i00", (20_000, 1_000), (6_144, 0), None),
+        ("i00", (32_000, 1_000), (6_144, 0), cause("slo", 5.41696, 5.0, "seconds")),
+        ("i00", (1_000, 500), (2_048, 2_048), cause("prefix-equal", 1_000.0, 500.0, "tokens")),
+        ("i00", (0, 500), (512, 2_048), cause("prefix-affinity", 2_048.0, 512.0, "tokens")),
+    ],
 )
-def test_the_binding_records_the_holder_and_why_it_changed(
-    home: str | None, pending: tuple[int, int], reason: BindingReason | None
-) -> None:
-    assert choose(pending, (6_144, 0), home=home).bind is reason
+def test_a_home_is_left_for_what_decided(home: str, pending: tuple[int, int], hits: tuple[int, int], why: MoveCause | None) -> None:
+    assert left(*chosen(pending, hits, home=home)) == why
+
+
+def test_a_host_above_a_lower_threshold_is_hot_and_endangers_no_target() -> None:
+    found = left(*chosen((20_000, 1_000), (6_144, 0), home="i00", parameters=DualMapParameters(slo_fraction=0.5)))
+    assert found == cause("hot-migration", 21_856.0, 15_625.0, "tokens")
 
 
 def test_a_home_outside_the_pair_is_a_ring_change_only_if_the_ring_changed_since() -> None:
-    pool = table(6, policy="dualmap")
+    pool = table(40, policy="dualmap")
     policy = DualMap(DualMapParameters())
     policy.table_changed(pool)
     asked = request("r", blocks=(1, 2), session="s")
 
     def reason(bound_at: float, now: float) -> BindingReason | None:
-        outside = next(one.id for one in grown.instances if one.id not in policy.placements(asked))
+        longer = CandidateRings.of(grown.instances, 2).candidates((2, 2))
+        outside = next(one.id for one in grown.instances if one.id not in (*policy.placements(asked), *longer))
         loads = {one.id: InstanceLoad(entry=one) for one in grown.instances}
         home = replace(bound(outside), bound_at=bound_at)
-        return policy.choose(asked, ScriptedView(grown, loads, bindings={"s": home}), now).bind
+        why = left(policy, asked, ScriptedView(grown, loads, bindings={"s": home}), now)
+        return None if why is None else why.trigger
 
     grown = pool
-    assert reason(bound_at=1.0, now=1.0) is BindingReason.PREFIX_KEY
+    assert reason(bound_at=1.0, now=1.0) is BindingReason.OFF_RING
     policy.table_changed(replace(pool, version=2))
-    assert reason(bound_at=1.0, now=2.0) is BindingReason.PREFIX_KEY
-    grown = table(8, policy="dualmap")
+    assert reason(bound_at=1.0, now=2.0) is BindingReason.OFF_RING
+    grown = table(42, policy="dualmap")
     policy.table_changed(grown)
     assert reason(bound_at=1.0, now=3.0) is BindingReason.RING_CHANGE
-    assert reason(bound_at=3.5, now=4.0) is BindingReason.PREFIX_KEY
+    assert reason(bound_at=3.5, now=4.0) is BindingReason.OFF_RING
 
 
 def test_of_a_home_older_than_the_router_only_a_key_that_leads_there_tells_that_the_key_changed() -> None:
@@ -126,23 +143,7 @@ def test_of_a_home_older_than_the_router_only_a_key_that_leads_there_tells_that_
     by_ring = next(one for one in loads if one not in (*pair, *longer))
     for home, expected in ((by_key, BindingReason.PREFIX_KEY), (by_ring, BindingReason.RING_CHANGE)):
         view = ScriptedView(pool, loads, bindings={"s": replace(bound(home), bound_at=5.0)})
-        assert policy.choose(asked, view, 9.0).bind is expected
-
-
-def test_a_home_that_drains_breaks_or_vanishes_says_so() -> None:
-    pool = table(6, policy="dualmap")
-    policy = DualMap(DualMapParameters())
-    policy.table_changed(pool)
-    asked = request("r", blocks=(1, 2), session="s")
-    outside = next(one.id for one in pool.instances if one.id not in policy.placements(asked))
-    loads = {one.id: InstanceLoad(entry=one) for one in pool.instances}
-    view = ScriptedView(pool, loads, bindings={"s": bound(outside)})
-    assert policy.choose(asked, view, 0.0).bind is BindingReason.PREFIX_KEY
-    loads[outside].broken_until = 9.0
-    assert policy.choose(asked, view, 0.0).bind is BindingReason.INSTANCE_LOST
-    loads[outside] = InstanceLoad(entry=entry(outside, InstanceState.DRAINING))
-    assert policy.choose(asked, ScriptedView(pool, loads, bindings={"s": bound(outside)}), 0.0).bind is BindingReason.DRAIN
-    assert policy.choose(asked, ScriptedView(pool, loads, bindings={"s": bound("gone")}), 0.0).bind is BindingReason.INSTANCE_LOST
+        assert left(policy, asked, view, 9.0) == MoveCause(trigger=expected)
 
 
 def of_six(asked: RoutingRequest, broken: int) -> tuple[Decision, tuple[str, ...]]:
@@ -246,9 +247,9 @@ class _OfMany(DualMap):
     """DualMap that takes the way of three and more candidates also with two."""
 
     def _choose_of_two(
-        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView, now: float
+        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView
     ) -> Decision:
-        return self._choose_of_many(request, (first, second), named, view, now)
+        return self._choose_of_many(request, (first, second), named, view)
 
 
 LOADS = st.one_of(st.sampled_from([0, 23_250, 31_250, 31_251]), st.integers(0, 60_000))

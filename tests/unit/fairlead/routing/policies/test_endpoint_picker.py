@@ -6,9 +6,10 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.moves import MoveCause
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import RoutingFacts
-from fairlead_testing.builders.routing import POOL, ScriptedView, load_of, request, table
+from fairlead_testing.builders.routing import POOL, ScriptedView, cause, left, load_of, request, table
 
 FILE = {
     "apiVersion": "llm-d.ai/v1alpha1",
@@ -34,6 +35,13 @@ FILE = {
     ],
 }
 
+PLUGINS = [
+    {"pluginRef": "utilization-filter"},
+    {"pluginRef": "queue-scorer", "weight": 1},
+    {"pluginRef": "prefix-cache-scorer", "weight": 4},
+    {"pluginRef": "max-score-picker"},
+]
+
 
 def policy(config: dict[str, Any] | None = None) -> Any:
     return BUILT_IN.build(RoutingFacts(policy="endpoint-picker", parameters={} if config is None else {"config": config}), 1)
@@ -50,7 +58,7 @@ def view(home: str | None = None) -> ScriptedView:
 
 def test_the_file_decides_and_the_decision_shows_each_plugins_part() -> None:
     decision = policy(FILE).choose(request("r", 5120, session="s"), view("b"), 0.0)
-    assert (decision.instance, decision.fallbacks, decision.bind) == ("b", ("c",), None)
+    assert (decision.instance, decision.fallbacks) == ("b", ("c",))
     weighed = decision.weigh()
     assert weighed.rule == "best-passing"
     assert {one.instance: one.total for one in weighed.candidates} == {"b": pytest.approx(4.0), "c": pytest.approx(1.0)}
@@ -62,8 +70,14 @@ def test_the_file_decides_and_the_decision_shows_each_plugins_part() -> None:
 def test_sessions_are_bound_where_a_plugin_goes_by_them_and_only_then() -> None:
     with_sessions, without = policy(FILE), policy()
     assert (with_sessions.binds, without.binds) == (True, False)
-    assert with_sessions.choose(request("r", 5120, session="s"), view(), 0.0).bind is BindingReason.COLD
-    assert without.choose(request("r", 5120, session="s"), view(), 0.0).bind is None
+
+
+@pytest.mark.parametrize(("home", "why"), [("a", cause("filtered-out")), ("b", None), ("c", cause("best-score", 2.0, 1.5, "score"))])
+def test_a_home_is_left_for_a_better_score_or_because_it_was_filtered_out(home: str, why: MoveCause | None) -> None:
+    file = FILE | {
+        "schedulingProfiles": [{"name": "default", "plugins": [*PLUGINS, {"pluginRef": "session-affinity-scorer", "weight": 0.5}]}]
+    }
+    assert left(policy(file), request("r", 5120, session="s"), view(home)) == why
 
 
 def test_the_next_best_are_recorded_also_when_one_alone_is_picked() -> None:

@@ -222,13 +222,13 @@ def test_the_prediction_is_the_wait_and_the_prefill() -> None:
 
 def test_a_session_nobody_is_seen_to_hold_goes_to_its_home() -> None:
     decision = decided(busy("i0"), busy("i1"), hits={"i0": 512}, home=home_at("i1", 7000))
-    assert (decision.instance, decision.reason, decision.bind) == ("i1", DecisionReason.SESSION_BOUND, None)
+    assert (decision.instance, decision.reason) == ("i1", DecisionReason.SESSION_BOUND)
 
 
 def test_what_is_seen_counts_more_than_a_home() -> None:
     decision = decided(busy("i0"), busy("i1"), hits={"i0": 6144}, home=home_at("i1", 7000))
     assert (decision.instance, decision.reason) == ("i0", DecisionReason.PREFIX_AFFINITY)
-    assert decision.bind is BindingReason.SLO
+    assert {one.instance for one in decision.candidates} == {"i0", "i1"}
 
 
 def test_a_home_that_is_gone_is_no_candidate() -> None:

@@ -58,6 +58,8 @@ class History:
             "prefill_estimate": self.draw.choice(["configured", "linear", "bilinear"]),
         }
         parameters |= {"estimate_min_samples": 10} | OWN.get(policy, {})
+        if "least_gain_seconds" in BUILT_IN.parameters(policy):  # so little is computed here that few moves gain as much as the default
+            parameters["least_gain_seconds"] = self.draw.choice([-3600.0, 0.0])
         self.table = table(
             [self.entry(position) for position in range(self.draw.randint(3, 6))],
             policy=policy,
@@ -296,7 +298,12 @@ def test_the_histories_come_by_everything_that_they_check() -> None:
     never = {RejectionReason.SHUTTING_DOWN, RejectionReason.POLICY_FAILED}  # test_scheduler_basics.py
     refused = [reason for reason in RejectionReason if reason not in never]
     elsewhere = {BindingReason.COLD, BindingReason.OPERATOR, BindingReason.NO_ROOM, BindingReason.SESSION_MOVED}  # test_moves_when_sent.py
-    elsewhere.add(BindingReason.ENGINE_STALLED)  # test_stalled_engines.py
+    elsewhere |= {
+        BindingReason.ENGINE_STALLED,
+        BindingReason.OUTSIDE_SUBSET,
+        BindingReason.IDLE_INSTANCE,
+    }  # test_stalled_engines.py, test_leaving.py
+    elsewhere |= {BindingReason.BEST_SCORE, BindingReason.DRAWN, BindingReason.FILTERED_OUT}  # test_endpoint_picker.py
     moved = [reason for reason in BindingReason if reason not in elsewhere]
     combined = [f"refused, {mode}, {discipline}" for mode in MODES for discipline in DISCIPLINES]
     assert {what: seen[what] for what in (*named, *refused, *moved, *combined) if seen[what] < 10} == {}

@@ -23,7 +23,7 @@ def hot_home(instances: int = 2, capacity: int = CAPACITY, before_it: int = 0) -
     """Session s lives on i00, which computes `crowd`; i01 computes `other`. Request b of s waits for i01, to move s,
     behind one of so many tokens if there is any.
     """
-    pool = table(instances, policy="ear", parameters={"hot_tokens": 3_000}, kv_cache_tokens=capacity)
+    pool = table(instances, policy="ear", parameters={"hot_tokens": 3_000, "least_gain_seconds": -3600.0}, kv_cache_tokens=capacity)
     scheduler = PoolScheduler(pool, "router-0", 1, sample_rate=1.0)
     scheduler.submit(request("a", 2_100, session="s", blocks=CONTEXT), 0.0)
     scheduler.first_token("a", 0.5)

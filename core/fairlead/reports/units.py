@@ -1,0 +1,14 @@
+"""Units of what policies compare and records tell."""
+
+from enum import StrEnum
+
+
+class Unit(StrEnum):
+    """What a term or limit is measured in."""
+
+    SECONDS = "seconds"
+    TOKENS = "tokens"
+    REQUESTS = "requests"
+    SESSIONS = "sessions"
+    SHARE = "share"
+    SCORE = "score"
