@@ -137,7 +137,7 @@ class Fairlead:
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
         """See `KeepsHomes`."""
         here, there = stay_and_go(weighed, home.instance)
-        limit = weighed.limits["in_time_seconds"]
+        limit = weighed.limits.get("in_time_seconds", inf)
         if weighed.rule.endswith(_IN_TIME.code) and here.predicted_ttft_seconds > limit:
             return endangered(here, view.table.slo.ttft_seconds, here.predicted_ttft_seconds, limit, Unit.SECONDS)
         return by_cost(here, there, Unit.SECONDS)

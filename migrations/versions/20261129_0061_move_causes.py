@@ -2,15 +2,15 @@
 
 Null for moves of before, and of routers of an older release.
 
-Revision: 0058_move_causes
-Revises: 0057_ranks
+Revision: 0061_move_causes
+Revises: 0060_engine_fits
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0058_move_causes"
-down_revision = "0057_ranks"
+revision = "0061_move_causes"
+down_revision = "0060_engine_fits"
 branch_labels = None
 depends_on = None
 
