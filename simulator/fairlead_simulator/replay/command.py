@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
 @click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a generated session's first prompt.")
+@click.option("--longest-input", type=WholeOption(1, 1_000_000), help="Most tokens of a generated prompt.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of a generated trace and of cancellations.")
 @click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
 @click.option(
@@ -86,6 +88,7 @@ def replay(
     requests: int | None,
     rate: float,
     median_input: int | None,
+    longest_input: int | None,
     seed: int,
     slo_ttft: float,
     time_scale: float,
@@ -111,7 +114,7 @@ def replay(
     for name, value in (*headers, (session_header, "")):
         if not name.isascii() or not value.isascii() or any(sign in name + value for sign in "\r\n"):
             raise click.UsageError(f"{name}: {value!r} cannot be sent as a header")
-    rows = _rows_from(trace, requests, seed, rate, median_input)
+    rows = _rows_from(trace, requests, seed, rate, median_input, longest_input)
     sessions = find_sessions(rows)
     tally = Tally(slo_ttft, time_scale, _REMEMBERED_WHEN_LOOPING if repeat else None)
     ideal = None if repeat else IdealCache()
@@ -174,13 +177,27 @@ def replay(
         raise SystemExit(1)
 
 
-def _rows_from(trace: Path | None, requests: int | None, seed: int, rate: float, median_input: int | None) -> list[TraceRow]:
+def _rows_from(
+    trace: Path | None, requests: int | None, seed: int, rate: float, median_input: int | None, longest_input: int | None
+) -> list[TraceRow]:
     if trace is not None:
         try:
             return list(read_trace(trace, requests))
         except TraceInvalid as error:
             raise InputUnusable(str(error)) from None
-    shape = ConversationShape(requests_per_second=rate, opening_median=median_input or ConversationShape().opening_median)
+    return generated_rows(requests, seed, rate, median_input, longest_input)
+
+
+def generated_rows(requests: int | None, seed: int, rate: float, median_input: int | None, longest_input: int | None) -> list[TraceRow]:
+    """Conversations as `--generate` makes them; None means the usual number, or the shape's own lengths."""
+    usual = ConversationShape()
+    shape = replace(
+        usual,
+        requests_per_second=rate,
+        opening_median=median_input or usual.opening_median,
+        longest_input=longest_input or usual.longest_input,
+        shortest_input=min(usual.shortest_input, longest_input or usual.shortest_input),
+    )
     return list(islice(generate_conversations(shape, seed), requests or _GENERATED_REQUESTS))
 
 
