@@ -140,6 +140,9 @@ class OneSimulation:
     ) -> None:
         raise AssertionError("no plan is simulated here")
 
+    async def finish_sizing(self, claimed: Claimed, runner: str, *found: object) -> None:
+        raise AssertionError("nothing is simulated for advice here")
+
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None:
         self.error = why
         self.ended.set()

@@ -53,6 +53,7 @@ from fairlead_api.services.access.gateway_keys import GatewayKeys
 from fairlead_api.services.access.logins import IdentityProvider, Logins
 from fairlead_api.services.access.tokens import Tokens
 from fairlead_api.services.advice.asking import Advising
+from fairlead_api.services.advice.sizing import Sizing
 from fairlead_api.services.advice.trends import TrendReading
 from fairlead_api.services.history.figure_reading import FigureReading
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
@@ -117,6 +118,7 @@ from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports.reports import PostgresReports
 from fairlead_api.store.sessions.kept import PostgresKeptSessions
 from fairlead_api.store.simulations import PostgresSimulations
+from fairlead_api.store.sizings import PostgresSizings
 from fairlead_api.store.streams import PostgresStream
 from fairlead_api.store.suspended_copies import keep_ending_suspended_copies
 from fairlead_api.store.upgrading import upgrade
@@ -187,11 +189,12 @@ def create_api(
     planned = PlannedObjects(cluster or kubernetes, PostgresSessionHomes(control, clock))
     simulates = settings.simulation_processes > 0 and bool(simulator)
     evidence, new_id = PostgresEvidence(reads), partial(secrets.token_hex, 8)
-    expectations = Expectations(PostgresSimulations(control), evidence, new_id, enabled=simulates)
+    expectations = Expectations(PostgresSizings(control), evidence, new_id, enabled=simulates)
     plans = Plans(PostgresPlans(control), evidence, planned, policies, new_id, expectations)
     simulations = Simulations(PostgresSimulations(control), plans, policies, new_id, enabled=simulates)
     simulating = Simulating(PostgresSimulations(background), secrets.token_hex(8), settings.simulation_processes, simulator)
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention), plans.close_left_open)
+    sizing = Sizing(PostgresSituations(background), PostgresSizings(background), new_id, enabled=simulates)
     live = Live(topics(pool_reads, migrations, reroutes, decisions, rejections), clock)
     telemetry.live.set_function(lambda: live.streams)
     ingestion = Ingestion(PostgresReports(reports, partitions), report_ages(settings.retention))
@@ -232,7 +235,7 @@ def create_api(
             if simulates:
                 tasks.start("simulations", simulating.run)
             if settings.background:
-                await stack.enter_async_context(scheduled(upkeep, audit.head, telemetry, clock))
+                await stack.enter_async_context(scheduled(upkeep, sizing, audit.head, telemetry, clock))
             yield
 
     routers = (
@@ -280,6 +283,7 @@ def create_api(
     app.add_middleware(Identify, access=access, clock=clock)
     app.add_middleware(Instrument, telemetry=telemetry)
     app.state.upkeep = upkeep
+    app.state.sizing = sizing
     return app
 
 

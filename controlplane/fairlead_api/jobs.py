@@ -12,6 +12,7 @@ from datetime import datetime
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from fairlead_api.services.advice.sizing import LOOK_SECONDS, Sizing
 from fairlead_api.services.errors import StoreUnavailable
 from fairlead_api.services.upkeep import Upkeep
 from fairlead_api.telemetry import Telemetry
@@ -24,7 +25,11 @@ Job = Callable[[datetime], Awaitable[None]]
 
 @asynccontextmanager
 async def scheduled(
-    upkeep: Upkeep, audit_head: Callable[[], Awaitable[AuditHead | None]], telemetry: Telemetry, clock: Callable[[], datetime]
+    upkeep: Upkeep,
+    sizing: Sizing,
+    audit_head: Callable[[], Awaitable[AuditHead | None]],
+    telemetry: Telemetry,
+    clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
     """Runs the jobs while the context is open: each once at the start, then at its interval."""
 
@@ -46,6 +51,7 @@ async def scheduled(
         "rollup-lag": (tell_rollup_lag, 10),
         "sessions": (upkeep.end_sessions, 30),
         "plans": (upkeep.close_plans, 10),
+        "sizing": (sizing.look, LOOK_SECONDS),
         "audit-head": (tell_audit_head, 3600),
     }
     started: list[Alone] = []

@@ -16,9 +16,11 @@ from math import inf
 
 import msgspec
 
+from fairlead.scaling.remedies import Reach, reach_of
 from fairlead_api.services.errors import StoreUnavailable
 from fairlead_api.services.simulations.results import results_of, winner_of
 from fairlead_api.services.simulations.running import Claimed, RunningStore, Traffic
+from fairlead_api.services.simulations.sizing import Asked, further_runs
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 
 LOOK_SECONDS = 1.0
@@ -79,6 +81,11 @@ class Simulating:
 
     async def _finish(self, claimed: Claimed, traffic: Traffic, progress: "_Progress") -> None:
         notes = [*traffic.notes, *progress.notes]
+        if claimed.sizing is not None:
+            figures = [progress.figures[run.number] for run in progress.runs]
+            reach = self._reach(claimed.sizing, traffic, progress)
+            await self._store.finish_sizing(claimed, self._runner, progress.runs, figures, reach, traffic, notes)
+            return
         if claimed.plan_runs is not None:
             figures = [progress.figures[run.number] for run in claimed.plan_runs]
             await self._store.finish_trial(claimed, self._runner, figures, traffic, notes)
@@ -89,8 +96,21 @@ class Simulating:
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
         """Every run is simulated; whose requests."""
         traffic = await self._store.traffic(claimed)
-        runs = claimed.runs
-        await self._store.go_on(claimed, self._runner, 0, len(traffic.requests) * len(runs))  # more may have come since it was asked for
+        await self._batch(claimed, traffic, claimed.runs, progress)
+        if claimed.sizing is not None:
+            reach = self._reach(claimed.sizing, traffic, progress)
+            await self._batch(claimed, traffic, further_runs(claimed.sizing, claimed.runs, progress.figures, reach), progress)
+        return traffic
+
+    @staticmethod
+    def _reach(asked: Asked, traffic: Traffic, progress: "_Progress") -> Reach:
+        return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second)
+
+    async def _batch(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
+        """Some runs, all at their end."""
+        progress.runs += runs
+        # more requests may have come since it was asked for
+        await self._store.go_on(claimed, self._runner, progress.done, len(traffic.requests) * len(progress.runs))
         left = RunsLeft(runs)
         try:
             async with asyncio.TaskGroup() as group:
@@ -101,11 +121,16 @@ class Simulating:
             if failed is None:
                 raise
             raise failed.exceptions[0] from None
-        return traffic
 
     async def _share(self, claimed: Claimed, traffic: Traffic, left: "RunsLeft", progress: "_Progress") -> None:
         """What is left of the runs, one after the other, in a process of their own."""
-        job = SimulationJob(requests=traffic.requests, weight=traffic.weight, target=claimed.target, seed=claimed.seed)
+        job = SimulationJob(
+            requests=traffic.requests,
+            weight=traffic.weight,
+            target=claimed.target,
+            seed=claimed.seed,
+            tells_alone=claimed.sizing is not None and not progress.alone,
+        )
         for start in range(1, _STARTS + 1):
             taken = left.take()
             if taken is None:
@@ -154,11 +179,15 @@ class _Progress:
         self.done = 0
         self.figures: dict[int, RunFigures] = {}
         self.notes: list[str] = []
+        self.alone: list[float | None] = []
+        self.runs: list[JobRun] = []
+        """Those that were begun."""
 
     def take(self, line: JobLine) -> None:
         self.done += line.done
         if line.figures is not None:
             self.figures[line.figures.number] = line.figures
+        self.alone = self.alone or line.alone
         self.notes += [note for note in line.notes if note not in self.notes]
 
 

@@ -59,6 +59,8 @@ class PoolChange:
     prefills_in_flight: int | None = None
     early_rejection: str | None = None
     headroom: float | None = None
+    slo_ttft_seconds: float | None = None
+    """The target by which the pool's routers decide and the run's requests are judged, after the change."""
     autoscaled: Autoscaled | None = None
 
 
@@ -114,6 +116,8 @@ class SimulationJob:
     weight: float
     target: SimulatedTarget
     seed: int
+    tells_alone: bool = False
+    """Whether `JobLine.alone` is asked for."""
 
 
 PARTS = 5
@@ -161,12 +165,17 @@ class RunFigures:
 class JobLine:
     """Requests simulated since the line before; a run's figures when it ends; once what the job assumes, in words; or
     why nothing can be simulated.
+
+    `alone` is sent once, if the job asks for it: for each request of the job, the seconds to its first token on an
+    instance that is idle and has every prefix that came before; None for one longer than an engine's KV memory. No
+    number of instances serves a request sooner.
     """
 
     done: int = 0
     figures: RunFigures | None = None
     notes: list[str] = field(default_factory=list)
     error: str | None = None
+    alone: list[float | None] = field(default_factory=list)
 
 
 def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:

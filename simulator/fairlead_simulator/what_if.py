@@ -61,8 +61,8 @@ def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
     engine, words = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
     notes.append(words)
-    tell(JobLine(notes=notes))
     ideal, _ = ideal_hits(workload)
+    tell(JobLine(notes=notes, alone=alone_seconds(job.requests, workload, ideal, engine) if job.tells_alone else []))
     for run in runs:
         tell(JobLine(figures=_simulated(workload, ideal, job, engine, run, tell)))
 
@@ -105,8 +105,7 @@ def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec)
 
 def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple[Workload, list[str]]:
     """The requests that an engine can serve, and what was done to them, in words. Raises WorkloadImpossible."""
-    capacity = engine.capacity_blocks * engine.block_tokens * _FULL
-    fitting = [one for one in requests if one.input_length + one.output_length <= capacity]
+    fitting = [one for one in requests if _fits(one, engine)]
     notes = []
     if len(fitting) < len(requests):
         notes.append(
@@ -118,6 +117,18 @@ def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple
     if workload.found_sessions is not None and workload.found_sessions.inferred:
         notes.append(f"Sessions: {workload.found_sessions.words}.")
     return workload, notes
+
+
+def _fits(one: TraceRequest, engine: EnginePreset) -> bool:
+    return one.input_length + one.output_length <= engine.capacity_blocks * engine.block_tokens * _FULL
+
+
+def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: Sequence[int], engine: EnginePreset) -> list[float | None]:
+    """`JobLine.alone`, from the hits of an endless cache for the requests that fit, which are the workload's rows."""
+    fitting = iter(
+        engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(workload.rows, ideal, strict=True)
+    )
+    return [round(next(fitting), 6) if _fits(one, engine) else None for one in requests]
 
 
 def _row(number: int, one: TraceRequest) -> TraceRow:
@@ -166,6 +177,7 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
     progress.finish(len(job.requests))
     if run.change is None:
         return _figures(run, rate, result.figures)
+    targets = replace(targets, ttft_seconds=run.change.slo_ttft_seconds or targets.ttft_seconds)
     changed_at = outcome.jobs[half].arrives_at
     migrations = [move for move in outcome.migrations if move.at >= changed_at]
     return replace(
@@ -208,6 +220,7 @@ def changes_of(change: PoolChange, at: float) -> tuple[tuple[TimelineEvent, ...]
         events.append(Drain(at=at, place=change.drained, role=change.role, is_replaced=change.is_replaced, startup_seconds=startup))
     override = Override(
         at=at,
+        slo_ttft_seconds=change.slo_ttft_seconds,
         early_rejection=change.early_rejection,
         headroom=change.headroom,
         prefills_in_flight=change.prefills_in_flight,

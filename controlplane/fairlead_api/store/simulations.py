@@ -16,6 +16,7 @@ from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pools import parse_spec
+from fairlead.scaling.remedies import Reach
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
@@ -26,6 +27,7 @@ from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept,
 from fairlead_api.services.simulations.expected_figures import Recorded, Trialled
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.services.simulations.simulations import most_requests
+from fairlead_api.services.simulations.sizing import MOST_SIZED, Asked, simulated
 from fairlead_api.services.spans import Span
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
@@ -64,8 +66,8 @@ FROM instances WHERE pool_id = :pool AND gone_at IS NULL AND state = 'Serving'
 
 
 class PostgresSimulations:
-    """Implements `services.simulations.SimulationStore`, `services.simulations.expectations.ExpectationStore` and
-    `services.simulations.running.RunningStore`.
+    """Implements `services.simulations.SimulationStore`, `services.simulations.running.RunningStore`, and of
+    `services.simulations.expectations.ExpectationStore` what does not concern advice.
     """
 
     def __init__(self, database: Database) -> None:
@@ -165,8 +167,8 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """The oldest simulation that nobody runs, plans' first, for this runner. One whose runner fell silent twice
-        fails, and so does a plan's that can no longer be of use.
+        """The oldest simulation that nobody runs, plans' first and those for advice last, for this runner. One whose
+        runner fell silent twice fails, and so does one that nobody asked for and that can no longer be of use.
         """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 
@@ -177,7 +179,7 @@ class PostgresSimulations:
             late = update(runs).where(runs.c.state == SimulationState.QUEUED, ~_ASKED, runs.c.created_at < func.now() - LIFE)
             await connection.execute(late.values(state=SimulationState.FAILED, error=TOO_LATE, finished_at=func.now()))
             free = or_(runs.c.state == SimulationState.QUEUED, silent)
-            order = (runs.c.plan.is_(None), runs.c.created_at)
+            order = (runs.c.sizing.is_not(None), runs.c.plan.is_(None), runs.c.created_at)
             oldest = select(runs.c.id).where(free).order_by(*order).limit(1).with_for_update(skip_locked=True).scalar_subquery()
             taken = await connection.execute(
                 update(runs)
@@ -203,7 +205,7 @@ class PostgresSimulations:
             if claimed.window is None:
                 trace = (await connection.execute(select(runs.c.trace).where(runs.c.id == claimed.id))).scalar_one()
                 return Traffic.uploaded(msgspec.json.decode(zlib.decompress(trace), type=list[TraceRequest]))
-            most = most_requests(len(claimed.runs)) if claimed.plan_runs is None else MOST
+            most = most_requests(len(claimed.runs)) if claimed.plan_runs is None else MOST if claimed.sizing is None else MOST_SIZED
             order = (requests.c.at.desc(), requests.c.session, requests.c.prompt_tokens, requests.c.blocks)
             wanted = (requests.c.at, requests.c.session, requests.c.prompt_tokens, requests.c.output_tokens, requests.c.blocks)
             query = select(*wanted, requests.c.sample_rate).where(*_within(claimed.pool_id, *claimed.window))
@@ -224,6 +226,28 @@ class PostgresSimulations:
     async def finish_trial(
         self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
     ) -> None:
+        found = await self._trialled(claimed, figures, traffic)
+        await self._end(claimed, runner, {**_done(notes), "trialled": msgspec.to_builtins(found)})
+
+    async def finish_sizing(
+        self,
+        claimed: Claimed,
+        runner: str,
+        runs_made: Sequence[JobRun],
+        figures: Sequence[RunFigures],
+        reach: Reach,
+        traffic: Traffic,
+        notes: Sequence[str],
+    ) -> None:
+        assert claimed.sizing is not None
+        found = await self._trialled(claimed, figures, traffic)
+        seconds = traffic.requests[-1].timestamp / 1e3 if traffic.requests else 0.0
+        sized = simulated(claimed.sizing, claimed.id, runs_made, found, reach, len(traffic.requests), seconds)
+        values = {"trialled": found, "plan_runs": list(runs_made), "sized": sized}
+        await self._end(claimed, runner, {**_done(notes), **{name: msgspec.to_builtins(value) for name, value in values.items()}})
+
+    async def _trialled(self, claimed: Claimed, figures: Sequence[RunFigures], traffic: Traffic) -> Trialled:
+        """With what was recorded of the requests that the runs measured."""
         half = traffic.second_half
         recorded = Recorded()
         if half is not None:
@@ -237,9 +261,7 @@ class PostgresSimulations:
                 sessions_moved=moved if row.tokens else None,
             )
         seconds = 0.0 if half is None else (half[1] - half[0]).total_seconds()
-        found = Trialled(figures=list(figures), recorded=recorded, measured_seconds=seconds)
-        ended = {"state": SimulationState.DONE, "finished_at": func.now(), "notes": list(notes), "done": runs.c.total}
-        await self._end(claimed, runner, {**ended, "trialled": msgspec.to_builtins(found)})
+        return Trialled(figures=list(figures), recorded=recorded, measured_seconds=seconds)
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
         async with self._database.reading() as connection:
@@ -256,7 +278,7 @@ class PostgresSimulations:
 
     async def waiting_plans(self) -> int:
         async with self._database.reading() as connection:
-            query = select(func.count()).select_from(runs).where(_AT_WORK, ~_ASKED)
+            query = select(func.count()).select_from(runs).where(_AT_WORK, ~_ASKED, runs.c.sizing.is_(None))
             return int((await connection.execute(query)).scalar_one())
 
     async def add_trial(self, trial: PlanTrial, now: datetime) -> None:
@@ -266,7 +288,7 @@ class PostgresSimulations:
                 insert(runs).values(
                     id=trial.id,
                     pool_id=row.id,
-                    state=SimulationState.QUEUED if trial.refusal is None else SimulationState.FAILED,
+                    state=_state(trial),
                     error=trial.refusal,
                     created_at=now,
                     created_by=trial.created_by,
@@ -279,6 +301,9 @@ class PostgresSimulations:
                     total=trial.total,
                     plan=trial.plan,
                     plan_runs=msgspec.to_builtins(trial.runs),
+                    trialled=None if trial.found is None else msgspec.to_builtins(trial.found),
+                    notes=list(trial.notes),
+                    done=trial.total if trial.found is not None else 0,
                 )
             )
 
@@ -301,6 +326,16 @@ class PostgresSimulations:
             return bool((await connection.execute(update(runs).where(*mine).values(**values))).rowcount)
 
         return await self._database.writing(work)
+
+
+def _done(notes: Sequence[str]) -> dict[str, Any]:
+    return {"state": SimulationState.DONE, "finished_at": func.now(), "notes": list(notes), "done": runs.c.total}
+
+
+def _state(trial: PlanTrial) -> SimulationState:
+    if trial.refusal is not None:
+        return SimulationState.FAILED
+    return SimulationState.QUEUED if trial.found is None else SimulationState.DONE
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
@@ -349,5 +384,6 @@ def _claimed(row: Any) -> Claimed:
         seed=row.seed,
         target=msgspec.convert(row.target, SimulatedTarget),
         window=None if row.start is None else (row.start, row.end),
-        plan_runs=None if row.plan is None else msgspec.convert(row.plan_runs, list[JobRun]),
+        plan_runs=None if row.plan_runs is None else msgspec.convert(row.plan_runs, list[JobRun]),
+        sizing=None if row.sizing is None else msgspec.convert(row.sizing, Asked),
     )

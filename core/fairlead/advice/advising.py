@@ -8,6 +8,7 @@ from fairlead.advice import (
     figures_off,
     hot_instances,
     lateness,
+    long_prompts,
     losing_moves,
     predictions,
     ratios,
@@ -23,6 +24,7 @@ from fairlead.advice.situations import PoolSituation
 
 FINDERS = (
     saturation.find,
+    long_prompts.find,
     refusals.find,
     lateness.find,
     hot_instances.find,

@@ -45,6 +45,7 @@ class Cause(StrEnum):
     """What a finding is about."""
 
     SATURATED = "Saturated"
+    PROMPTS_TOO_LONG = "PromptsTooLong"
     REFUSED = "Refused"
     LATE_FIRST_TOKENS = "LateFirstTokens"
     SLOW_TOKENS = "SlowTokens"
@@ -101,6 +102,8 @@ class Remedy:
     role: Role | None = None
     instance: str | None = None
     fields: dict[str, Any] | None = None
+    simulation: str | None = None
+    """The simulation that confirms it, which its plan shows too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
     prefill, decode = pool.signals.of(Role.PREFILL), pool.signals.of(Role.DECODE)
     if prefill is None or decode is None or not prefill.serving or not decode.serving:
         return
-    prompts = prefill_work(prefill, pool.capacity)
+    prompts = prefill_work(prefill, pool.slo, pool.capacity)
     outputs = running_decode_work(decode, pool.slo, pool.capacity, DECODE_LIMIT)
     outputs = outputs if outputs is not None else decode_work(decode, pool.slo, pool.capacity, DECODE_LIMIT)
     if prompts is None or outputs is None or not prefill.requests_per_second:

@@ -16,12 +16,12 @@ from fairlead.advice.findings import (
     Remedy,
     refused,
 )
+from fairlead.advice.remedy_words import number_words
 from fairlead.advice.situations import PoolSituation, SeenRole
 from fairlead.instances import Role
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
-from fairlead.scaling.recommendations import Need
-from fairlead.scaling.signals import RoleSignals
-from fairlead.scaling.sizing import need, whole_instances
+from fairlead.scaling.remedies import Confirmed, Simulated, enough_instances
+from fairlead.scaling.sizing import need
 from fairlead.scaling.specs import ScalingMode
 
 FRESH_SECONDS = 30.0
@@ -29,19 +29,28 @@ FRESH_SECONDS = 30.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each role that is needed in greater number than it serves, where requests are missed for it."""
+    """A finding for each role of which more instances would help, where requests are missed for it: by the simulation
+    of what came, else by the work that arrives.
+    """
+    found = pool.simulated
+    if found is not None and (role := pool.role(found.role)) is not None:
+        chosen = enough_instances(found)
+        if chosen is not None:
+            yield from _of_role(pool, role, *_confirmed(pool, role, found, chosen))
+        if found.unlike is None:
+            return
     if pool.signals is None or pool.signals.age_seconds > FRESH_SECONDS:
         return
     for signals in pool.signals.roles:
         role = pool.role(signals.role)
         if role is None or not signals.serving or not signals.knows_work:
             continue
-        needed = need(signals, pool.slo, pool.capacity, pool.scaling)
+        needed = need(signals, pool.slo, pool.capacity, pool.scaling, refuses_late=pool.early_rejection.mode != "Disabled")
         if needed.instances is not None and needed.instances > signals.serving * (1 + pool.scaling.tolerance):
-            yield from _of_role(pool, role, signals, needed)
+            yield from _of_role(pool, role, *_estimated(pool, role))
 
 
-def _of_role(pool: PoolSituation, role: SeenRole, signals: RoleSignals, needed: Need) -> Iterator[Finding]:
+def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome: str) -> Iterator[Finding]:
     prefills, decodes = role.role is not Role.DECODE, role.role is not Role.PREFILL
     reasons = (FOR_PREFILL if prefills else frozenset()) | (FOR_DECODE if decodes else frozenset[RejectionReason]())
     turned_away = sum(pool.refused.get(reason, 0) for reason in reasons)
@@ -51,7 +60,6 @@ def _of_role(pool: PoolSituation, role: SeenRole, signals: RoleSignals, needed: 
         late = served.tpot_judged - served.tpot_in_time
     if not pool.exceeds(late + turned_away, served.ended + turned_away):
         return
-    remedy, outcome = _remedy(pool, role, whole_instances(needed.instances or 0.0))
     explained = {refused(reason) for reason in reasons}
     explained |= ({LATE_FIRST_TOKENS} if prefills else set()) | ({SLOW_TOKENS} if decodes else set())
     harm = pool.per_second(late + turned_away)
@@ -61,7 +69,7 @@ def _of_role(pool: PoolSituation, role: SeenRole, signals: RoleSignals, needed: 
         subject=role.role.value,
         level=Level.BAD,
         harm=Harm(amount=harm, unit=HarmUnit.REQUESTS),
-        sentence=f"{_harmed(pool, late, served.ended, turned_away)} because {_why(pool, role, signals, needed)}; {outcome}.",
+        sentence=f"{_harmed(pool, late, served.ended, turned_away)} because {_why(pool, role)}; {outcome}.",
         evidence=Evidence(
             kind=EvidenceKind.HEATMAP,
             seconds=pool.window_seconds,
@@ -85,30 +93,54 @@ def _harmed(pool: PoolSituation, late: int, ended: int, turned_away: int) -> str
     return f"{pool.pool} {' and '.join(parts)}"
 
 
-def _why(pool: PoolSituation, role: SeenRole, signals: RoleSignals, needed: Need) -> str:
-    serving = wording.of_role(role.role, signals.serving)
-    loaded = [one for one in pool.accepting(role.role) if one.load is not None and one.load >= pool.scaling.target_load]
-    work = f"what arrives needs {needed.instances or 0.0:.1f}"
+def _why(pool: PoolSituation, role: SeenRole) -> str:
+    accepting = pool.accepting(role.role)
+    serving = wording.of_role(role.role, len(accepting))
+    loaded = [one for one in accepting if one.load is not None and one.load >= pool.scaling.target_load]
     if not loaded:
-        return f"{work} and {serving} serve{'s' if signals.serving == 1 else ''}"
-    verb = "is" if signals.serving == 1 else "are"
-    return f"{len(loaded)} of {serving} {verb} saturated ({work})"
+        return f"more comes than {serving} serve{'s' if len(accepting) == 1 else ''} in time"
+    return f"{len(loaded)} of {serving} {'is' if len(accepting) == 1 else 'are'} saturated"
 
 
-def _remedy(pool: PoolSituation, role: SeenRole, replicas: int) -> tuple[Remedy | None, str]:
-    """The plan that would help, and what it would bring in words."""
-    noun = wording.of_role(role.role, replicas, "replica")
+def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Confirmed) -> tuple[Remedy | None, str]:
+    """The plan that the simulation confirms, and what it brings in words."""
+    replicas, words = round(chosen.value), number_words(found, chosen)
+    if found.reach.exceeds(1 - found.goal):
+        words += f"; {wording.share(found.reach.share)} are beyond any number"
+    return _remedy(pool, role, replicas, words, found.simulation)
+
+
+def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]:
+    """What can be said where no simulation confirms a number: an estimate that is called one and does not change for
+    minutes, or none.
+    """
+    sizing = pool.sizing
+    if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):
+        return None, "what would serve it is being simulated"
+    unlike = None if sizing.found is None else sizing.found.unlike
+    why = unlike or sizing.reason or "what would serve it is not simulated yet"
+    if sizing.estimate is None or sizing.estimate <= len(pool.accepting(role.role)):
+        return None, f"no number of replicas is known to serve it: {why}"
+    noun = wording.of_role(role.role, sizing.estimate, "replica")
+    words = f"by an estimate from rates alone it needs {noun}, which no simulation confirms: {why}"
+    return _remedy(pool, role, sizing.estimate, words, None)
+
+
+def _remedy(pool: PoolSituation, role: SeenRole, replicas: int, words: str, simulation: str | None) -> tuple[Remedy | None, str]:
+    """The plan for so many replicas, where one can be made, and why not."""
     if not pool.can_scale:
-        return None, f"{noun} would serve it; its engines are started elsewhere"
+        return None, f"{words}; its engines are started elsewhere"
     if pool.scaling.mode is ScalingMode.SLO:
-        return None, f"{noun} would serve it; spec.scaling sets the number"
+        return None, f"{words}; spec.scaling sets the number"
     if role.wanted >= replicas:
         return None, f"{role.wanted} are wanted already and start"
     allowed = min(replicas, role.most)
     if allowed <= role.wanted:
-        return None, f"{noun} would serve it, and maxReplicas {role.most} does not allow more"
-    words = f"{noun} would serve it"
+        return None, f"{words}; maxReplicas {role.most} does not allow more"
     if allowed < replicas:
-        words += f", maxReplicas allows {role.most}"
+        words += f"; maxReplicas allows {role.most}"
     named = None if role.role is Role.BOTH else role.role
-    return Remedy(kind="scale", words=wording.of_role(role.role, allowed, "replica"), replicas=allowed, role=named), words
+    button = wording.of_role(role.role, allowed, "replica")
+    if simulation is None or allowed < replicas:
+        button += " (estimate)"
+    return Remedy(kind="scale", words=button, replicas=allowed, role=named, simulation=simulation), words

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.scaling.remedies import Simulated
 from fairlead.scaling.signals import PoolSignals
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingSpec
@@ -168,6 +169,22 @@ class SeenFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSizing:
+    """The newest simulation of what would help the pool: asked for `age_seconds` ago about a `role`, and not done while
+    `is_underway`. `reason` says why there is none; `estimate` is the number of instances by rates and means as it was
+    then. `found` is what the newest one found that is done, `found_seconds` ago, with the targets of now.
+    """
+
+    role: Role
+    age_seconds: float
+    is_underway: bool = False
+    reason: str | None = None
+    estimate: int | None = None
+    found: Simulated | None = None
+    found_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSituation:
     """`refused` by reason and `failed` (for good) are requests of the window. `signals` None: not measured, because
     nothing hurts or routers are silent. `unheard_seconds` is the age of the newest report of any router that routes for
@@ -192,6 +209,7 @@ class PoolSituation:
     refused: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     signals: PoolSignals | None = None
+    sizing: SeenSizing | None = None
     moves: SeenMoves = SeenMoves()
     moves_paused: bool = False
     """Whether migrations are paused already."""
@@ -240,6 +258,11 @@ class PoolSituation:
     def out_of_slo(self) -> bool:
         """Whether more requests missed the objectives than may."""
         return self.exceeds(self.missed, self.ended)
+
+    @property
+    def simulated(self) -> Simulated | None:
+        """What simulations found of it; None while there are none of the present targets."""
+        return None if self.sizing is None else self.sizing.found
 
     def role(self, role: Role) -> SeenRole | None:
         """A role of the pool; None if it has none such."""

@@ -2,7 +2,8 @@
 
 Prefill: uncached prompt tokens that arrive per second, over what one instance computes per second when used to
 `target_load`; to these come the instances that work off, within `recovery_seconds`, what already waits longer than the
-target share of `slo.ttft`.
+target share of `slo.ttft`. A prompt that an idle instance does not compute within `slo.ttft` is late with any number of
+instances: where such prompts are refused, their tokens ask for none (`overload.tokens_within`).
 
 Decode: output tokens per second over what one instance puts out with the largest batch whose step, by the fitted model,
 stays below the target share of `slo.tpot` and whose contexts fit the KV cache to that share. Where the predicted time
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from fairlead.instances import Role
+from fairlead.scaling.overload import tokens_within
 from fairlead.scaling.recommendations import Need
 from fairlead.scaling.signals import RoleSignals
 from fairlead.scaling.specs import ScalingSpec
@@ -36,11 +38,13 @@ class Capacity:
     kv_cache_tokens: int
 
 
-def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec) -> Need:
-    """What a role needs. Raises nothing: what is not measured is None."""
+def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:
+    """What a role needs; `refuses_late` says whether early rejection refuses by predicted TTFT. Raises nothing: what is
+    not measured is None.
+    """
     prefills, decodes = signals.role is not Role.DECODE, signals.role is not Role.PREFILL
     target = spec.target_load
-    prompts = prefill_work(signals, capacity) if prefills else None
+    prompts = prefill_work(signals, slo, capacity, refuses_late=refuses_late) if prefills else None
     queue = None
     if prefills and signals.prefill_load is not None:
         late_seconds = max(0.0, signals.prefill_load - target) * slo.ttft_seconds * signals.serving
@@ -61,16 +65,24 @@ def whole_instances(needed: float) -> int:
     return ceil(needed - _ROUNDING)
 
 
-def prefill_work(signals: RoleSignals, capacity: Capacity) -> float | None:
+def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, refuses_late: bool = False) -> float | None:
     """Instances that the arriving prompts keep busy all the time; None while nothing is known of them, or no speed was
-    measured: nothing is scaled by a declared one.
+    measured (nothing is scaled by a declared one), and when a prompt of the mean length alone misses `slo.ttft`: more
+    instances would not help it.
     """
     if signals.prompt_tokens_per_second == 0:
         return 0.0
     speed = signals.prefill_tokens_per_second
     if signals.cached_share is None or not speed:
         return None
-    return signals.prompt_tokens_per_second * (1 - signals.cached_share) / speed
+    uncached = signals.prompt_tokens_per_second * (1 - signals.cached_share)
+    if not signals.requests_per_second:
+        return uncached / speed
+    mean, within = uncached / signals.requests_per_second, speed * slo.ttft_seconds
+    if mean > within:
+        return None
+    computed = tokens_within(within / mean, signals.prompt_variation or 0.0) if refuses_late and mean > 0 else 1.0
+    return uncached * computed / speed
 
 
 def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:

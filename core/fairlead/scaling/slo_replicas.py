@@ -20,6 +20,8 @@ def sized(
     slo: SloFacts,
     capacity: Capacity,
     now: float,
+    *,
+    refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
     """The role after this round, and what was recommended if it is another number than the present one.
 
@@ -28,7 +30,7 @@ def sized(
     """
     if signals is None or not is_due(role.compared_at, now, spec.period_seconds):
         return role, None
-    needed = need(signals, slo, capacity, spec)
+    needed = need(signals, slo, capacity, spec, refuses_late=refuses_late)
     if needed.instances is None:
         return role, None
     recommended, missed = _recommended(role.replicas, needed.instances, signals, slo, spec)

@@ -185,7 +185,14 @@ def _sized(begun: Mapping[Role, RoleMemory], this: _Round) -> tuple[dict[Role, R
         for role, one in begun.items():
             declared = this.declared
             roles[role], found = sized(
-                one, this.bounds[role], this.signals.get(role), declared.scaling, declared.slo, declared.capacity, this.now
+                one,
+                this.bounds[role],
+                this.signals.get(role),
+                declared.scaling,
+                declared.slo,
+                declared.capacity,
+                this.now,
+                refuses_late=declared.refuses_late,
             )
             told += [] if found is None else [found]
     return roles, told
@@ -242,7 +249,7 @@ def _demand(this: _Round) -> Demand:
 def _share(role: Role, begun: Mapping[Role, RoleMemory], this: _Round) -> RoleShare:
     signals, bounds, declared = this.signals[role], this.bounds[role], this.declared
     if role is Role.PREFILL:
-        load, work = signals.prefill_load, prefill_work(signals, declared.capacity)
+        load, work = signals.prefill_load, prefill_work(signals, declared.slo, declared.capacity)
     else:
         known = (of(signals, declared.slo, declared.capacity, DECODE_LIMIT) for of in (decode_work, running_decode_work))
         load, work = signals.decode_load, max((one for one in known if one is not None), default=None)
@@ -251,7 +258,8 @@ def _share(role: Role, begun: Mapping[Role, RoleMemory], this: _Round) -> RoleSh
     least = bounds.lower
     if declared.scaling.mode is ScalingMode.SLO:
         # What the SLO needs is not given away: it would be added again.
-        least = max(least, whole_instances(need(signals, declared.slo, declared.capacity, declared.scaling).instances or 0.0))
+        needed = need(signals, declared.slo, declared.capacity, declared.scaling, refuses_late=declared.refuses_late)
+        least = max(least, whole_instances(needed.instances or 0.0))
     return RoleShare(replicas=begun[role].replicas, serving=signals.serving, least=least, most=bounds.upper, load=load, work=work)
 
 

@@ -195,6 +195,7 @@ class PlanRequest:
     `weight` takes an `instance`, and in `fields` its `weight` beside instances of weight 1, 0.01 to 100 (null = 1).
     `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`;
     `engines` an `action` of EngineAction, and what that takes.
+    `scale` and `slo` also take the `simulation` by which advice found the change: the plan then shows that one.
     """
 
     kind: PlanKind
@@ -204,6 +205,7 @@ class PlanRequest:
     fields: dict[str, Any] | None = None
     revision: int | None = None
     session: str | None = None
+    simulation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,23 +89,30 @@ async def test_a_figure_that_has_been_off_for_minutes_is_told_until_its_router_s
 
 
 async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    """Nothing simulates here, so the number is an estimate, and said to be one; it stands while the signals change."""
     begun = api.clock()
     await overload(api)
     api.clock.stop()
     api.clock.skipped += begun - api.clock()  # however long that took, the half minute is the last one
     await api.router.post_report(a_report("r2", acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
-    report = await api.viewer.advice()
+    first = (await api.viewer.advice()).items[0]
+    assert first.sentence.endswith("because 2 of 2 instances are saturated; what would serve it is being simulated.")
+    assert first.plan is None
+    await api.app.state.sizing.look(api.clock())
+    await api.app.state.sizing.look(api.clock())
+    report = await api.viewer.advice(CHAT)
     found = report.items[0]
-    assert found.sentence.startswith("default/chat refuses ")
-    assert "because 2 of 2 instances are saturated (what arrives needs " in found.sentence
+    assert "by an estimate from rates alone it needs" in found.sentence
+    assert "which no simulation confirms: this control API simulates nothing" in found.sentence
     assert (found.cause, found.level, found.unit) == (Cause.SATURATED, Level.BAD, HarmUnit.REQUESTS)
     assert found.evidence.kind is EvidenceKind.HEATMAP
     assert found.plan == PlanRequest(kind=PlanKind.SCALE, replicas=found.plan.replicas if found.plan else 0)
     assert found.plan is not None
     plan = await api.operator.create_plan(CHAT, found.plan)
+    assert (plan.effect.predicted_attainment, plan.effect.prediction_basis) == (None, None)
     assert (await api.operator.apply_plan(plan.id, ApplyRequest())).state == "applied"
     assert cluster.spec(CHAT)["replicas"] == found.plan.replicas
-    assert found.plan_words == f"{found.plan.replicas} replicas"
+    assert found.plan_words == f"{found.plan.replicas} replicas (estimate)"
     assert (report.pools, report.complete) == (1, True)
 
 

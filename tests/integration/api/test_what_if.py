@@ -10,10 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from fairlead.advice.findings import Cause
+from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.traffic import RecordedRequest
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation, Quantity
@@ -29,7 +33,7 @@ from fairlead_client.resources.simulations import (
 )
 from fairlead_host.app import SIMULATOR
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
-from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -224,3 +228,72 @@ async def test_a_plans_effect_is_simulated_after_it_was_made_or_the_reason_is_to
     with pytest.raises(ApiProblem) as unknown:
         await api.viewer.plan_expectation("none")
     assert unknown.value.problem.status == 404
+
+
+async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_came(api: ApiInstance) -> None:
+    """Two instances get twice what they compute, and refuse prompts that none computes within the target."""
+    spec = SPEC | {"earlyRejection": {"mode": "Load"}}
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("i0"), an_instance("i1"), spec=spec, version=2, generation=2))
+    begin = int(datetime.now(UTC).timestamp()) - 303
+    traffic, loads, refused = [], [], []
+    for number in range(600):
+        second, is_long = number // 2, number % 50 == 0
+        tokens = 60_000 if is_long else 8192
+        traffic.append(
+            RecordedRequest(
+                pool=CHAT,
+                at=begin + number / 2,
+                session=number,
+                prompt_tokens=tokens,
+                output_tokens=None if is_long else 1,
+                blocks=tuple(number * 1000 + block for block in range(tokens // 512)),
+            )
+        )
+        in_time: dict[str, Any] = {
+            "completed": 1,
+            "ttft_total": 1,
+            "judged_by_slo": 1,
+            "prompt_tokens": tokens,
+            "within_slo": 1,
+            "ttft_within_slo": 1,
+        }
+        loads.append(a_load(f"i{number % 2}", begin + second, requests=1, **in_time))
+        if is_long:
+            record = RejectionRecord(
+                pool=CHAT,
+                second=begin + second,
+                reason=RejectionReason.PREDICTED_TTFT,
+                count=20,
+                status=429,
+                sample_request="r",
+                sample_prompt_tokens=tokens,
+                retry_after_seconds=1.0,
+            )
+            refused.append(record)
+    known = (Acknowledgement(pool=CHAT, version=1),)
+    report = a_report("long", traffic=tuple(traffic), loads=tuple(loads), rejections=tuple(refused), acknowledged=known)
+    await api.router.post_report(report)
+    await api.app.state.upkeep.roll_up(api.clock())
+    await api.app.state.sizing.look(api.clock())
+    async with asyncio.timeout(3 * PATIENCE_SECONDS):
+        while not (beyond := [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.PROMPTS_TOO_LONG]):
+            await asyncio.sleep(0.2)
+    assert (
+        "2.0 % of requests (100.0 % of the refused ones) need more than the TTFT target of 5 s alone on an idle instance"
+        in beyond[0].sentence
+    )
+    (group,) = (await api.viewer.rejections({"pool": str(CHAT)})).groups
+    assert "no number of instances serves those in time" in group.suggestion
+    advised = [one for one in (await api.viewer.advice(CHAT)).items if one.plan is not None and one.plan.simulation is not None]
+    (replicas,) = [one.plan.replicas for one in advised if one.plan]
+    assert replicas in (3, 4), "16,400 tokens/s come, and two instances compute 12,500"
+    assert f"{replicas} replicas would " in advised[0].sentence
+    for one in advised:
+        assert one.plan is not None
+        plan = await api.admin.create_plan(CHAT, one.plan)
+        found = await api.viewer.plan_expectation(plan.id)
+        assert found.state is ExpectationState.DONE, "it was simulated before it was planned"
+        figure = next(figure for figure in found.figures if figure.quantity is Quantity.ATTAINMENT)
+        assert figure.unknown is None
+        assert f"{figure.after * 100:.1f} %" in one.sentence or "would serve it" in one.sentence
+        assert "This is the simulation by which the plan was advised." in found.notes

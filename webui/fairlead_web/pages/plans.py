@@ -76,6 +76,10 @@ class PlanPage(Context):
     expectation: PlanExpectation | None
     at_work: bool
     expected: list[ExpectedRow]
+    headline: ExpectedRow | None
+    """The share in time that the simulation found; None where it cannot be relied on."""
+    estimates: bool
+    """Whether what the plan itself foresees is shown: where no simulation is there or to come that may contradict."""
 
 
 REFUSALS = frozenset({400, 403, 409, 422})
@@ -155,6 +159,8 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         expectation=expectation,
         at_work=expectation is not None and expectation.state in AT_WORK,
         expected=[_row(one) for one in expectation.figures] if expectation else [],
+        headline=None if expectation is None else _headline(expectation),
+        estimates=expectation is None or expectation.state is ExpectationState.UNKNOWN,
     )
     return visit.page(context, status=problem.status if problem else 200)
 
@@ -166,6 +172,11 @@ def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
         for one in conflict.meanwhile
     ]
     return found[::-1]
+
+
+def _headline(expectation: PlanExpectation) -> ExpectedRow | None:
+    known = (one for one in expectation.figures if one.quantity is Quantity.ATTAINMENT and one.unknown is None)
+    return next(map(_row, known), None)
 
 
 def _row(one: ExpectedFigure) -> ExpectedRow:

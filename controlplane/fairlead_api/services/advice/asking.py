@@ -84,5 +84,10 @@ def _evidence(evidence: Evidence, now: datetime) -> AdviceEvidence:
 def plan_request(remedy: Remedy) -> PlanRequest:
     """The request of a plan that makes the change."""
     return PlanRequest(
-        kind=PlanKind(remedy.kind), replicas=remedy.replicas, role=remedy.role, instance=remedy.instance, fields=remedy.fields
+        kind=PlanKind(remedy.kind),
+        replicas=remedy.replicas,
+        role=remedy.role,
+        instance=remedy.instance,
+        fields=remedy.fields,
+        simulation=remedy.simulation,
     )

@@ -66,15 +66,17 @@ TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
 """What a request of each kind may say."""
 
 
+_SIMULATED = frozenset({PlanKind.SCALE, PlanKind.SLO})
+"""Kinds of which advice knows a change by a simulation."""
 _NEED_NOTHING = frozenset({PlanKind.ROLLBACK, PlanKind.DELETE})
 
 
 def check_shape(request: PlanRequest) -> None:
     """Raises InvalidInput for a request that says what its kind does not take, or not what it needs."""
     takes = TAKES[request.kind]
-    for name in ("replicas", "role", "instance", "fields", "revision", "session"):
+    for name in ("replicas", "role", "instance", "fields", "revision", "session", "simulation"):
         value = getattr(request, name)
-        if value is not None and name not in takes:
+        if value is not None and name not in takes and (name != "simulation" or request.kind not in _SIMULATED):
             raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes) or 'nothing'}")
     if request.kind not in _NEED_NOTHING and not getattr(request, takes[0]) and request.replicas != 0:
         section = SECTIONS.get(request.kind)

@@ -38,7 +38,8 @@ class PoolUse:
     """The present use of a pool, and the facts of its spec in force.
 
     `miss_tokens_per_second` prompt tokens that need prefill arrive over the whole pool, in `requests_per_second`
-    requests; None = no traffic seen.
+    requests; None = no traffic seen. Instances that had prompts to compute did `prefill_tokens_per_second` each in the
+    last minutes; None = they computed too few.
     """
 
     facts: TableFacts
@@ -46,6 +47,7 @@ class PoolUse:
     attainment: float | None
     requests_per_second: float | None
     miss_tokens_per_second: float | None
+    prefill_tokens_per_second: float | None = None
 
     @property
     def sessions(self) -> int:

@@ -113,7 +113,9 @@ class Plans:
                 if request.kind is PlanKind.WEIGHT:
                     target, change = Target.of_engines(pool), weighed_engine(request.instance, wanted_weight(request))
                     found = await self._cluster.read(target)
-        return await self._previews.of_change(pool, request.kind, target, found, change, caller, now, expected=expected)
+        return await self._previews.of_change(
+            pool, request.kind, target, found, change, caller, now, expected=expected, simulation=request.simulation
+        )
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
         """The plan in its present state, which of one left open by a killed process is what became of its object."""

@@ -61,6 +61,7 @@ class Previews:
         *,
         undo_of: str | None = None,
         expected: Expected | None = None,
+        simulation: str | None = None,
     ) -> Plan:
         part = found.part(target.kind)
         question = question_of(kind, target, part, change, self._policies, found.status)
@@ -85,7 +86,7 @@ class Previews:
         )
         plan = await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
         if self._expecting is not None and expected is None:
-            await self._expecting.planned(plan, question, found.spec if target.kind is TargetKind.POOL else None, now)
+            await self._expecting.planned(plan, question, found.spec if target.kind is TargetKind.POOL else None, now, simulation)
         return plan
 
     async def of_deletion(self, pool: PoolKey, found: ClusterObject, caller: Caller, now: datetime, *, undo_of: str | None = None) -> Plan:

@@ -91,5 +91,9 @@ class PlanStore(Protocol):
 class Expecting(Protocol):
     """Who finds out, after a plan was made, what it is to be expected to do."""
 
-    async def planned(self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime) -> None:
-        """A plan was made of an object; `spec` is a pool's before the change. Does not raise for what stays unknown."""
+    async def planned(
+        self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
+    ) -> None:
+        """A plan was made of an object; `spec` is a pool's before the change, `simulation` the one that advised it.
+        Does not raise for what stays unknown.
+        """

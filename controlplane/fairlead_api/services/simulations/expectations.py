@@ -11,16 +11,17 @@ from typing import Any, Protocol
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound, ServiceError
-from fairlead_api.services.plans.effects import Question
+from fairlead_api.services.plans.effects import Question, ScaleQuestion, SpecQuestion
 from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.stored_plans import LIFE
 from fairlead_api.services.simulations.asking import PoolAtPresent, target_of
 from fairlead_api.services.simulations.expected_figures import Trialled, figures_of
 from fairlead_api.services.simulations.plan_changes import CannotSimulate, trial_of
+from fairlead_api.services.simulations.sizing import Asked, of_change
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
-from fairlead_client.resources.plans import Plan
+from fairlead_client.resources.plans import Plan, PlanKind
 from fairlead_client.resources.simulations import SimulationRequest
-from fairlead_client.simulation_jobs import JobRun, SimulatedTarget
+from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
 
 WINDOW = timedelta(hours=1)
 MOST = 20_000
@@ -36,7 +37,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTrial:
-    """A plan's simulation to be queued; with a `refusal` it is only kept why there is none."""
+    """A plan's simulation to be queued; with a `refusal` it is only kept why there is none, and with `found` what was
+    found already by the simulation that advised the plan.
+    """
 
     id: str
     plan: str
@@ -47,6 +50,8 @@ class PlanTrial:
     window: tuple[datetime, datetime]
     total: int
     refusal: str | None
+    found: Trialled | None = None
+    notes: Sequence[str] = ()
 
 
 class ExpectationStore(Protocol):
@@ -70,6 +75,9 @@ class ExpectationStore(Protocol):
     async def expectation(self, plan_id: str) -> "Kept | None":
         """None where the plan has no simulation."""
 
+    async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
+        """What a simulation for advice found; None where there is none of this id, or it is not done."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
@@ -86,6 +94,19 @@ class Kept:
     notes: list[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSizing:
+    """A simulation for advice that is done."""
+
+    asked: Asked
+    start: datetime
+    end: datetime
+    runs: Sequence[JobRun]
+    found: Trialled
+    requests: int
+    notes: list[str]
+
+
 class Expectations:
     """Has plans simulated, and tells what came of it. `enabled`: some process simulates."""
 
@@ -95,10 +116,15 @@ class Expectations:
         self._new_id = new_id
         self._enabled = enabled
 
-    async def planned(self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime) -> None:
-        """Queues the simulation of a plan that was just made. What fails here is only logged."""
+    async def planned(
+        self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
+    ) -> None:
+        """Queues the simulation of a plan that was just made, or takes what that found by which it was advised. What
+        fails here is only logged.
+        """
         try:
-            await self._store.add_trial(await self._trial(plan, question, spec, now), now)
+            trial = None if simulation is None else await self._advised(plan, question, simulation)
+            await self._store.add_trial(trial or await self._trial(plan, question, spec, now), now)
         except (ServiceError, InvalidInput):
             _log.warning("the effect of a plan is not simulated", extra={"plan": plan.id}, exc_info=True)
 
@@ -108,6 +134,28 @@ class Expectations:
         if kept is None:
             return PlanExpectation(plan=plan.id, state=ExpectationState.UNKNOWN, reason="no simulation was asked for when it was planned")
         return expectation_of(plan.id, kept)
+
+    async def _advised(self, plan: Plan, question: Question, simulation: str) -> PlanTrial | None:
+        """None where that simulation did not try this very change of the pool as it is."""
+        pool = PoolKey.parse(plan.pool)
+        kept = await self._store.advised_by(pool, simulation)
+        change = None if kept is None else _tried_change(question, kept.asked)
+        if kept is None or change is None or (of_it := of_change(change, kept.runs, kept.found)) is None:
+            return None
+        runs, found = of_it
+        return PlanTrial(
+            id=self._new_id(),
+            plan=plan.id,
+            pool=pool,
+            created_by=plan.created_by,
+            runs=runs,
+            target=None,
+            window=(kept.start, kept.end),
+            total=kept.requests * len(runs),
+            refusal=None,
+            found=found,
+            notes=[*kept.notes, ADVISED, *([_starting(kept.asked)] if change.replicas is not None else [])],
+        )
 
     async def _trial(self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime) -> PlanTrial:
         pool, window = PoolKey.parse(plan.pool), (now - WINDOW, now)
@@ -147,6 +195,23 @@ class Expectations:
             total=requests * len(runs),
             refusal=refusal,
         )
+
+
+ADVISED = "This is the simulation by which the plan was advised."
+
+
+def _starting(asked: Asked) -> str:
+    return f"New instances serve at once in it; here they took {asked.startup_seconds:.0f} s to start."
+
+
+def _tried_change(question: Question, asked: Asked) -> PoolChange | None:
+    if isinstance(question, ScaleQuestion) and (question.role, question.before) == (asked.role, asked.present):
+        return asked.scaled(question.after)
+    if isinstance(question, SpecQuestion) and question.kind is PlanKind.SLO:
+        after = question.after.slo
+        if (after.tpot_seconds, after.percentile / 100) == (asked.slo_tpot_seconds, asked.goal):
+            return PoolChange(slo_ttft_seconds=after.ttft_seconds)
+    return None
 
 
 TOO_LATE = f"its turn did not come within the {LIFE // timedelta(minutes=1)} minutes in which it can be applied"

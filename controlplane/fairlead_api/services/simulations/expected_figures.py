@@ -71,7 +71,6 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
     """
     seeded = found.figures[: 2 * len(SEEDS)]
     before, after, at_rates = seeded[::2], seeded[1::2], found.figures[2 * len(SEEDS) :]
-    in_time = fmean(one.attainment * one.requests / one.served if one.served else 0.0 for one in before)
     shares = [
         _Found(
             quantity=quantity,
@@ -85,13 +84,29 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
     ]
     moved = _Found(quantity=Quantity.SESSIONS_MOVED, before=_moved(before), after=_moved(after), at_rates=_moved(at_rates))
     attainment, refused, hit_rate = shares
-    late = _unlike(attainment, in_time, found.recorded.attainment, "in time")
+    late = unlike_recorded(before, found.recorded)
     return [
         _figure(attainment, late),
         _figure(refused, late),
         _figure(hit_rate, _unlike(hit_rate, fmean(hit_rate.before), found.recorded.hit_rate, "of prompt tokens from caches")),
         _figure(moved, _unlike(moved, fmean(moved.before), found.recorded.sessions_moved, "sessions moved")),
     ]
+
+
+def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
+    """Why the simulated pool as it is is not like the real one by its share in time of those served; None if it is."""
+    in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
+    found = _Found(quantity=Quantity.ATTAINMENT, before=in_time, after=(), at_rates=())
+    return _unlike(found, fmean(in_time), recorded.attainment, "in time")
+
+
+def sampling_error(run: RunFigures) -> float:
+    """By how much the share in time of as many other requests may be lower: one of twenty is lower still.
+
+    Batch means, as `_by_part`, by time or by session, whichever tells of more.
+    """
+    parts = [[one.attainment for one in of_what] for of_what in (run.parts, run.session_parts) if len(of_what) == PARTS]
+    return max((_STUDENT * sqrt(2 / PARTS) * stdev(one) for one in parts), default=0.0)
 
 
 def alike(one: float, other: float, least: float) -> bool:

@@ -1,11 +1,13 @@
 """What the process that runs a simulation knows of it: its inputs, and the requests as they are simulated. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from fairlead.scaling.remedies import Reach
 from fairlead_api.services.simulations.results import runs_of
+from fairlead_api.services.simulations.sizing import Asked
 from fairlead_client.resources.simulations import SimulatedPolicy, SimulationResult, TraceRequest
 from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 
@@ -22,7 +24,9 @@ class Claimed:
     target: SimulatedTarget
     window: tuple[datetime, datetime] | None
     plan_runs: list[JobRun] | None = None
-    """The runs of a plan's simulation; None for one that a person asked for."""
+    """The runs of a plan's simulation, or the first ones of one for advice; None for one that a person asked for."""
+    sizing: Asked | None = None
+    """What advice looks for; its further runs follow from the first ones."""
 
     @property
     def runs(self) -> list[JobRun]:
@@ -39,6 +43,8 @@ class Traffic:
     notes: list[str]
     begun_at: datetime | None = None
     """When the first of them was recorded."""
+    unanswered: list[bool] = field(default_factory=list)
+    """Which of them no engine worked for, as for refused ones; empty of an uploaded trace."""
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:
@@ -77,7 +83,9 @@ class Traffic:
             notes.append(f"{len(rows) - len(known)} requests had no answer, as refused ones; theirs is taken to be {mean} tokens long.")
         if weight > 1.001:
             notes.append(f"Of all sessions, 1 in {weight:.3g} was recorded: their requests come so many times as fast.")
-        return Traffic(requests=requests, weight=weight, notes=notes, begun_at=begin)
+        return Traffic(
+            requests=requests, weight=weight, notes=notes, begun_at=begin, unanswered=[row.output_tokens is None for row in rows]
+        )
 
 
 class RunningStore(Protocol):
@@ -98,5 +106,17 @@ class RunningStore(Protocol):
         self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
     ) -> None:
         """The end of a plan's simulation: the figures of its runs in their order."""
+
+    async def finish_sizing(
+        self,
+        claimed: Claimed,
+        runner: str,
+        runs: Sequence[JobRun],
+        figures: Sequence[RunFigures],
+        reach: Reach,
+        traffic: Traffic,
+        notes: Sequence[str],
+    ) -> None:
+        """The end of a simulation for advice: the figures of all its runs, in their order."""
 
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None: ...

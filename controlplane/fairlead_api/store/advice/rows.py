@@ -16,6 +16,7 @@ from fairlead.advice.situations import (
     SeenMoves,
     SeenPredictions,
     SeenRole,
+    SeenSizing,
     Served,
 )
 from fairlead.errors import FairleadError
@@ -83,6 +84,7 @@ def situation(
     model: Any,
     burns: tuple[SeenBurn, ...],
     behind: float,
+    sizing: SeenSizing | None,
 ) -> PoolSituation:
     """Of one pool; a spec that cannot be read counts with the defaults."""
     facts = mirrored(row)
@@ -132,6 +134,7 @@ def situation(
             for one in advised
         ),
         burns=burns,
+        sizing=sizing,
         predictions=_predictions(learnt, model),
         figures=tuple(
             SeenFigure(

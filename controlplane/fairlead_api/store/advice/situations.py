@@ -26,6 +26,7 @@ from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import pool_row, slo_of
 from fairlead_api.store.pools.signals import Measuring
 from fairlead_api.store.rollup_lags import complete_until
+from fairlead_api.store.sized import sizings
 
 MOST_POOLS = 500
 MOST_MEASURED = 8
@@ -134,6 +135,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     for row in await connection.execute(statements.FIGURES, routed):
         figures[row.pool].append(row)
     models = {row.pool_id: row.figures for row in await connection.execute(statements.MODELS, lately)}
+    sized = await sizings(connection, {row.id: slo_of(row) for row in rows}, now)
     burns = await burns_of(connection, ids, {row.id: slo_of(row).percentile for row in rows}, now)
     return {
         row.id: situation(
@@ -153,6 +155,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             model=models.get(row.id),
             burns=burns[row.id],
             behind=(now - complete[row.id]).total_seconds() if row.id in complete else 0.0,
+            sizing=sized.get(row.id),
         )
         for row in rows
     }

@@ -23,12 +23,14 @@ from sqlalchemy import (
 )
 
 from fairlead.reports.rejections import RejectionReason
+from fairlead.scaling.remedies import Simulated
 from fairlead_api.services.history.heatmaps import Kept
 from fairlead_api.services.history.rejection_advice import advice
 from fairlead_api.services.spans import Sight
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import BUCKETS
 from fairlead_api.store.rows_within import RowsWithin
+from fairlead_api.store.sized import newest_found
 from fairlead_api.store.tables import load_samples, pool_rollups_1m, pool_rollups_10s, pools, rejections
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
 
@@ -79,12 +81,13 @@ class PostgresRejections:
             samples: dict[Cause, list[RejectionSample]] = {}
             for row in await connection.execute(_newest(groups)) if groups else ():
                 samples.setdefault(_cause_of(row), []).append(_sample(row))
+            simulated = await newest_found(connection, {key[0] for key in groups}, self._clock())
             served = 0
             finest = self._kept.finest(start, self._clock())
             for part in _served(names, start, end, finest):
                 served += (await connection.execute(part)).scalar_one()
         total = int(sum(row.amount for rows in groups.values() for row in rows))
-        items = [_group(names[key[0]], key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
+        items = [_group(names[key[0]], key, rows, total, samples.get(key, []), simulated.get(key[0])) for key, rows in groups.items()]
         return RejectionReport(
             groups=sorted(items, key=lambda group: (-group.count, group.pool, group.reason, group.priority_class)),
             total=total,
@@ -162,7 +165,7 @@ def _sample(row: Any) -> RejectionSample:
     )
 
 
-def _group(pool: str, key: Cause, rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:
+def _group(pool: str, key: Cause, rows: list[Any], total: int, samples: list[RejectionSample], found: Simulated | None) -> RejectionGroup:
     _, reason, status, priority_class = key
     sparkline = [0] * BUCKETS
     for row in rows:
@@ -179,5 +182,5 @@ def _group(pool: str, key: Cause, rows: list[Any], total: int, samples: list[Rej
         last_at=max(row.last_at for row in rows),
         sparkline=sparkline,
         samples=samples,
-        suggestion=advice(reason),
+        suggestion=advice(reason, found),
     )

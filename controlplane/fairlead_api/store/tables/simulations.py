@@ -1,4 +1,4 @@
-"""Simulations that people asked for, and those of plans; those at work are claimed by one API process at a time."""
+"""Simulations for people, plans and advice; those at work are claimed by one API process at a time."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
 
@@ -35,13 +35,17 @@ simulations = Table(
     text_column("plan", null=True),
     json_column("plan_runs", null=True),
     json_column("trialled", null=True),
+    json_column("sizing", null=True),
+    json_column("sized", null=True),
     Index(None, "pool_id", "created_at", "id"),
     Index("uq_simulations_asked_at_work", "pool_id", unique=True, postgresql_where=text(f"{AT_WORK} AND plan IS NULL")),
+    Index("uq_simulations_sizing_at_work", "pool_id", unique=True, postgresql_where=text(f"{AT_WORK} AND sizing IS NOT NULL")),
     Index("uq_simulations_plan", "plan", unique=True, postgresql_where=text("plan IS NOT NULL")),
 )
 """`trace` is the uploaded one, as compressed JSON. `runner` is who claimed it, `heard_at` when that was heard last.
 `plan` is whose effect it finds, `plan_runs` are its runs and `trialled` what they found; None for one that a person
-asked for.
+asked for. `sizing` is what advice looks for and `sized` what was found. Such a row's `plan` is its own id: a process of
+a former release takes it for a plan's and harms nothing.
 """
 
 engine_fits = Table(

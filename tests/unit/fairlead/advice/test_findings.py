@@ -15,10 +15,12 @@ from fairlead.advice.situations import (
     SeenMoves,
     SeenPredictions,
     SeenRole,
+    SeenSizing,
 )
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.rejections import RejectionReason
 from fairlead.scaling.recommendations import Controller, Hold, Verdict
+from fairlead.scaling.remedies import Reach, Simulated, Tried
 from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
 from fairlead.scaling.specs import RatioMode, ScalingMode, ScalingSpec
 from fairlead.tables import EarlyRejectionFacts, SloFacts
@@ -43,20 +45,98 @@ def test_a_pool_that_is_well_has_no_findings() -> None:
 # --- saturated
 
 
+def tried(value: float, *attainments: float, fewer: float | None = None, more: float | None = None, **changes: Any) -> Tried:
+    of = attainments[0]
+    return Tried(value=value, attainments=attainments, fewer=of if fewer is None else fewer, more=of if more is None else more, **changes)
+
+
+SIMULATED = Simulated(
+    simulation="s1",
+    role=Role.BOTH,
+    present=4,
+    goal=0.9,
+    ttft_seconds=5.0,
+    tpot_seconds=0.1,
+    requests=3000,
+    seconds=3480.0,
+    before=0.6,
+    numbers=(tried(6, 0.85, fewer=0.93), tried(7, 0.97, 0.96, more=0.89), tried(9, 0.99)),
+    ttfts=(),
+    reach=Reach(requests=3000, refused=300),
+)
+"""Of what comes 7 instances serve enough, 6 of a fifth less, 9 of a quarter more."""
+BEYOND = replace(
+    SIMULATED,
+    numbers=(tried(8, 0.6), tried(20, 0.61)),
+    ttfts=(tried(12.0, 0.95),),
+    reach=Reach(requests=3000, beyond=1050, refused=1000, refused_beyond=900, ttft_seconds=12.0, speed=2.4, tokens=62_500),
+)
+"""Of what comes 35 % take longer alone than the TTFT target."""
+
+
+def seen(found: Simulated | None = SIMULATED, **changes: Any) -> SeenSizing:
+    return SeenSizing(**{"role": Role.BOTH, "age_seconds": 40.0, "found": found, "estimate": 11, **changes})
+
+
 def overloaded(**changes: Any) -> PoolSituation:
     """5,200 tokens/s come to four instances that prefill 1,000 each; 660 requests were refused in 100 s."""
     pool = well(refused=REFUSED, signals=arriving(5200))
     pool = replace(pool, instances=tuple(replace(one, load=1.4) for one in pool.instances))
-    return replace(pool, **changes)
+    return replace(pool, **{"sizing": seen(), **changes})
 
 
-def test_a_saturated_pool_is_told_with_its_cause_and_the_number_that_would_serve_it() -> None:
+def test_a_saturated_pool_is_told_with_its_cause_and_the_number_that_the_simulation_confirms() -> None:
     found = only(overloaded())
     assert found.sentence == (
-        "default/chat refuses 6.6 requests/s because 4 of 4 instances are saturated (what arrives needs 6.5); 7 replicas would serve it."
+        "default/chat refuses 6.6 requests/s because 4 of 4 instances are saturated; 7 replicas would serve it "
+        "(6 to 9; 7 is confirmed by the simulation of the last 58 min)."
     )
     assert (found.cause, found.level, found.harm.amount, found.harm.unit) == (Cause.SATURATED, Level.BAD, 6.6, HarmUnit.REQUESTS)
-    assert found.remedy == Remedy(kind="scale", words="7 replicas", replicas=7)
+    assert found.remedy == Remedy(kind="scale", words="7 replicas", replicas=7, simulation="s1")
+
+
+def test_the_sentence_stays_while_the_newest_seconds_change() -> None:
+    """What was measured in the last seconds moves no number; only another simulation does."""
+    words = {only(overloaded(signals=signals)).sentence for signals in (arriving(5200), arriving(9000), arriving(1000), None)}
+    assert len(words) == 1
+
+
+def test_without_a_simulation_nothing_is_said_to_serve_it() -> None:
+    waiting, without = only(overloaded(sizing=None)), only(overloaded(sizing=seen(None, is_underway=True)))
+    assert waiting.remedy is without.remedy is None
+    assert "what would serve it is being simulated" in waiting.sentence
+    estimated = only(overloaded(sizing=seen(None, reason="12 requests were recorded in the last hour, and 200 are needed")))
+    assert estimated.remedy == Remedy(kind="scale", words="11 replicas (estimate)", replicas=11)
+    assert "by an estimate from rates alone it needs 11 replicas, which no simulation confirms: 12 requests" in estimated.sentence
+    unlike = only(overloaded(sizing=seen(replace(SIMULATED, unlike="the simulated pool is not like this one"))))
+    assert unlike.remedy == estimated.remedy
+    assert "would serve it" not in estimated.sentence + unlike.sentence
+
+
+def test_what_no_number_of_instances_serves_is_told_apart_counted_and_has_its_own_remedies() -> None:
+    found = only(overloaded(sizing=seen(BEYOND)))
+    assert (found.cause, found.level) == (Cause.PROMPTS_TOO_LONG, Level.BAD)
+    assert found.sentence.startswith(
+        "default/chat: 35.0 % of requests (90.0 % of the refused ones) need more than the TTFT target of 5 s alone on an idle instance, "
+        "which computes 62,500 tokens in it; no number of instances serves those in time"
+    )
+    for words in (
+        "a TTFT target of 12 s (95.0 % in time",
+        "a pool of their own",
+        "engines 2.4 times as fast",
+        "prefill instances",
+        "chunked",
+    ):
+        assert words in found.sentence
+    assert found.remedy == Remedy(kind="slo", words="a TTFT target of 12 s", fields={"ttft": "12s"}, simulation="s1")
+
+
+def test_a_number_that_helps_the_rest_is_offered_with_what_it_brings_and_no_more() -> None:
+    helped = replace(BEYOND, before=0.3, numbers=(tried(8, 0.5), tried(20, 0.63)))
+    scaled = next(one for one in advise([overloaded(sizing=seen(helped))]) if one.cause is Cause.SATURATED)
+    assert "20 replicas would bring 63.0 % of all requests in time instead of 30.0 %" in scaled.sentence
+    assert "35.0 % are beyond any number" in scaled.sentence
+    assert "would serve it" not in scaled.sentence
 
 
 def test_late_requests_of_a_saturated_pool_are_part_of_the_same_finding() -> None:
@@ -73,9 +153,8 @@ def test_a_saturated_pool_that_is_only_late_says_so() -> None:
     pool = overloaded(refused={})
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 0), load=0.1)
-    assert only(pool).sentence == (
-        "default/chat serves 0.0 % of requests in time (goal 90 %) because what arrives needs 6.5 and 4 instances serve; "
-        "7 replicas would serve it."
+    assert only(pool).sentence.startswith(
+        "default/chat serves 0.0 % of requests in time (goal 90 %) because more comes than 4 instances serve in time; 7 replicas would"
     )
 
 
@@ -96,17 +175,17 @@ def test_the_pools_own_percentile_decides_what_is_too_much() -> None:
     ],
 )
 def test_refusals_without_too_much_work_are_no_saturation(signals: PoolSignals | None, why: str) -> None:
-    assert causes(overloaded(signals=signals)) == [Cause.REFUSED], why
+    assert causes(overloaded(signals=signals, sizing=None)) == [Cause.REFUSED], why
 
 
 @pytest.mark.parametrize(
     ("changes", "words", "replicas"),
     [
-        ({"can_scale": False}, "7 replicas would serve it; its engines are started elsewhere", None),
-        ({"scaling": ScalingSpec(mode=ScalingMode.SLO)}, "7 replicas would serve it; spec.scaling sets the number", None),
+        ({"can_scale": False}, "its engines are started elsewhere", None),
+        ({"scaling": ScalingSpec(mode=ScalingMode.SLO)}, "spec.scaling sets the number", None),
         ({"roles": (SeenRole(role=Role.BOTH, wanted=8, least=0, most=64),)}, "8 are wanted already and start", None),
         ({"roles": (SeenRole(role=Role.BOTH, wanted=4, least=0, most=4),)}, "maxReplicas 4 does not allow more", None),
-        ({"roles": (SeenRole(role=Role.BOTH, wanted=4, least=0, most=5),)}, "7 replicas would serve it, maxReplicas allows 5", 5),
+        ({"roles": (SeenRole(role=Role.BOTH, wanted=4, least=0, most=5),)}, "maxReplicas allows 5", 5),
     ],
 )
 def test_a_plan_is_offered_only_where_it_can_be_made(changes: dict[str, Any], words: str, replicas: int | None) -> None:

@@ -56,11 +56,6 @@ async def test_a_plan_to_zero_says_that_sessions_are_lost() -> None:
         page = (await operator.http.get("/plans/p-0001")).text
         assert "Sessions lost" in page
         assert "Sessions moved" not in page
-        effect = replace(operator.fake.book.plans["p-0001"].effect, predicted_attainment=None, prediction_basis=None)
-        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], effect=effect)
-        quiet = (await operator.http.get("/plans/p-0001")).text
-        assert "nothing is promised about TTFT" in quiet
-        assert "TTFT in time after" not in quiet
 
 
 async def test_a_remedy_is_said_once() -> None:
@@ -409,3 +404,22 @@ async def test_a_plan_shows_that_it_is_being_simulated_and_then_what_is_expected
         assert "seeds 0 and 1, as planned also at 0.8 and 1.25 times the rate." in " ".join(done.split())
         assert "Cannot be known" in done
         assert "the simulated pool is not like this one" in done
+        assert "In time after, simulated" in done
+
+
+async def test_no_estimate_stands_beside_a_simulation_that_may_contradict_it() -> None:
+    async with visitor("admin") as admin:
+        book = admin.fake.book
+        await admin.submit("/pools/default/chat/plans", replicas="10")
+        book.plans["p-0001"] = replace(book.plans["p-0001"], effect=replace(book.plans["p-0001"].effect, predicted_attainment=0.999))
+        figure = ExpectedFigure(quantity=Quantity.ATTAINMENT, before=0.4, after=0.436, unknown="the simulated pool is not like this one")
+        at = book.plans["p-0001"].created_at
+        done = PlanExpectation(plan="p-0001", state=ExpectationState.DONE, start=at, end=at, requests=1000, measured_seconds=1.0)
+        for expectation in (PlanExpectation(plan="p-0001", state=ExpectationState.QUEUED), replace(done, figures=[figure])):
+            book.expectations["p-0001"] = expectation
+            page = (await admin.http.get("/plans/p-0001")).text
+            assert "99.9" not in page
+            assert "In time after" not in page
+        book.expectations["p-0001"] = replace(done, figures=[replace(figure, unknown=None)])
+        known = (await admin.http.get("/plans/p-0001")).text
+        assert "In time after, simulated" in known and "43.6 %" in known and "99.9" not in known

@@ -108,9 +108,7 @@ def _scaling(pool: str, before: int, replicas: int) -> PlanEffect:
         sessions_moved=removed * 14 if replicas else 0,
         sessions_lost=0 if replicas else removed * 14,
         requests_in_flight=removed * 3,
-        prediction_basis="from the last 5 minutes: 14.2 requests/s",
         cache_tokens_lost=removed * 310_000,
-        predicted_attainment=0.91 if removed else 0.97,
         warnings=["More than 10 % of sessions move; their next prompts are computed again."] if heavy else [],
         heavy=heavy,
     )
@@ -155,8 +153,6 @@ EFFECTS = {
         sessions_moved=12,
         cache_tokens_lost=268_000,
         requests_in_flight=5,
-        predicted_attainment=0.93,
-        prediction_basis="from the last 5 minutes: 14.2 requests/s",
         notes=["6 instances of role both serve until its successor does; the number of instances stays."],
     ),
     PlanKind.ENGINES: PlanEffect(

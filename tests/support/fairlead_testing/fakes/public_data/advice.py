@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 
-from fairlead.advice.situations import PoolSituation, SeenCondition, SeenInstance, SeenRole, Served
+from fairlead.advice.situations import PoolSituation, SeenCondition, SeenInstance, SeenRole, SeenSizing, Served
 from fairlead.instances import Role
 from fairlead.reports.rejections import RejectionReason
+from fairlead.scaling.remedies import Reach, Simulated, Tried
 from fairlead.scaling.signals import PoolSignals, RoleSignals
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import ScalingSpec
@@ -43,6 +44,7 @@ def situation(pool: PoolSummary, instances: list[InstanceSummary], conditions: l
         refused={RejectionReason.PREDICTED_TTFT.value: round(pool.rejections_per_second * WINDOW)},
         signals=_signals(1.5 * pool.serving, pool) if late else None,
         figures_behind_seconds=pool.figures_behind_seconds,
+        sizing=SeenSizing(role=Role.BOTH, age_seconds=20.0, found=_simulated(pool), found_seconds=20.0) if late else None,
         conditions=tuple(SeenCondition(type=one.type, status=one.status, reason=one.reason, message=one.message) for one in conditions),
     )
 
@@ -58,6 +60,26 @@ def _served(judged: int, pool: PoolSummary) -> Served:
         tpot_in_time=judged,
         requests=judged,
         prefilled_tokens=judged * 1000,
+    )
+
+
+def _simulated(pool: PoolSummary) -> Simulated:
+    """Twice the instances serve enough."""
+    goal, before = pool.slo_percentile / 100, pool.attainment or 0.0
+    enough = Tried(value=2.0 * pool.serving, attainments=(0.97, 0.98), fewer=0.99, more=0.95)
+    return Simulated(
+        simulation="sized-1",
+        role=Role.BOTH,
+        present=pool.serving,
+        goal=goal,
+        ttft_seconds=pool.ttft_slo_seconds,
+        tpot_seconds=0.1,
+        requests=4000,
+        seconds=3500.0,
+        before=before,
+        numbers=(enough,),
+        ttfts=(),
+        reach=Reach(requests=4000),
     )
 
 

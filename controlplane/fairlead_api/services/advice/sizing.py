@@ -1,0 +1,173 @@
+"""Use case: pools that miss their objectives are simulated, so that advice offers what was tried, not a guess.
+
+A job looks at all pools now and then. What a simulation found stands for some minutes, so that everybody who looks
+meanwhile, on any page, sees the same numbers; the next one keeps the number unless that left the new range.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from fairlead.advice.situations import PoolSituation
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL
+from fairlead.scaling.remedies import enough_instances
+from fairlead.scaling.signals import RoleSignals
+from fairlead.scaling.sizing import need, whole_instances
+from fairlead.tables import PoolKey
+from fairlead_api.services.advice.asking import SituationReader
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.simulations.asking import PoolAtPresent, target_of
+from fairlead_api.services.simulations.expectations import LEAST, LEAST_SECONDS, USUAL_STARTUP_SECONDS, WINDOW
+from fairlead_api.services.simulations.sizing import MOST_SIZED, Asked, first_runs
+from fairlead_client.resources.simulations import SimulationRequest
+from fairlead_client.simulation_jobs import JobRun, SimulatedTarget
+
+AGAIN_SECONDS = 300.0
+"""A pool is simulated again so long after it was."""
+LOOK_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingTrial:
+    """A simulation to be queued; with a `refusal` it is only kept why there is none."""
+
+    id: str
+    pool: PoolKey
+    asked: Asked
+    runs: Sequence[JobRun]
+    target: SimulatedTarget | None
+    window: tuple[datetime, datetime]
+    total: int
+    refusal: str | None
+
+
+class SizingStore(Protocol):
+    """Simulations for advice in the database."""
+
+    async def present(self, pool: PoolKey) -> PoolAtPresent: ...
+
+    async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
+
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float: ...
+
+    async def startup_seconds(self, pool: PoolKey) -> float | None: ...
+
+    async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
+        """Queues it, unless one of the pool is at work; those that are of no use any more are deleted."""
+
+
+class Sizing:
+    """`enabled`: some process simulates."""
+
+    def __init__(self, reader: SituationReader, store: SizingStore, new_id: Callable[[], str], *, enabled: bool) -> None:
+        self._reader = reader
+        self._store = store
+        self._new_id = new_id
+        self._enabled = enabled
+
+    async def look(self, now: datetime) -> None:
+        """Queues a simulation of each pool that misses its objectives and was not simulated lately."""
+        for pool in (await self._reader.situations(None, now)).pools:
+            if is_due(pool):
+                await self._queue(pool, now)
+
+    async def _queue(self, pool: PoolSituation, now: datetime) -> None:
+        key, window = PoolKey.parse(pool.pool), (now - WINDOW, now)
+        try:
+            present = await self._store.present(key)
+        except NotFound:
+            return  # deleted meanwhile
+        role = busiest(pool, present)
+        if role is None:
+            return
+        startup = await self._store.startup_seconds(key)
+        asked = asked_of(pool, present, role, USUAL_STARTUP_SECONDS if startup is None else startup)
+        requests = await self._store.recorded(key, *window, MOST_SIZED)
+        refusal = await self._refusal(key, requests, window)
+        target: SimulatedTarget | None = None
+        if refusal is None:
+            try:
+                target = _as_measured(target_of(SimulationRequest(policies=[]), present), asked)
+            except InvalidInput as error:
+                refusal = str(error)
+        runs = first_runs(asked)
+        trial = SizingTrial(
+            id=self._new_id(),
+            pool=key,
+            asked=asked,
+            runs=runs,
+            target=target,
+            window=window,
+            total=requests * len(runs),
+            refusal=refusal,
+        )
+        await self._store.add_sizing(trial, now)
+
+    async def _refusal(self, pool: PoolKey, requests: int, window: tuple[datetime, datetime]) -> str | None:
+        if not self._enabled:
+            return "this control API simulates nothing: FAIRLEAD_SIMULATION_PROCESSES is 0"
+        if requests < LEAST:
+            return f"{requests} requests were recorded in the last hour, and {LEAST} are needed"
+        seconds = await self._store.recorded_seconds(pool, *window)
+        return None if seconds >= LEAST_SECONDS else f"requests were recorded for {seconds:.0f} s, and {LEAST_SECONDS:.0f} s are needed"
+
+
+def is_due(pool: PoolSituation) -> bool:
+    """Whether the pool misses requests that another number of instances, or another target, might serve."""
+    turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL | FOR_DECODE)
+    if not (pool.out_of_slo or turned_away) or not pool.live_routers:
+        return False
+    sizing = pool.sizing
+    if sizing is None or sizing.age_seconds >= AGAIN_SECONDS:
+        return True
+    return not sizing.is_underway and sizing.reason is None and sizing.found is None  # of other targets
+
+
+def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
+    """The role that needs most for what it has; by the pool's order where nothing was measured. None without an
+    instance that serves.
+    """
+    roles = [one.role for one in pool.roles if present.instances.get(one.role)]
+    return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)
+
+
+def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
+    """What is to be simulated of a role."""
+    needed, signals, routing = _needed(pool, role), _signals(pool, role), present.facts.routing
+    seen, found = pool.role(role), pool.simulated
+    held = None if found is None or found.role is not role else enough_instances(found)
+    return Asked(
+        role=role,
+        present=present.instances[role],
+        most=max(present.instances[role], seen.most if seen and pool.can_scale else present.instances[role]),
+        goal=pool.slo.percentile / 100,
+        slo_ttft_seconds=pool.slo.ttft_seconds,
+        slo_tpot_seconds=pool.slo.tpot_seconds,
+        policy=routing.policy,
+        parameters=dict(routing.parameters),
+        startup_seconds=startup_seconds,
+        estimate=None if needed is None else whole_instances(needed),
+        held=None if held is None else math.ceil(held.value),
+        prefill_tokens_per_second=(signals and signals.prefill_tokens_per_second) or pool.capacity.prefill_tokens_per_second,
+    )
+
+
+def _as_measured(target: SimulatedTarget, asked: Asked) -> SimulatedTarget:
+    """With the speed that instances showed; simulated engines have the one they declare."""
+    speed = asked.prefill_tokens_per_second
+    return target if target.simulated is not None or not speed else replace(target, prefill_tokens_per_second=speed)
+
+
+def _signals(pool: PoolSituation, role: Role) -> RoleSignals | None:
+    return None if pool.signals is None else pool.signals.of(role)
+
+
+def _needed(pool: PoolSituation, role: Role) -> float | None:
+    signals = _signals(pool, role)
+    if signals is None or not signals.knows_work:
+        return None
+    return need(signals, pool.slo, pool.capacity, pool.scaling, refuses_late=pool.early_rejection.mode != "Disabled").instances

@@ -1,0 +1,48 @@
+"""PromptsTooLong: requests that take longer than the TTFT target alone, which no number of instances serves in time."""
+
+from collections.abc import Iterator
+
+from fairlead.advice import wording
+from fairlead.advice.findings import LATE_FIRST_TOKENS, Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy, refused
+from fairlead.advice.remedy_words import beyond_remedies, beyond_words, is_beyond
+from fairlead.advice.situations import PoolSituation
+from fairlead.reports.rejections import FOR_PREFILL
+from fairlead.scaling.remedies import Simulated, enough_time
+
+_MOST = 0.5
+"""From this share of the refused, or late, on these prompts are what explains the others."""
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """A finding where such requests are many of the refused, or more than may be late."""
+    found = pool.simulated
+    if found is None or not pool.missed or not is_beyond(found):
+        return
+    reach = found.reach
+    turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL)
+    by_refusals = (reach.share_of_refused or 0.0) * turned_away
+    harm = min(pool.missed, max(by_refusals, reach.share * pool.ended))
+    mostly = harm >= _MOST * pool.missed
+    yield Finding(
+        pool=pool.pool,
+        cause=Cause.PROMPTS_TOO_LONG,
+        level=Level.BAD if pool.out_of_slo else Level.WARN,
+        harm=Harm(amount=pool.per_second(harm), unit=HarmUnit.REQUESTS),
+        sentence=f"{pool.pool}: {beyond_words(reach, found.ttft_seconds)}; {beyond_remedies(found)}.",
+        evidence=Evidence(kind=EvidenceKind.REJECTIONS, seconds=pool.window_seconds),
+        remedy=_remedy(found),
+        explains=frozenset({LATE_FIRST_TOKENS, *(refused(reason) for reason in FOR_PREFILL)}) if mostly else frozenset(),
+    )
+
+
+def _remedy(found: Simulated) -> Remedy | None:
+    confirmed = enough_time(found)
+    if confirmed is None:
+        return None
+    words = f"a TTFT target of {wording.seconds(confirmed.value)}"
+    return Remedy(kind="slo", words=words, fields={"ttft": duration(confirmed.value)}, simulation=found.simulation)
+
+
+def duration(seconds: float) -> str:
+    """As a manifest writes it: 12 → `12s`, 1.5 → `1500ms`."""
+    return f"{seconds:g}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"

@@ -1,0 +1,77 @@
+"""What simulations and recorded requests say would help, in words: of findings, and of causes of refusals."""
+
+from fairlead.advice import wording
+from fairlead.instances import Role
+from fairlead.scaling.remedies import Confirmed, Reach, Simulated, enough_instances, enough_time
+
+WORTH_TELLING = 0.1
+"""Share of the refused requests that are beyond any number of instances, from which on it is said."""
+
+
+def is_beyond(found: Simulated) -> bool:
+    """Whether prompts that no number of instances serves in time are a cause worth telling: they are many of the
+    refused, or more than may be late.
+    """
+    return found.reach.exceeds(1 - found.goal) or (found.reach.share_of_refused or 0.0) >= WORTH_TELLING
+
+
+def number_words(found: Simulated, chosen: Confirmed) -> str:
+    """`16 replicas would serve it (13 to 20; 16 is confirmed by the simulation of the last 58 min)`."""
+    noun = wording.of_role(found.role, round(chosen.value), "replica")
+    span = _range(chosen)
+    if chosen.meets:
+        return f"{noun} would serve it ({span}{round(chosen.value)} is confirmed by {simulation_words(found)})"
+    brings = f"{noun} would bring {wording.share(chosen.attainment)} of all requests in time instead of {wording.share(found.before)}"
+    return f"{brings} ({span}by {simulation_words(found)})"
+
+
+def _range(chosen: Confirmed) -> str:
+    if chosen.most is None:
+        return f"{round(chosen.least)} or more; "
+    return f"{round(chosen.least)} to {round(chosen.most)}; " if chosen.least < chosen.most else ""
+
+
+def simulation_words(found: Simulated) -> str:
+    """Of what the simulation is."""
+    return f"the simulation of the last {wording.seconds(found.seconds)}"
+
+
+def beyond_words(reach: Reach, ttft_seconds: float) -> str:
+    """How many requests no number of instances serves in time, and why."""
+    refused = reach.share_of_refused
+    whose = f"{wording.share(reach.share)} of requests"
+    if refused is not None:
+        whose += f" ({wording.share(refused)} of the refused ones)"
+    if reach.too_long == reach.beyond:
+        return f"{whose} need more KV memory than an engine has; no number of instances serves those"
+    tokens = "" if reach.tokens is None else f", which computes {reach.tokens:,} tokens in it"
+    needs = f"need more than the TTFT target of {wording.seconds(ttft_seconds)} alone on an idle instance{tokens}"
+    return f"{whose} {needs}; no number of instances serves those in time"
+
+
+def beyond_remedies(found: Simulated) -> str:
+    """What would serve prompts beyond any number of instances; a target only as far as the simulation confirms it."""
+    reach, confirmed = found.reach, enough_time(found)
+    remedies = []
+    if confirmed is not None:
+        brings = f"{wording.share(confirmed.attainment)} in time by {simulation_words(found)}"
+        remedies.append(f"a TTFT target of {wording.seconds(confirmed.value)} ({brings})")
+    elif reach.ttft_seconds is not None:
+        remedies.append(f"a TTFT target of {wording.seconds(reach.ttft_seconds)} or more, with the load as it is (an estimate)")
+    remedies.append("a pool of their own with such a target")
+    if reach.speed is not None:
+        remedies.append(f"engines {reach.speed:.1f} times as fast")
+    if found.role is Role.BOTH:
+        remedies.append("prefill instances, which do not decode meanwhile")
+    words = f"what helps them: {', '.join(remedies[:-1])} or {remedies[-1]}"
+    return f"{words}; chunked prefill only keeps them from holding up short prompts"
+
+
+def rest_words(found: Simulated) -> str:
+    """What more instances do for the other requests."""
+    chosen = enough_instances(found)
+    if found.unlike is not None:
+        return f"whether more replicas help the others is not known: {found.unlike}"
+    if chosen is None:
+        return f"more replicas bring nothing by {simulation_words(found)}"
+    return number_words(found, chosen)

@@ -1,0 +1,45 @@
+"""How many instances prompts ask for: none for what no number of them serves."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import floats
+
+from fairlead.instances import Role
+from fairlead.scaling.overload import tokens_within
+from fairlead.scaling.signals import RoleSignals
+from fairlead.scaling.sizing import Capacity, need, prefill_work
+from fairlead.scaling.specs import ScalingSpec
+from fairlead.tables import SloFacts
+
+CAPACITY = Capacity(prefill_tokens_per_second=6250.0, kv_cache_tokens=1_000_000)
+SLO = SloFacts(ttft_seconds=2.0)
+
+
+def arriving(mean: float, **changes: Any) -> RoleSignals:
+    """Two prompts a second of so many uncached tokens in the mean."""
+    figures = {"prompt_tokens_per_second": 2 * mean, "requests_per_second": 2.0, "cached_share": 0.0, "output_tokens_per_second": 0.0}
+    return RoleSignals(**{"role": Role.BOTH, "serving": 2, "in_flight": 1, "waiting": 0, **figures, **changes})
+
+
+def test_prompts_that_alone_miss_the_target_ask_for_no_instances() -> None:
+    assert prefill_work(arriving(12_000.0), SLO, CAPACITY) == pytest.approx(24_000 / 6250)
+    assert prefill_work(arriving(13_000.0), SLO, CAPACITY) is None
+    assert need(arriving(13_000.0), SLO, CAPACITY, ScalingSpec()).for_prompts is None
+
+
+def test_a_measured_speed_decides_before_the_declared_one() -> None:
+    assert prefill_work(arriving(13_000.0, prefill_tokens_per_second=20_000.0), SLO, CAPACITY) == pytest.approx(1.3)
+
+
+def test_the_tokens_of_prompts_that_are_refused_as_too_long_ask_for_no_instances() -> None:
+    """With a variation of 1.3, prompts of up to four times the mean hold 81 % of the tokens."""
+    heavy = arriving(3125.0, prompt_variation=1.3)
+    assert prefill_work(heavy, SLO, CAPACITY) == pytest.approx(1.0), "none is refused: all are computed"
+    assert prefill_work(heavy, SLO, CAPACITY, refuses_late=True) == pytest.approx(0.815, abs=0.001)
+
+
+@given(floats(0.01, 100.0), floats(0.0, 5.0))
+def test_tokens_within_a_length_are_a_share_that_grows_with_it(length: float, variation: float) -> None:
+    assert 0.0 <= tokens_within(length, variation) <= tokens_within(2 * length, variation) <= 1.0

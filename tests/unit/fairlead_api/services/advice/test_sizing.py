@@ -1,0 +1,88 @@
+"""Which pools are simulated for advice, and when."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from fairlead.advice.situations import PoolSituation, SeenSizing
+from fairlead.instances import Role
+from fairlead.pools import parse_spec
+from fairlead.reports.rejections import RejectionReason
+from fairlead.tables import PoolKey
+from fairlead_api.services.advice.asking import Situations
+from fairlead_api.services.advice.sizing import AGAIN_SECONDS, Sizing, SizingTrial, is_due
+from fairlead_api.services.simulations.asking import PoolAtPresent
+from fairlead_testing.builders.situations import arriving, well
+
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+REFUSING = well(refused={RejectionReason.PREDICTED_TTFT.value: 660}, signals=arriving(5200))
+SPEC = {"model": "m", "replicas": 4, "engine": {"prefillTokensPerSecond": 6250}}
+
+
+class Store:
+    """A pool of four instances with so many recorded requests."""
+
+    def __init__(self, requests: int) -> None:
+        self._requests = requests
+        self.added: list[SizingTrial] = []
+
+    async def present(self, pool: PoolKey) -> PoolAtPresent:
+        return PoolAtPresent(facts=parse_spec(SPEC).facts(), instances={Role.BOTH: 4})
+
+    async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
+        return min(most, self._requests)
+
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
+        return (end - start).total_seconds()
+
+    async def startup_seconds(self, pool: PoolKey) -> float | None:
+        return None
+
+    async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
+        self.added.append(trial)
+
+
+class Seen:
+    def __init__(self, *pools: PoolSituation) -> None:
+        self._pools = pools
+
+    async def situations(self, pool: PoolKey | None, now: datetime) -> Situations:
+        return Situations(window_seconds=300.0, pools=self._pools)
+
+
+async def looked(*pools: PoolSituation, requests: int = 3000, enabled: bool = True) -> list[SizingTrial]:
+    store, numbers = Store(requests), iter(range(100))
+    await Sizing(Seen(*pools), store, lambda: str(next(numbers)), enabled=enabled).look(NOW)
+    return store.added
+
+
+async def test_a_pool_that_refuses_is_simulated_with_the_speed_that_its_instances_showed() -> None:
+    (trial,) = await looked(REFUSING, well("default/other"))
+    assert (trial.pool, trial.refusal, trial.asked.present, trial.asked.estimate) == (PoolKey.parse("default/chat"), None, 4, 7)
+    assert trial.target is not None
+    assert trial.target.prefill_tokens_per_second == 1000.0, "declared are 6,250"
+    assert [one.change.replicas for one in trial.runs if one.change] == [None, None, 6, 7, 8, 12, 20, 32]
+
+
+@pytest.mark.parametrize(
+    ("requests", "enabled", "words"),
+    [(199, True, "199 requests were recorded in the last hour, and 200 are needed"), (3000, False, "simulates nothing")],
+)
+async def test_why_nothing_is_simulated_is_kept_with_the_estimate_of_that_moment(requests: int, enabled: bool, words: str) -> None:
+    (trial,) = await looked(REFUSING, requests=requests, enabled=enabled)
+    assert words in str(trial.refusal)
+    assert trial.asked.estimate == 7
+
+
+def test_a_pool_is_simulated_again_after_some_minutes_and_not_before() -> None:
+    def due(**changes: object) -> bool:
+        sizing = SeenSizing(**{"role": Role.BOTH, "age_seconds": 20.0, **changes})  # type: ignore[arg-type]
+        return is_due(replace(REFUSING, sizing=sizing))
+
+    assert not is_due(well())
+    assert is_due(REFUSING)
+    assert not due(is_underway=True)
+    assert not due(reason="too few requests")
+    assert due(age_seconds=AGAIN_SECONDS)
+    assert due(), "what was found is of other targets"
