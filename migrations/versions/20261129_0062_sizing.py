@@ -1,15 +1,15 @@
 """Simulations that show what would help a pool: what is looked for (`sizing`) and what was found (`sized`).
 
-Revision: 0058_sizing
-Revises: 0057_ranks
+Revision: 0062_sizing
+Revises: 0061_move_causes
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0058_sizing"
-down_revision = "0057_ranks"
+revision = "0062_sizing"
+down_revision = "0061_move_causes"
 branch_labels = None
 depends_on = None
 contract = "the last release has no simulations, and the unique index asks nothing of rows that it writes"
