@@ -64,8 +64,6 @@ def _cell(trial: Trial, saturation: float, speed: float, warmup: int) -> Cell:
         prefill_tokens_per_second=speed * trial.belief,
         slo_ttft_seconds=PRESET.slo_ttft_seconds,
         slo_tpot_seconds=PRESET.slo_tpot_seconds,
-        fetching=False,
-        is_modelled=False,
     )
     label = f"{trial.policy}, {trial.mode}, told {trial.belief:g}x"
     return Cell(label=label, spec=spec, plan=ArrivalPlan(rate=trial.load * saturation, warmup=warmup), targets=targets)

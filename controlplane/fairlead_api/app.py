@@ -58,10 +58,10 @@ from fairlead_api.services.advice.trends import TrendReading
 from fairlead_api.services.history.figure_reading import FigureReading
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import Kept
-from fairlead_api.services.history.kept_sessions import KeptSessions
 from fairlead_api.services.history.load_explaining import LoadExplaining
 from fairlead_api.services.history.series_reading import SeriesReading
 from fairlead_api.services.history.slo_reading import SloReading
+from fairlead_api.services.kept_sessions import KeptSessions
 from fairlead_api.services.plans.objects import ClusterGateway
 from fairlead_api.services.plans.planned_objects import PlannedObjects
 from fairlead_api.services.plans.plans import Plans
@@ -101,6 +101,7 @@ from fairlead_api.store.history.schedules import PostgresSchedules
 from fairlead_api.store.history.search import PostgresSearch
 from fairlead_api.store.history.series import PostgresSeries
 from fairlead_api.store.history.sessions import PostgresSessions
+from fairlead_api.store.kept_sessions import PostgresKeptSessions
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.plans.evidence import PostgresEvidence
@@ -116,7 +117,6 @@ from fairlead_api.store.pools.rings import PostgresRings
 from fairlead_api.store.pools.slo import PostgresSlo
 from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports.reports import PostgresReports
-from fairlead_api.store.sessions.kept import PostgresKeptSessions
 from fairlead_api.store.simulations import PostgresSimulations
 from fairlead_api.store.sizings import PostgresSizings
 from fairlead_api.store.streams import PostgresStream

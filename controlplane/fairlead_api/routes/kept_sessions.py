@@ -11,7 +11,7 @@ from fairlead_api.routes.answers import answer
 from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
 from fairlead_api.services.access.callers import Caller
-from fairlead_api.services.history.kept_sessions import KeptSessions as Keeping
+from fairlead_api.services.kept_sessions import KeptSessions as Keeping
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions
 

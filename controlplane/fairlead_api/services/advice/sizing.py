@@ -91,7 +91,7 @@ class Sizing:
         target: SimulatedTarget | None = None
         if refusal is None:
             try:
-                target = _as_measured(target_of(SimulationRequest(policies=[]), present), asked)
+                target = _as_measured(target_of(SimulationRequest(policies=[]), present, now), asked)
             except InvalidInput as error:
                 refusal = str(error)
         runs = first_runs(asked)

@@ -21,7 +21,7 @@ kept = tables.kept_sessions
 
 
 class PostgresKeptSessions:
-    """Implements `services.history.kept_sessions.KeptSessionStore`."""
+    """Implements `services.kept_sessions.KeptSessionStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
