@@ -31,8 +31,9 @@ async def test_a_stream_is_a_snapshot_and_then_every_change(clients: Clients) ->
     await clients.operator.put_pool_state(CHAT, a_state(an_instance("a")))
     await clients.router.post_report(a_report("r1", bindings=(a_binding("old", "a", id="change-1"),)))
     async with following(clients.router_api) as followed:
-        keys, table, bindings = await followed.snapshot()
+        keys, kept, table, bindings = await followed.snapshot()
         assert keys == GatewayKeysLine(), "said even when there are none: a router must know that"
+        assert kept == KeptSessionsLine(), "as of the keys"
         assert isinstance(table, TableLine)
         assert (table.table.pool, table.table.version, [entry.id for entry in table.table.instances]) == (CHAT, 1, ["a"])
         assert isinstance(bindings, BindingsLine)

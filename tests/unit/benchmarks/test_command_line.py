@@ -27,6 +27,7 @@ COMMANDS = {
     "operator_pools": ["--pools", "0"],
     "pool_operations.__main__": ["--steps", "nonsense"],
     "record_under_load": ["--minutes", "0"],
+    "remedies": ["--pools", "0"],
     "reproductions.__main__": ["--seeds", "0"],
     "simulator": ["--trace", "/nowhere.jsonl"],
     "store_at_scale.__main__": ["--hours", "-1"],

@@ -104,7 +104,7 @@ class Placing:
         recorder.decisions.reserve(tracked, session, now)
         moves = self._moving.leaves_home(session, instance)
         noted = recorder.decisions.notes(tracked, now, moves=moves, at_risk=self._is_at_risk(decision, instance))
-        weighing = self._weighing(tracked.request, decision, instance) if noted else None
+        weighing = self._weighing(tracked.request, decision, instance) if noted or moves else None
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
@@ -132,7 +132,7 @@ class Placing:
             load = state.loads[instance]
             pace = load.prefill_pace if state.view.routers == 1 else load.lasting_pace  # the other holds others' prefills too
             state.view.offered.add(tracked.prefill_microseconds / 1e6 * pace, now)
-        if weighing is not None:
+        if noted and weighing is not None:
             recorder.decisions.note(tracked, decision, weighing, state.table, now)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:

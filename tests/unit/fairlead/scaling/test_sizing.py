@@ -18,8 +18,14 @@ SLO = SloFacts(ttft_seconds=2.0)
 
 
 def arriving(mean: float, **changes: Any) -> RoleSignals:
-    """Two prompts a second of so many uncached tokens in the mean."""
-    figures = {"prompt_tokens_per_second": 2 * mean, "requests_per_second": 2.0, "cached_share": 0.0, "output_tokens_per_second": 0.0}
+    """Two prompts a second of so many uncached tokens in the mean, at instances that were seen to compute 6,250 a second."""
+    figures = {
+        "prompt_tokens_per_second": 2 * mean,
+        "requests_per_second": 2.0,
+        "cached_share": 0.0,
+        "output_tokens_per_second": 0.0,
+        "prefill_tokens_per_second": 6250.0,
+    }
     return RoleSignals(**{"role": Role.BOTH, "serving": 2, "in_flight": 1, "waiting": 0, **figures, **changes})
 
 
@@ -29,7 +35,8 @@ def test_prompts_that_alone_miss_the_target_ask_for_no_instances() -> None:
     assert need(arriving(13_000.0), SLO, CAPACITY, ScalingSpec()).for_prompts is None
 
 
-def test_a_measured_speed_decides_before_the_declared_one() -> None:
+def test_a_measured_speed_decides_and_a_declared_one_alone_does_not() -> None:
+    assert prefill_work(arriving(12_000.0, prefill_tokens_per_second=None), SLO, CAPACITY) is None
     assert prefill_work(arriving(13_000.0, prefill_tokens_per_second=20_000.0), SLO, CAPACITY) == pytest.approx(1.3)
 
 

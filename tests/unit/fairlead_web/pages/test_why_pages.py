@@ -131,5 +131,5 @@ async def test_the_overview_counts_re_routes_apart_and_says_whether_a_move_paid_
     async with visitor() as one:
         page = flat((await one.http.get("/")).text)
         assert "Sessions moved" in page
-        assert "Requests re-routed" in page
+        assert "requests re-routed" in page
         assert "faster than staying" in page

@@ -14,7 +14,7 @@ from fairlead.routing.scheduling import kept_decisions
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, RoutingTable
-from fairlead_testing.builders.routing import dispatches, refusals, request, table
+from fairlead_testing.builders.routing import dispatches, having_seen, refusals, request, table
 
 ENDS = (
     "served",
@@ -203,7 +203,7 @@ def test_a_session_is_watched_until_its_time(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_refused_request_says_where_it_would_have_gone_and_what_was_compared() -> None:
     tight = pool(1, EarlyRejectionFacts(mode="Load"))
-    one = PoolScheduler(tight, "router-0", 1, sample_rate=0.0)
+    one = having_seen(PoolScheduler(tight, "router-0", 1, sample_rate=0.0))
     assert dispatches(one.submit(replace(request("first", 40_000), client_id="theirs"), 0.0))
     (refusal,) = refusals(one.submit(replace(request("second", 40_000), client_id="theirs"), 0.1))
     (row,) = one.take_records(1.0, final=True).decisions

@@ -78,7 +78,7 @@ async def test_a_snapshot_comes_in_batches_and_ends_with_synced_then_heartbeats(
         "synced",
         "heartbeat",
     ]
-    assert [len(kind.get("bindings", ())) for kind in kinds[2:5]] == [500, 500, 200]
+    assert [len(kind.get("bindings", ())) for kind in kinds[3:6]] == [500, 500, 200]
     assert stream.subscribers == 1
 
 
