@@ -8,12 +8,12 @@ import pytest
 
 from fairlead_api import openapi, refusals, request_examples
 from fairlead_api.routes.strict_json import check_json
-from fairlead_client.resources import access, gateway_keys, plans, sessions, simulations
+from fairlead_client.resources import access, engine_fits, gateway_keys, plans, sessions, simulations
 from fairlead_client.resources.problems import Problem
 
 DOCUMENT: dict[str, Any] = json.loads(openapi.document())
 OPERATIONS = [(path, method, found) for path, item in DOCUMENT["paths"].items() for method, found in item.items()]
-MODULES = (access, gateway_keys, plans, sessions, simulations)
+MODULES = (access, engine_fits, gateway_keys, plans, sessions, simulations)
 
 
 @pytest.mark.parametrize("name", request_examples.EXAMPLES)

@@ -182,7 +182,7 @@ async def test_in_shadow_mode_the_heuristic_places_and_errors_are_told() -> None
 
 
 @pytest.mark.parametrize(("seconds_per", "by"), [(0.01, "model"), (0.03, "losing")])
-async def test_under_fairlead_a_model_chooses_once_it_was_seen_to_err_less_than_the_formula(seconds_per: float, by: str) -> None:
+async def test_under_fairlead_a_model_chooses_once_it_was_seen_to_err_no_more_than_the_formula(seconds_per: float, by: str) -> None:
     world = World("fairlead", learned_ttft=True)
     world.trainer.answers = [to_bytes(sum_of("prompt_tokens", seconds_per=seconds_per))]
     world.serve()
@@ -193,7 +193,7 @@ async def test_under_fairlead_a_model_chooses_once_it_was_seen_to_err_less_than_
     assert world.choices(by) == 10
     error, formula = (world.figure(f'fairlead_router_learning_error_seconds{{of="{of}"') for of in ("prediction", "formula"))
     assert error == pytest.approx(abs(1.0 - 100 * seconds_per))
-    assert (error < formula) is (by == "model")
+    assert (error <= formula) is (by == "model"), "the formula goes by the measured speed, and errs as little here"
     assert world.store.kept[0].figures.heuristic_choices == {"cold-start": LESSON_SAMPLES}
 
 

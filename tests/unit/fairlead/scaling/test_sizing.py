@@ -18,7 +18,7 @@ SLO = SloFacts(ttft_seconds=2.0)
 
 
 def arriving(mean: float, **changes: Any) -> RoleSignals:
-    """Two prompts a second of so many uncached tokens in the mean, at instances that were seen to compute 6,250 a second."""
+    """Two prompts a second of so many uncached tokens in the mean; instances were seen to compute 6,250 a second."""
     figures = {
         "prompt_tokens_per_second": 2 * mean,
         "requests_per_second": 2.0,

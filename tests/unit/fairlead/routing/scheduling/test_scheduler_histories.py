@@ -21,6 +21,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import DISCIPLINES
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.weighing import NOBODY
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
@@ -307,15 +308,16 @@ class SchedulerHistory(RuleBasedStateMachine):
         assert records.dropped == 0
         for move in (*records.migrations, *records.reroutes):
             self.check_move(move)
-        homes = Counter((one.session, one.previous, one.instance, one.at) for one in records.bindings if one.previous is not None)
+        changes = [one for one in records.bindings if not one.shared]  # that a name is shared moves nobody
+        homes = Counter((one.session, one.previous, one.instance, one.at) for one in changes if one.previous is not None)
         assert Counter((move.session, move.source, move.target, move.at) for move in records.migrations) == homes
         if self.version == 1 and not PolicyInForce.of(BUILT_IN.build(self.table.routing, 1)).keeps_homes:
             assert records.bindings == ()
-        for change in records.bindings:
+        for change in changes:
             assert change.instance != change.previous
             assert (change.previous is None) == (change.reason is BindingReason.COLD)
         for decision in records.decisions:
-            assert decision.chosen
+            assert (decision.chosen == "") == (decision.weighing.rule == NOBODY)
         for sample in records.loads:
             assert min(sample.running, sample.waiting, sample.pending_prefill_tokens, sample.in_flight) >= 0
 
