@@ -21,11 +21,12 @@ _SECONDS = ("tpot_seconds", "ttft_target_seconds", "tpot_target_seconds")
 
 def upgrade() -> None:
     for name in _WORDS:
-        op.add_column("decisions", sa.Column(name, sa.Text))
+        op.add_column("decisions", sa.Column(name, sa.Text), if_not_exists=True)  # a try before this one may have been stopped
     for name in _SECONDS:
-        op.add_column("decisions", sa.Column(name, sa.Double))
-    op.add_column("decisions", sa.Column("attempts", postgresql.JSONB))
-    op.add_column("gateway_keys", sa.Column("explain", sa.Boolean, nullable=False, server_default=sa.false()))
+        op.add_column("decisions", sa.Column(name, sa.Double), if_not_exists=True)
+    op.add_column("decisions", sa.Column("attempts", postgresql.JSONB), if_not_exists=True)
+    explain = sa.Column("explain", sa.Boolean, nullable=False, server_default=sa.false())
+    op.add_column("gateway_keys", explain, if_not_exists=True)
     op.create_table(
         "kept_sessions",
         sa.Column("pool_id", sa.Integer(), nullable=False),
@@ -34,6 +35,7 @@ def upgrade() -> None:
         sa.Column("by", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name=op.f("fk_kept_sessions_pool_id_pools")),
         sa.PrimaryKeyConstraint("pool_id", "session", name=op.f("pk_kept_sessions")),
+        if_not_exists=True,
     )
     index_building.build_on_partitions("decisions", ["client_request", "at"])
 

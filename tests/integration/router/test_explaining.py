@@ -43,6 +43,8 @@ async def ready(world: World, **changes: Any) -> RunningRouter:
 
 async def kept(world: World, running: RunningRouter) -> list[DecisionRecord]:
     await until(lambda: running.busy() == 0)
+    await running.router.collector.collect(final=True)
+    await until(lambda: len(running.router.spool) == 0)  # what a busy machine cannot send in its goodbye stays on disk
     await world.stop_router(running)
     return world.api.state.stored("decisions")
 

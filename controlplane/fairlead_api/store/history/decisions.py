@@ -65,9 +65,9 @@ class PostgresDecisions:
         there are none of them.
         """
         columns = decisions.c
-        newest = select(columns.sample_rate).where(columns.kept == KeptFor.SAMPLE).order_by(columns.at.desc()).limit(_SHARE_ROWS)
+        newest = select(columns.kept, columns.sample_rate).order_by(columns.at.desc()).limit(_SHARE_ROWS)
         async with self._lists.database.reading() as connection:
-            rates = (await connection.execute(newest)).scalars().all()
+            rates = [rate for kept, rate in await connection.execute(newest) if kept == KeptFor.SAMPLE]
         return len(rates) / sum(1 / rate for rate in rates) if rates else None
 
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
