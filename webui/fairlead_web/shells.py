@@ -46,7 +46,7 @@ POOL_TABS = (
     ("schedules", "Schedules", "/schedules"),
     ("ring", "Ring", "/ring"),
     ("predictor", "Predictor", "/predictor"),
-    ("engine", "Engine model", "/engine"),
+    ("engine", "Engine", "/engine"),
     ("simulator", "Simulator", "/simulator"),
     ("spec", "Spec", "/spec"),
     ("audit", "Audit", "/audit"),

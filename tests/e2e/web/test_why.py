@@ -24,7 +24,7 @@ def test_a_request_is_found_by_its_id_and_a_move_says_whether_it_paid_off_in_two
     page.goto(site.url)
     page.locator("#migrations li a.when").first.click()
     page.wait_for_url("**/migrations/m-*")
-    assert page.get_by_role("heading", name="Did it pay off?").is_visible()
+    assert page.get_by_role("heading", name="Was it faster than staying?").is_visible()
     steps = page.locator(".move-steps h3").all_inner_texts()
     assert steps == ["Plan", "Transfer", "Cutover", "Release"]
     tops = page.locator(".move-steps li").evaluate_all("all => all.map((one) => Math.round(one.getBoundingClientRect().top))")

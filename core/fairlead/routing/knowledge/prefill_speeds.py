@@ -1,8 +1,9 @@
 """The prefill speed of a pool's instances, measured from the prefills that routers see.
 
-The last prefills are kept, and their speed is the median of theirs, weighed by tokens: half of all tokens were
-computed at least as fast. One prefill that stood behind something else, or a cache that knew more than was believed,
-moves it by one rank, so nothing needs to be clamped to what the pool declares.
+The last prefills are kept. Of those whose speed is within a factor of two of the median, weighed by tokens, all tokens
+over all seconds are the measured one: so long prompts, which take longer for each token, count with their time, and one
+prefill that stood behind something else, or a cache that knew more than was believed, does not. Nothing needs to be
+clamped to what the pool declares.
 
 A short prefill is mostly the wait for the engine's step and says little of its speed. The longer ones count; the short
 ones only in a pool that has no others and computes them so slowly that the step hardly matters.
@@ -28,6 +29,8 @@ TOGETHER_SECONDS = 0.005
 """First tokens of an instance this close together come of one step, and count as one prefill."""
 AGAIN_SHARE = 0.2
 """The median is found again when so large a part of the prefills is new."""
+ODD = 2.0
+"""A prefill so many times as fast as the median, or as slow, says nothing of the others."""
 MEMORY_SECONDS = 3600.0
 """How long an observation counts."""
 
@@ -45,6 +48,8 @@ class PrefillSpeeds:
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
+        self.among_others = False
+        """Whether other routers send to these instances too; for what is measured from now on."""
         self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
         self._latest: dict[str, _Prefill] = {}
         """By instance, also where it is not kept any more."""
@@ -109,7 +114,7 @@ class PrefillSpeeds:
         telling = self._telling()
         self._used = len(telling)
         self._spread = spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in telling)
-        self.tokens_per_second = None if self._spread is None else self._spread.p50
+        self.tokens_per_second = None if self._spread is None else _usual(telling, self._spread.p50)
 
     def _telling(self) -> list[_Prefill]:
         long = [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]
@@ -118,3 +123,10 @@ class PrefillSpeeds:
         seconds = sorted(one.seconds for one in self._prefills)
         slow = len(seconds) >= ENOUGH_PREFILLS and seconds[len(seconds) // 2] >= SLOW_SECONDS
         return list(self._prefills) if slow else []
+
+
+def _usual(prefills: list[_Prefill], median: float) -> float:
+    """Tokens over seconds of the prefills whose speed is within a factor of `ODD` of the median."""
+    kept = [(one.tokens, max(one.seconds, LEAST_SECONDS * one.tokens)) for one in prefills]
+    usual = [(tokens, seconds) for tokens, seconds in kept if median / ODD <= tokens / seconds <= median * ODD]
+    return sum(tokens for tokens, _ in usual) / sum(seconds for _, seconds in usual)

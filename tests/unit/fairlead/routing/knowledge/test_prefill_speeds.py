@@ -1,4 +1,4 @@
-"""The prefill speed is the median of what was seen: no belief bounds it, and no odd prefill moves it far."""
+"""The prefill speed is near the median of what was seen: no belief bounds it, and no odd prefill moves it far."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def test_any_speed_is_measured_whatever_anybody_declared(speed: float, lengths: 
 @given(st.lists(st.floats(1e-6, 600.0), max_size=9))
 def test_a_minority_of_odd_prefills_does_not_decide(odd: list[float]) -> None:
     speeds = seen(*[(4_000, 0.4)] * 10, *((4_000, seconds) for seconds in odd))
-    assert speeds.tokens_per_second == pytest.approx(10_000.0)
+    assert speeds.tokens_per_second == pytest.approx(10_000.0, rel=0.35)
 
 
 def test_short_prefills_are_the_wait_for_a_step_and_tell_no_speed() -> None:
@@ -42,7 +42,7 @@ def test_prefills_that_one_step_finishes_together_count_as_one() -> None:
     for number in range(10):
         speeds.observe("i0", 4_000, 0.8, float(number))
         speeds.observe("i0", 4_000, 0.0, float(number))
-    assert speeds.tokens_per_second == pytest.approx(10_000.0)
+    assert speeds.tokens_per_second == pytest.approx(10_000.0, rel=0.1)  # of the last one half is not seen yet
 
 
 def test_too_few_prefills_tell_nothing() -> None:
@@ -63,3 +63,9 @@ def test_what_an_instance_showed_goes_with_it_and_what_is_old_goes_with_time() -
     assert speeds.figure(110.0).age_seconds == pytest.approx(6.0)
     speeds.forget_older(200.0)
     assert speeds.figure(200.0) == UNKNOWN
+
+
+def test_long_prompts_that_take_longer_for_each_token_count_with_the_time_that_they_take() -> None:
+    """The median would be 10,000 tokens/s, at which half of the work takes a third longer than predicted."""
+    speeds = seen(*[(4_000, 0.4)] * 11, *[(8_000, 1.2)] * 5)
+    assert speeds.tokens_per_second == pytest.approx((11 * 4_000 + 5 * 8_000) / (11 * 0.4 + 5 * 1.2))
