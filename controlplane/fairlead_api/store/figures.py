@@ -41,14 +41,16 @@ _COUNTS = {
     },
 }
 """By table of rollups, the column of each figure."""
+_WON = "predicted_source_ttft_seconds - actual_ttft_seconds"
 _MOVES = (
-    "SELECT pool_id, CAST(sum(moves) FILTER (WHERE sort = 'migrations') AS bigint) AS migrations, "
-    "CAST(sum(moves) FILTER (WHERE sort = 'reroutes') AS bigint) AS reroutes, "
-    "CAST(sum(moves) FILTER (WHERE sort = 'lost') AS bigint) AS lost_moves, count(won) AS compared, coalesce(sum(won), 0) AS seconds_won FROM ("
-    "SELECT pool_id, at, 1 AS moves, 'migrations' AS sort, predicted_source_ttft_seconds - actual_ttft_seconds AS won FROM migrations "
-    "UNION ALL SELECT pool_id, at, 1, 'reroutes', NULL FROM reroutes UNION ALL SELECT pool_id, minute, moves, 'lost', NULL FROM lost_moves) m "
-    f"WHERE {_WITHIN.format(at='at')} GROUP BY pool_id"
+    (
+        f"SELECT pool_id, count(*) AS migrations, count({_WON}) AS compared, coalesce(sum({_WON}), 0) AS seconds_won "
+        f"FROM migrations WHERE {_WITHIN.format(at='at')} GROUP BY pool_id"
+    ),
+    f"SELECT pool_id, count(*) AS reroutes FROM reroutes WHERE {_WITHIN.format(at='at')} GROUP BY pool_id",
+    f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id",
 )
+"""Moves are not rolled up, as what they won becomes known later: these read those of the range, and no more."""
 _LATENCIES = f"""
 SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
 FROM {{table}} r, unnest(r.cells, r.counts) AS c(cell, requests) WHERE {_WITHIN.format(at="bucket")}
@@ -93,10 +95,9 @@ async def read_figures(
     for name, columns in _COUNTS.items():
         for row in await connection.execute(text(_counted(f"{name}_{base}", columns)), values):
             sums[row.pool_id].counts |= {one: row._mapping[one] for one in columns}
-    for row in await connection.execute(text(_MOVES), values):
-        sums[row.pool_id].counts |= {
-            one: row._mapping[one] or 0 for one in ("migrations", "reroutes", "lost_moves", "compared", "seconds_won")
-        }
+    for statement in _MOVES:
+        for row in await connection.execute(text(statement), values):
+            sums[row.pool_id].counts |= {one: count for one, count in row._mapping.items() if one != "pool_id"}
     for row in await connection.execute(text(_LATENCIES.format(table=f"slo_rollups_{base}")), values):
         of_pool = sums[row.pool_id]
         (of_pool.tpot if row.ttft is None else of_pool.ttft)[row.tpot if row.ttft is None else row.ttft] = row.requests

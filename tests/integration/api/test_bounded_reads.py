@@ -112,6 +112,7 @@ OF_LATELY = (
     "/v1/trends",
     "/v1/pools/{namespace}/{name}/slo/attainment",
     "/v1/pools/{namespace}/{name}/slo/what-if",
+    *(f"/v1{of}/figures" for of in ("", _POOL)),
     *(f"/v1{of}/{what}" for of in ("", _POOL, f"{_POOL}/instances/{{instance}}") for what in ("series", "annotations")),
     f"/v1{_POOL}/instances/{{instance}}/explanation",
 )
@@ -127,8 +128,12 @@ RECENT = ("load_samples", "load_rollups", "rejections")
 not on how much there is.
 """
 
-SUMMED = {path: ("migrations", "instance_transitions") for path in OF_LATELY if path.endswith("/series")}
-"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise."""
+SUMMED = {path: ("migrations", "instance_transitions") for path in OF_LATELY if path.endswith("/series")} | {
+    path: ("migrations", "reroutes") for path in OF_LATELY if path.endswith(("/figures", "/trends"))
+}
+"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise. Moves are
+not rolled up, and a figure of a range has to say what its chart does: all of them, which a bound would cut.
+"""
 
 
 @pytest.fixture(scope="module")

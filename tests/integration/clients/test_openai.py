@@ -182,14 +182,15 @@ async def test_a_client_that_is_out_of_patience_is_told_so(doors: Doors) -> None
 
 async def test_a_pool_that_is_full_says_when_to_come_back(doors: Doors) -> None:
     """A first token cannot come in time once the engine is busy for seconds, so the next request is
-    refused before it waits: as soon as a few requests have shown how slow the engine is.
+    refused before it waits: as soon as a few streams, whose first tokens are seen, have shown how slow the engine is.
     """
     table = {"prefills_in_flight": 1, "early_rejection": EarlyRejectionFacts(mode="Load")}
     door = await doors.gateway("--prefill-tokens-per-second", "5", "--time-scale", "1", engines=1, table=table)
     engine = door.engines[0].url
     async with client_of(door) as client:
         for number in range(ENOUGH_PREFILLS):
-            await client.completions.create(model=MODEL, prompt=f"{number} and more", max_tokens=1)
+            stream = await client.completions.create(model=MODEL, prompt=f"{number} and more", max_tokens=1, stream=True)
+            assert [chunk async for chunk in stream]
         first = asyncio.ensure_future(client.completions.create(model=MODEL, prompt="x" * 40, max_tokens=1))
         await until(lambda: running_requests(engine) == 1)
         with pytest.raises(openai.RateLimitError) as caught:

@@ -95,12 +95,12 @@ class _Run:
     def relieve(self, source: str) -> None:
         if source not in self._loads or len(self._line(source).entries) < 2 or not self._is_overloaded(source, 0):
             return
-        excess, moved = self._pending[source] - self._rules.threshold_tokens, 0
+        excess, moved, cause = self._pending[source] - self._rules.threshold_tokens, 0, self._cause(source)
         while excess <= 0 or moved < excess:
             best = min(self._possible(source), key=lambda move: (move.ttft_there - move.ttft_here, move.place), default=None)
             if best is None or best.ttft_there >= best.ttft_here:
                 return
-            moved += self._make(best, source)
+            moved += self._make(best, source, cause)
 
     def _possible(self, source: str) -> Iterator["_Move"]:
         """The moves that the loads of their targets allow."""
@@ -114,14 +114,13 @@ class _Run:
             ahead_here = load.dispatched_prefill_tokens + line.sums[index]
             yield _Move(index, target, miss, place, ahead_here / self._speed, (ahead_there + miss) / self._speed)
 
-    def _make(self, move: "_Move", source: str) -> int:
-        """Move it in this run's books. Returns the tokens that have left."""
+    def _make(self, move: "_Move", source: str, cause: MoveCause) -> int:
+        """Move it in this run's books, for what overloaded its source. Returns the tokens that have left."""
         entries = self._line(source).entries
         _, queued, miss_here = entries[move.index]
         self._lines[source] = _Line.of([*entries[: move.index], *entries[move.index + 1 :]])
         there = [*self._line(move.target).entries, (move.place, queued, move.miss_there)]
         self._lines[move.target] = _Line.of(sorted(there, key=lambda entry: entry[0]))
-        cause = self._cause(source)
         self._pending[source] -= miss_here
         self._pending[move.target] += move.miss_there
         self.moves.append(
