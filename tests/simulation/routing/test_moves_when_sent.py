@@ -14,8 +14,8 @@ from fairlead_simulator.workloads.agents import AgentShape, generate_agents
 
 
 def test_sessions_are_computed_where_the_record_says_that_they_moved_or_stayed() -> None:
-    shape = AgentShape(requests_per_second=8.0, giant_share=0.0, turns_median=8.0, turns_sigma=0.5)
-    workload = load_workload(islice(generate_agents(shape, 1), 500), requests=None, max_input=None, infer_sessions=False)
+    shape = AgentShape(requests_per_second=12.0, giant_share=0.0, turns_median=8.0, turns_sigma=0.5)
+    workload = load_workload(islice(generate_agents(shape, 1), 800), requests=None, max_input=None, infer_sessions=False)
     pool = SimulatedPool(
         preset=replace(preset("vllm-h100-8b"), kv_tokens=200_000),
         instances=4,

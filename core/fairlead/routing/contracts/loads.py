@@ -85,11 +85,14 @@ class InstanceLoad:
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
-    def scale_pace(self, times: float) -> None:
-        """Prefills are predicted by a speed that is so many times what it was: what they took stays."""
+    def scale_pace(self, times: float, *, lasting: bool = True) -> None:
+        """Prefills are predicted by a speed that is so many times what it was: what they took stays. The lasting pace
+        only where it is asked for.
+        """
         if self.paced_at is not None:
             self.prefill_pace *= times
-            self.lasting_pace *= times
+            if lasting:
+                self.lasting_pace *= times
             self.recent_prefill_seconds /= times
             self.usual_prefill_seconds /= times
 

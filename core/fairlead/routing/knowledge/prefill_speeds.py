@@ -31,6 +31,9 @@ AGAIN_SHARE = 0.2
 """The median is found again when so large a part of the prefills is new."""
 ODD = 2.0
 """A prefill so many times as fast as the median, or as slow, says nothing of the others."""
+FAST_SHARE = 0.25
+"""Among other routers, the speed is that which the fastest prefills of so many tokens have at least: others may have
+stood behind prefills that are not seen here. With less, a few whose prefix another router placed would decide."""
 MEMORY_SECONDS = 3600.0
 """How long an observation counts."""
 
@@ -49,7 +52,7 @@ class PrefillSpeeds:
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
         self.among_others = False
-        """Whether other routers send to these instances too; for what is measured from now on."""
+        """Whether other routers send to these instances too: so is measured from now on."""
         self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
         self._latest: dict[str, _Prefill] = {}
         """By instance, also where it is not kept any more."""
@@ -114,7 +117,10 @@ class PrefillSpeeds:
         telling = self._telling()
         self._used = len(telling)
         self._spread = spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in telling)
-        self.tokens_per_second = None if self._spread is None else _usual(telling, self._spread.p50)
+        if self._spread is None:
+            self.tokens_per_second = None
+        else:
+            self.tokens_per_second = _fast(telling) if self.among_others else _usual(telling, self._spread.p50)
 
     def _telling(self) -> list[_Prefill]:
         long = [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]
@@ -130,3 +136,14 @@ def _usual(prefills: list[_Prefill], median: float) -> float:
     kept = [(one.tokens, max(one.seconds, LEAST_SECONDS * one.tokens)) for one in prefills]
     usual = [(tokens, seconds) for tokens, seconds in kept if median / ODD <= tokens / seconds <= median * ODD]
     return sum(tokens for tokens, _ in usual) / sum(seconds for _, seconds in usual)
+
+
+def _fast(prefills: list[_Prefill]) -> float:
+    """What the fastest prefills, of `FAST_SHARE` of all tokens, have at least."""
+    speeds = sorted(((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills), reverse=True)
+    enough, summed = FAST_SHARE * sum(tokens for _, tokens in speeds), 0
+    for speed, tokens in speeds:
+        summed += tokens
+        if summed >= enough:
+            return speed
+    return speeds[-1][0]

@@ -48,6 +48,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     )
     if not tracked.transfer_tokens:
         before, knew = state.prefill_times.speed, state.prefill_times.observed_speed is not None
+        state.prefill_times.speeds.among_others = state.view.routers > 1
         state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds, now)
         if state.prefill_times.speed != before:
             follow_speed(state, before, now, paces_hold=knew)
@@ -60,13 +61,16 @@ def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold
     takes in all, its pace times the prediction, stays what it was where paces were learned against a measured speed.
     Against a declared one they had not come to hold, and begin again, as does the fit of decode steps, from which
     prefills are left out as predicted.
+
+    Of several routers each measures a speed that other prefills make seem now slower, now faster than it is, which says
+    nothing of how an instance compares to others, so the lasting pace stays.
     """
     times = state.prefill_times.speed / before
     state.view.offered.scale(1 / times)
     for instance, load in state.loads.items():
         load.history.prefill_seconds /= times
         if paces_hold:
-            load.scale_pace(times)
+            load.scale_pace(times, lasting=state.view.routers == 1)
         else:
             load.forget_pace()
         state.accounting.changed.add(instance)
