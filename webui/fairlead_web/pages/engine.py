@@ -44,7 +44,7 @@ async def show(visit: Visit) -> Response:
     key = visit.pool_key()
     engine = await visit.api.pool_engine(key)
     shell = await visit.shell(
-        f"Engine model of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Engine model")), pool=str(key), tab="engine"
+        f"Engine of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Engine")), pool=str(key), tab="engine"
     )
     return visit.page(
         EnginePage(
