@@ -12,6 +12,7 @@ import httpx
 import pytest
 import yaml
 
+from fairlead.routing.knowledge.prefill_speeds import ENOUGH_PREFILLS
 from fairlead_sandbox.identities import marked_processes
 from fairlead_serve.state_files import own_pool_file
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
@@ -58,12 +59,12 @@ def edit(running: Serving, **changes: Any) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}))
 
 
-def chat(running: Serving, session: str, turn: int, tokens: int = 4) -> httpx.Response:
+def chat(running: Serving, session: str, turn: int, tokens: int = 4, *, stream: bool = False) -> httpx.Response:
     words = f"{session}: " + SENTENCE * (20 * (turn + 1))
     return asking().post(
         running.url("router-0") + "/v1/chat/completions",
         headers={"x-session-id": session},
-        json={"model": "m", "max_tokens": tokens, "messages": [{"role": "user", "content": words}]},
+        json={"model": "m", "max_tokens": tokens, "stream": stream, "messages": [{"role": "user", "content": words}]},
     )
 
 
@@ -213,6 +214,8 @@ def test_early_rejection_refuses_what_would_be_late(served: Serving) -> None:
     applied(served, kind="slo", fields={"ttft": "1ms"})
     applied(served, kind="early-rejection", fields={"mode": "Load"})
     until(lambda: chat(served, "late", 9).status_code == 200, "an idle engine tries it")
+    for number in range(2 * ENOUGH_PREFILLS):  # both engines' first tokens are seen: nothing is refused by a declared speed
+        assert chat(served, f"seen-{number}", 20, stream=True).status_code == 200
     with constant_load(served) as statuses:
         until(lambda: 429 in statuses, "a request is refused while both engines compute")
     assert until(lambda: served.ask("/v1/rejections", pool="default/engines")["groups"], "the refusal is counted")
