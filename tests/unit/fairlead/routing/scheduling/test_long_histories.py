@@ -307,5 +307,5 @@ def test_the_histories_come_by_everything_that_they_check() -> None:
     moved = [reason for reason in BindingReason if reason not in elsewhere]
     combined = [f"refused, {mode}, {discipline}" for mode in MODES for discipline in DISCIPLINES]
     rare = {BindingReason.SLO}  # staying is seldom predicted late where somebody else is in time
-    least = {what: 1 if what in rare else 5 for what in (*named, *refused, *moved, *combined)}
+    least = {what: 1 if what in rare else 10 for what in (*named, *refused, *moved, *combined)}
     assert {what: seen[what] for what in least if seen[what] < least[what]} == {}
