@@ -35,7 +35,7 @@ def test_decode_steps_learnt_while_prefills_hold_decodes_up_are_those_of_the_eng
     seen = [job for job in simulation.run().jobs if job.output_tokens > 1 and job.finished_at > 0]
     as_clients_saw = sorted((job.finished_at - job.first_token_at) / (job.output_tokens - 1) for job in seen)[len(seen) // 2]
     view = simulation.scheduler._state.view
-    for context, requests, tolerance in ((1_000, 1, 0.3), (50_000, 10, 0.2), (150_000, 25, 0.2)):  # nearly idle is hardly ever seen
+    for context, requests, tolerance in ((1_000, 1, 0.4), (50_000, 10, 0.2), (150_000, 25, 0.2)):  # nearly idle is hardly ever seen
         truth = engine.decode.fixed + engine.decode.per_context_token * context + engine.decode.per_sequence * requests
         assert view.decode_seconds(context, requests) == pytest.approx(truth, rel=tolerance)
         assert as_clients_saw > 1.5 * truth

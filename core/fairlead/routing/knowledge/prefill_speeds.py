@@ -12,8 +12,12 @@ ones only in a pool that has no others and computes them so slowly that the step
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf, isfinite
+
+import numpy as np
 
 from fairlead.capabilities import UNKNOWN, Figure, Source, Spread, spread_of
+from fairlead.routing.contracts.vectors import FloatVector
 
 COMPARED_TOKENS = 1000
 """Shorter prefills are mostly the wait for the engine's step, which says nothing of its speed."""
@@ -34,6 +38,12 @@ ODD = 2.0
 FAST_SHARE = 0.25
 """Among other routers, the speed is that which the fastest prefills of so many tokens have at least: others may have
 stood behind prefills that are not seen here. With less, a few whose prefix another router placed would decide."""
+LINE_PREFILLS = 20
+"""With fewer prefills, what is the same for each of them is not told from what each token takes."""
+NEAR_SHARE = 0.9
+"""Of the prefills, those nearest to a first line that the second goes by."""
+LEAST_COMPUTING = 0.5
+"""Engines are busy with a prefill for at least so large a part of the time that it takes."""
 MEMORY_SECONDS = 3600.0
 """How long an observation counts."""
 
@@ -51,6 +61,9 @@ class PrefillSpeeds:
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
+        self.computing_share = 1.0
+        """What part of a prefill's time, by the measured speed, the engine computes its tokens; in the rest it ends the
+        step that it is in, which takes as long for a short prompt as for a long one."""
         self.among_others = False
         """Whether other routers send to these instances too: so is measured from now on."""
         self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
@@ -118,9 +131,10 @@ class PrefillSpeeds:
         self._used = len(telling)
         self._spread = spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in telling)
         if self._spread is None:
-            self.tokens_per_second = None
+            self.tokens_per_second, self.computing_share = None, 1.0
         else:
             self.tokens_per_second = _fast(telling) if self.among_others else _usual(telling, self._spread.p50)
+            self.computing_share = min(1.0, max(LEAST_COMPUTING, _slope(telling) * self.tokens_per_second))
 
     def _telling(self) -> list[_Prefill]:
         long = [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]
@@ -147,3 +161,25 @@ def _fast(prefills: list[_Prefill]) -> float:
         if summed >= enough:
             return speed
     return speeds[-1][0]
+
+
+def _slope(prefills: list[_Prefill]) -> float:
+    """Seconds that a further token takes: of the line through prefills' tokens and seconds, without the tenth that lies
+    furthest off it; infinite where too few, or prompts too much alike, show none.
+    """
+    if len(prefills) < LINE_PREFILLS:
+        return inf
+    tokens = np.array([one.tokens for one in prefills], dtype=np.float64)
+    seconds = np.array([one.seconds for one in prefills])
+    slope, off = _line(tokens, seconds)
+    near = off <= np.quantile(off, NEAR_SHARE)
+    slope, _ = _line(tokens[near], seconds[near])
+    return slope
+
+
+def _line(tokens: FloatVector, seconds: FloatVector) -> tuple[float, FloatVector]:
+    """The slope of the line through these points, and how far each lies off it, in seconds."""
+    across, up = tokens - tokens.mean(), seconds - seconds.mean()
+    square = float(across @ across)
+    slope = float(across @ up) / square if square > 0 else inf
+    return slope, np.abs(up - (slope if isfinite(slope) else 0.0) * across)

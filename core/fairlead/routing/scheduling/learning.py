@@ -40,7 +40,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     predicted = state.prefill_times.seconds(tracked.request.prompt_tokens, tracked.hit_tokens)  # by the speed of now
-    load.history.prefill_seconds += predicted
+    load.history.prefill_seconds += predicted * state.prefill_times.speeds.computing_share
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
     load.lasting_pace, load.usual_prefill_seconds = next_pace(
@@ -105,9 +105,9 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     """How long decode steps take. Every answer tells its pace. While the gate or the queues ask for it, the fit learns
     what that is among what decoded beside this request in the mean of its time.
 
-    The prefills that held the request up are left out, by their predicted times: they say what the instance had to
-    compute besides, not what a step takes. Where an engine does both in one step, too much is left out, and the
-    forecast errs on the side of serving. Short answers tell too little.
+    The prefills that held the request up are left out, by what of their predicted times the engine computed: they say
+    what it had to do besides, not what a step takes. Where an engine does both in one step, too much is left out, and
+    the forecast errs on the side of serving. Short answers tell too little.
     """
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
         state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)

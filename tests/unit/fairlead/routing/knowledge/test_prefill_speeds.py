@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.capabilities import UNKNOWN, Source
-from fairlead.routing.knowledge.prefill_speeds import ENOUGH_PREFILLS, KEPT_PREFILLS, PrefillSpeeds
+from fairlead.routing.knowledge.prefill_speeds import (
+    ENOUGH_PREFILLS,
+    KEPT_PREFILLS,
+    LEAST_COMPUTING,
+    LINE_PREFILLS,
+    PrefillSpeeds,
+)
 
 
 def seen(*prefills: tuple[int, float], instance: str = "i0") -> PrefillSpeeds:
@@ -69,3 +75,26 @@ def test_long_prompts_that_take_longer_for_each_token_count_with_the_time_that_t
     """The median would be 10,000 tokens/s, at which half of the work takes a third longer than predicted."""
     speeds = seen(*[(4_000, 0.4)] * 11, *[(8_000, 1.2)] * 5)
     assert speeds.tokens_per_second == pytest.approx((11 * 4_000 + 5 * 8_000) / (11 * 0.4 + 5 * 1.2))
+
+
+@given(
+    st.floats(500.0, 1e5), st.floats(0.0, 0.2), st.lists(st.integers(1_000, 20_000), min_size=2 * LINE_PREFILLS, max_size=60, unique=True)
+)
+def test_what_every_prefill_waits_for_is_no_part_of_what_its_tokens_take(speed: float, wait: float, lengths: list[int]) -> None:
+    speeds = seen(*((tokens, wait + tokens / speed) for tokens in lengths))
+    assert speeds.tokens_per_second is not None
+    computing = speeds.computing_share / speeds.tokens_per_second
+    assert computing == pytest.approx(max(1 / speed, LEAST_COMPUTING / speeds.tokens_per_second), rel=1e-3)
+
+
+def test_prompts_of_one_length_are_taken_to_be_computed_all_of_their_time() -> None:
+    assert seen(*[(4_000, 0.4)] * 50).computing_share == 1.0
+
+
+@given(st.lists(st.floats(0.0, 60.0), min_size=15, max_size=15))
+def test_among_other_routers_the_prefills_that_stood_behind_none_of_theirs_decide(behind: list[float]) -> None:
+    speeds = PrefillSpeeds()
+    speeds.among_others = True
+    for at, waited in enumerate([*[0.0] * 5, *behind]):
+        speeds.observe("i0", 4_000, 0.4 + waited, float(at))
+    assert speeds.tokens_per_second == pytest.approx(10_000.0)
