@@ -21,7 +21,8 @@ export class Chart {
     this.lines = [];
     this.at = null;
     this.plot.addEventListener("keydown", (event) => this.key(event));
-    this.plot.addEventListener("blur", () => this.tell(null, this));
+    // A legend that went back to its last values at once would move away from under the pointer that leaves the plot for it.
+    figure.addEventListener("focusout", (event) => { if (!figure.contains(event.relatedTarget)) this.tell(null, this); });
     this.sizes = new ResizeObserver(() => this.resize());
     this.sizes.observe(this.plot);
   }
