@@ -111,7 +111,8 @@ class EngineScraper:
         figures = {} if page is None else pool.engines.figures(instance, address, page)
         for target in pool.targets(instance):
             told = figures.get(target)
-            pool.scheduler.observe_engine(target, _plausible(None if told is None else told.kv_usage), self._now())
+            usage, waiting = (None, None) if told is None else (_plausible(told.kv_usage), told.waiting)
+            pool.scheduler.observe_engine(target, usage, self._now(), waiting)
 
     async def _metrics_page(self, pool: Pool, entry: InstanceEntry, seconds: float) -> EnginePage | None:
         instance, address = entry.id, entry.address

@@ -127,6 +127,9 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     show_default=True,
     help="Prefill speed that routers are told: of the true one, as 0.25x, or in tokens/s.",
 )
+@click.option(
+    "--streamed", type=NumberOption(most=1), default=1.0, help="Share of requests that are streamed; of others routers see no first token."
+)
 @click.option("--token-noise", type=NumberOption(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
 @click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
 @click.option("--kv-events", is_flag=True, help="Engines publish KV events, and routers go by them.")
@@ -194,7 +197,12 @@ def _simulate(options: dict[str, Any]) -> None:
     rates = parse_rates(options["rates"], saturation.requests_per_second)
     check_duration(len(workload.rows), rates, options["warmup"], options["warmup_rate"])
     targets = Targets(ttft_seconds=spec.slo_ttft_seconds, tpot_seconds=options["slo_tpot"])
-    quality = ObservationQuality(token_noise=options["token_noise"], delay_seconds=options["delay"], kv_events=_kv_events(options, spec))
+    quality = ObservationQuality(
+        token_noise=options["token_noise"],
+        delay_seconds=options["delay"],
+        streamed_share=options["streamed"],
+        kv_events=_kv_events(options, spec),
+    )
     cells = [
         Cell(
             label=policy.label,

@@ -35,8 +35,8 @@ class Fleet:
         self._step_ended = step_ended
         self._coming: dict[Job, tuple[str, float]] = {}
         """Requests on the way to an engine: which, and when they are there."""
-        self._told: dict[str, float] = {}
-        """KV usages as last told: telling the same again would change nothing."""
+        self._told: dict[str, tuple[float, int]] = {}
+        """What their metrics said last: telling the same again would change nothing."""
         for name in names:
             self.start(name)
 
@@ -112,16 +112,15 @@ class Fleet:
         names = {job.instance, job.decode_instance or job.instance}
         return max((self.instances[name].generated(job) for name in names if name in self.instances), default=0)
 
-    def changed_usages(self) -> list[tuple[str, float]]:
-        """KV usages of living engines that are not as they were last time."""
+    def changed_usages(self) -> list[tuple[str, float, int]]:
+        """Of living engines in which requests wait, or that are not as they were last time: the used share of the KV
+        cache, and the requests that wait.
+        """
         told = self._told
-        usages = [
-            (name, usage)
-            for name, instance in self.instances.items()
-            if (usage := instance.kv.usage) != told.get(name) and name not in self._dead
-        ]
-        told.update(usages)
-        return usages
+        said = {name: (instance.kv.usage, instance.waiting) for name, instance in self.instances.items() if name not in self._dead}
+        fresh = {name: figures for name, figures in said.items() if figures[1] or figures != told.get(name)}
+        told.update(fresh)
+        return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
         """A new table forgets what it was told, and a new router knows nothing: tell it all again."""

@@ -16,8 +16,14 @@ class ObservationQuality:
     delay_seconds: float = 0.0
     metrics_seconds: float = 1.0
     """From one reading of the engines' metrics to the next."""
+    streamed_share: float = 1.0
+    """Of the requests, how many are streamed; of the others it sees only when all of the answer is there."""
     kv_events: KvEventQuality | None = None
     """None: engines send no KV events, and routers go by what they sent themselves."""
+
+    def is_streamed(self, chance: Random) -> bool:
+        """Whether the client of the next request asks for a stream."""
+        return self.streamed_share >= 1.0 or chance.random() < self.streamed_share
 
     def seen_tokens(self, tokens: int, noise: Random) -> int:
         """The length of a prompt as the router is told it."""

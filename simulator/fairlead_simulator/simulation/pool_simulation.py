@@ -135,6 +135,7 @@ class Simulation:
             max_output_tokens=job.output_tokens,
             priority_class=job.priority_class,
             tenant=job.tenant,
+            streamed=self.quality.is_streamed(self._noise),
             engine_blocks=() if self._delivery is None else self._keys.of(job.blocks, job.input_tokens),
         )
         job.request = request
@@ -147,10 +148,10 @@ class Simulation:
         self._ticking = False
         self._tick_all(now)
 
-    def _observe(self, usages: Sequence[tuple[str, float]], now: float) -> None:
+    def _observe(self, usages: Sequence[tuple[str, float, int]], now: float) -> None:
         for scheduler in self.routers:
-            for instance, usage in usages:
-                scheduler.observe_engine(instance, usage, now)
+            for instance, usage, waiting in usages:
+                scheduler.observe_engine(instance, usage, now, waiting)
 
     def _step_ended(self, instance: SimulatedInstance, result: StepResult[Job], now: float) -> None:
         delay = self.quality.delay_seconds
@@ -174,6 +175,10 @@ class Simulation:
     def _hear_first_token(self, job: Job, now: float) -> None:
         if job.first_token_at < 0 or job.request is None:
             return  # its engine died before the news arrived
+        if not job.request.streamed:
+            if job.decode_instance is not None:  # a router asks the other instance once the first has answered
+                self._see(self.routers.of(job).prefilled(job.request.id, now), now)
+            return
         job.heard_first = True
         if self._meter is not None:
             self._meter.first_token(job, now)

@@ -60,7 +60,11 @@ def test_every_request_ends_once_and_nothing_is_left_anywhere(policy: str, split
         early_rejection=draw.choice(MODES),
         prefill_tokens_per_second=6250.0,
     )
-    quality = ObservationQuality(token_noise=draw.choice([0.0, 0.3]), delay_seconds=draw.choice([0.0, 0.4]))
+    quality = ObservationQuality(
+        token_noise=draw.choice([0.0, 0.3]),
+        delay_seconds=draw.choice([0.0, 0.4]),
+        streamed_share=Random(f"streams/{policy}/{split}").choice([0.0, 0.5, 1.0]),
+    )
     seen: Counter[str] = Counter()
     with watched_policies(seen):
         simulation = Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=7.0)), quality=quality, timeline=events(draw, roles))

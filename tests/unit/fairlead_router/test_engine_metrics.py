@@ -267,6 +267,20 @@ async def test_a_usage_that_cannot_be_is_unknown_counted_and_told(told: bytes, k
     assert stage.found() == []
 
 
+async def test_routing_knows_how_many_requests_an_engine_has_not_begun_with_as_long_as_it_says_so() -> None:
+    stage = Scraped(VLLM_0_32)
+    stage.now = 7.0
+    scheduler = stage.pool.scheduler
+    assert isinstance(scheduler, PoolScheduler)
+    await stage.scraper.scrape()
+    load = scheduler.load("i0")
+    assert load is not None
+    assert (load.engine_waiting, load.engine_told_at) == (2, 7.0)
+    stage.engines.page = b""
+    await stage.scraper.scrape()
+    assert load.engine_waiting is None
+
+
 async def test_a_pool_of_sglang_is_read_by_sglangs_names() -> None:
     table = routing_table(["127.0.0.1:1"], engine_type="sglang")
     stage = Scraped(SGLANG_0_5_23, table=replace(table, engine=replace(table.engine, kv_usage_metric=USAGE_OF_SGLANG)))

@@ -166,7 +166,7 @@ class CheckingScheduler:
     def broken(self, now: float) -> tuple[str, ...]:
         return ()
 
-    def observe_engine(self, target: str, kv_usage: float | None, now: float) -> None: ...
+    def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None: ...
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
         return NOTHING_LEARNT

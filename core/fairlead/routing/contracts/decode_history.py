@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 class DecodeMark(NamedTuple):
     """Totals up to `at` (Unix seconds): context tokens x seconds, decoding requests x seconds, and
-    prefill seconds as predicted.
+    prefill seconds as predicted, and prompt tokens computed.
     """
 
     at: float
     token_seconds: float
     request_seconds: float
     prefill_seconds: float
+    prefilled_tokens: int
 
     def scaled(self, times: float) -> "DecodeMark":
         """The mark, had prefills been predicted to take so many times as long."""
@@ -25,7 +26,9 @@ class DecodeHistory:
 
     prefill_seconds: float = 0.0
     """How long all prefills seen there should have taken; what decoded meanwhile was held up by them."""
-    _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0))
+    prefilled_tokens: int = 0
+    """Prompt tokens of all these prefills that were not cached."""
+    _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0, 0))
     _tokens: int = 0
     _requests: int = 0
 
@@ -38,6 +41,7 @@ class DecodeHistory:
             before.token_seconds + self._tokens * seconds,
             before.request_seconds + self._requests * seconds,
             self.prefill_seconds,
+            self.prefilled_tokens,
         )
         self._tokens, self._requests = tokens, requests
         return self._mark

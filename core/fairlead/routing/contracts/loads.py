@@ -63,6 +63,9 @@ class InstanceLoad:
     """Prefills on other instances that fetch KV blocks from here."""
     sessions: int = 0
     kv_usage: float | None = None
+    engine_waiting: int | None = None
+    """Requests, of whatever router, that its engine has not begun to compute, as its metrics said last."""
+    engine_told_at: float = -inf
     last_first_token_at: float | None = None
     rest_owed: float = 0.0
     """Seconds of rest from prefilling that what was sent there asks for and did not get; since the last first token it

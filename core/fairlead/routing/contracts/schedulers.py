@@ -230,8 +230,10 @@ class Scheduler(Protocol):
     def broken(self, now: float) -> Collection[str]:
         """Instances that are shut: their circuit is open, or their engine is stalled, at all of its ranks."""
 
-    def observe_engine(self, target: str, kv_usage: float | None, now: float) -> None:
-        """A fresh reading of the engine's own metrics, of the instance or of this rank of it."""
+    def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
+        """A fresh reading of the engine's own metrics, of the instance or of this rank of it: the used share of its KV
+        cache (0-1), and the requests that it has not begun to compute; None for what could not be read.
+        """
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
         """How long prefills take on an instance or on all, and how well that is predicted."""

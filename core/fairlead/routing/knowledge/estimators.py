@@ -18,6 +18,7 @@ from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, misses
 from fairlead.routing.knowledge.least_squares import LeastSquares
 from fairlead.routing.knowledge.prefill_speeds import COMPARED_TOKENS, MEMORY_SECONDS, PrefillSpeeds
+from fairlead.routing.knowledge.whole_answers import WholeAnswers
 from fairlead.tables import EngineFacts
 
 FORMS = ("configured", "linear", "bilinear")
@@ -135,9 +136,17 @@ class PrefillTimes:
     `form` than `configured`, predictions come from a fit as soon as enough was observed.
     """
 
-    def __init__(self, engine: EngineFacts, form: str = "configured", min_samples: int = 200, speeds: PrefillSpeeds | None = None) -> None:
+    def __init__(
+        self,
+        engine: EngineFacts,
+        form: str = "configured",
+        min_samples: int = 200,
+        speeds: PrefillSpeeds | None = None,
+        whole: WholeAnswers | None = None,
+    ) -> None:
         self.form = form
         self.speeds = PrefillSpeeds() if speeds is None else speeds
+        self.whole = WholeAnswers() if whole is None else whole
         self._declared = self.speed = engine.prefill_tokens_per_second
         self.observed_speed: float | None = None
         self._go_by_best()
@@ -209,9 +218,16 @@ class PrefillTimes:
             self._took.observe(seconds / tokens, tokens)
         self._observed.observe(instance, tokens, seconds, learnt, tokens / self._declared, now)
 
+    def observe_whole(
+        self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
+    ) -> None:
+        """As of `WholeAnswers`: they tell the speed where no prefill was seen."""
+        if self.whole.observe(instance, prompt_tokens, output_tokens, context_tokens, requests, seconds, now):
+            self._go_by_best()
+
     def figure(self, now: float) -> Figure:
         """The speed with its source, spread and age."""
-        return best(self.speeds.figure(now), declared(self._declared))
+        return best(self.speeds.figure(now), self.whole.figure(now), declared(self._declared))
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
@@ -222,6 +238,7 @@ class PrefillTimes:
         """The instance is gone, or another engine runs there."""
         self._observed.forget(instance)
         self.speeds.forget(instance)
+        self.whole.forget(instance)
         self._go_by_best()
 
     def forget_older(self, now: float) -> None:
@@ -229,12 +246,14 @@ class PrefillTimes:
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         self.speeds.forget_older(now - MEMORY_SECONDS)
+        self.whole.forget_older(now - MEMORY_SECONDS)
         self._go_by_best()
         if not self.samples:
             self._went_by, self._took = _Mean(), _Mean()
 
     def _go_by_best(self) -> None:
-        self.observed_speed = self.speeds.tokens_per_second
+        prefills = self.speeds.tokens_per_second
+        self.observed_speed = self.whole.tokens_per_second if prefills is None else prefills
         self.speed = self._declared if self.observed_speed is None else self.observed_speed
 
     def _bounded(self, prompt_tokens: int, hit_tokens: int, configured: float) -> float:

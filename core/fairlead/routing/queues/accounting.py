@@ -105,6 +105,9 @@ class TrackedRequest:
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
     """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
+    answer_began: DecodeMark | None = None
+    """What its instance had decoded and prefilled when it was sent there; only where its first token will not be
+    seen."""
     generated_tokens: int = 0
     """Output tokens known to have come."""
     tried: tuple[str, ...] = ()

@@ -8,12 +8,20 @@ from heapq import heappop, heappush
 from fairlead.instances import REACHABLE, Role
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.knowledge.estimators import FURTHEST
 from fairlead.routing.knowledge.prefixes import shared_blocks
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.queueing import Queue
+from fairlead.routing.scheduling.learning import count_prefill
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
+
+LOOK_AGAIN_SECONDS = 0.1
+"""How soon it is asked again whether an engine has begun with a request."""
+LEAST_PREFILL_SECONDS = 0.01
+LONGEST_DOUBT_SECONDS = 10.0
+"""An engine that says for longer, besides the largest error of a prediction, that it does not begin is not believed."""
 
 
 class Dispatching:
@@ -142,13 +150,16 @@ class Dispatching:
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
         if not request.streamed and tracked.decode is None:
-            expected = now + load.dispatched_prefill_tokens / state.prefill_times.speed
+            tracked.answer_began = load.history.advance(now, load.decode_tokens, load.decoding)
+            known = state.prefill_times.observed_speed is not None or load.engine_waiting is None
+            expected = now + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)
             heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id, len(tracked.tried)))
         state.recorder.loads.dispatched(load, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
         """Prefilling → decoding: the prompt is computed, and cached where that was."""
         state = self._state
+        count_prefill(state, tracked)
         state.accounting.prefilled(tracked, now)
         state.expecting.computed(tracked, now)
         state.recorder.loads.prefilled(state.loads[tracked.instance], now, tracked.miss_tokens)
@@ -158,12 +169,43 @@ class Dispatching:
             state.prefixes.insert(tracked.instance, tracked.request.blocks)
 
     def finish_unseen_prefills(self, now: float) -> None:
-        """Take prefills as over whose first token nobody can see and whose predicted time has passed."""
+        """Take prefills as over whose first token nobody can see and whose predicted time has passed, unless their
+        engine says that it has not begun with them. As long as no speed was seen they are taken as over once it says
+        that it has: a declared speed keeps nothing waiting beside an idle engine.
+        """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:
             _, request_id, decision_id, attempts = heappop(unseen)
             tracked = self._state.requests.get(request_id)
             if tracked is None or tracked.stage is not Stage.PREFILLING:
                 continue
-            if tracked.decision_id == decision_id and len(tracked.tried) == attempts:  # else it was sent again
+            if tracked.decision_id != decision_id or len(tracked.tried) != attempts:
+                continue  # it was sent again
+            load = self._state.loads[tracked.instance]
+            unheard = self._state.prefill_times.observed_speed is None and _is_unheard(tracked, load, now)
+            if unheard or _waits_in_engine(tracked, load, now):
+                heappush(unseen, (now + LOOK_AGAIN_SECONDS, request_id, decision_id, attempts))
+            else:
                 self.prefilled(tracked, now)
+
+
+def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
+    """Whether its engine, which says how many requests it has not begun with, has said nothing since this one was sent
+    there, and its predicted time has not passed.
+    """
+    sent_at = tracked.dispatched_at or now
+    is_over = now >= sent_at + tracked.prefill_microseconds / 1e6
+    return load.engine_waiting is not None and load.engine_told_at <= sent_at and not is_over
+
+
+def _waits_in_engine(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
+    """Whether its engine is taken not to have begun to compute it. Engines begin with the oldest request; they say how
+    many they have not begun with, and since then have begun with one in each time of a prefill. They are believed for
+    as long as the prediction can be off.
+    """
+    sent_at, seconds = tracked.dispatched_at or now, tracked.prefill_microseconds / 1e6
+    if not load.engine_waiting or now > sent_at + FURTHEST * seconds + LONGEST_DOUBT_SECONDS:
+        return False
+    left = load.engine_waiting - (now - load.engine_told_at) / max(seconds, LEAST_PREFILL_SECONDS)
+    later = 0 if load.engine_told_at < sent_at else sum(1 for at, _ in load.in_flight.values() if at > sent_at)
+    return left > later

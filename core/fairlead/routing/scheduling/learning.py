@@ -18,6 +18,13 @@ TELLING_TOKENS = 16
 """The shortest answer whose pace is learnt from."""
 
 
+def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
+    """A prefill is over, or taken to be: what its instance computed for it held up what decodes there."""
+    history, times = state.loads[tracked.instance].history, state.prefill_times
+    history.prefilled_tokens += tracked.miss_tokens
+    history.prefill_seconds += times.seconds(tracked.request.prompt_tokens, tracked.hit_tokens) * times.speeds.computing_share
+
+
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
@@ -40,7 +47,6 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     predicted = state.prefill_times.seconds(tracked.request.prompt_tokens, tracked.hit_tokens)  # by the speed of now
-    load.history.prefill_seconds += predicted * state.prefill_times.speeds.computing_share
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
     load.lasting_pace, load.usual_prefill_seconds = next_pace(
@@ -52,6 +58,36 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
         state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds, now)
         if state.prefill_times.speed != before:
             follow_speed(state, before, now, paces_hold=knew)
+
+
+def learn_whole_answer(
+    state: SchedulerState, tracked: TrackedRequest, served_on: InstanceLoad, now: float, output_tokens: int, cached_tokens: int | None
+) -> None:
+    """How long an answer took whose first token nobody saw, for the prefill speed and decode steps (`WholeAnswers`).
+
+    What other routers made the instance compute meanwhile counts as far as it is known. Of its own prompt, the engine's
+    count of cached tokens replaces the estimate.
+    """
+    began = tracked.answer_began
+    if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
+        return
+    ended = served_on.history.advance(now, served_on.decode_tokens, served_on.decoding)
+    seconds = ended.at - began.at
+    if seconds <= 0:
+        return
+    times, routers, others = state.prefill_times, state.view.assumed_routers, served_on.others or OthersLoad()
+    computed = routers * (ended.prefilled_tokens - began.prefilled_tokens) + others.prefill_share * seconds * times.speed
+    if cached_tokens is not None:
+        computed += tracked.request.prompt_tokens - min(cached_tokens, tracked.request.prompt_tokens) - tracked.miss_tokens
+    before, knew = times.speed, times.observed_speed is not None
+    context = routers * (ended.token_seconds - began.token_seconds) / seconds + others.decode_tokens
+    requests = routers * (ended.request_seconds - began.request_seconds) / seconds + others.decoding
+    times.observe_whole(served_on.entry.id, max(1.0, computed), output_tokens, context, requests, seconds, now)
+    if times.speed != before:
+        follow_speed(state, before, now, paces_hold=knew)
+    speed = times.whole.tokens_per_second
+    if state.learns_decoding and speed is not None and output_tokens >= TELLING_TOKENS:
+        state.decode_times.observe(context, requests, (seconds - computed / speed) / (output_tokens - 1), now)
 
 
 def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold: bool) -> None:

@@ -11,7 +11,7 @@ from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.kept_decisions import End
-from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, note_decode_begin
+from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, learn_whole_answer, note_decode_begin
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.state import SchedulerState
@@ -113,6 +113,7 @@ class Progress:
         tpot = _tpot_seconds(tracked, now, output_tokens)
         self._outcomes.end(tracked, MoveOutcome.COMPLETED, now, End(RequestOutcome.SERVED, None, ttft, tpot))
         learn_decode(state, tracked, decoded_on, now, output_tokens)
+        learn_whole_answer(state, tracked, decoded_on, now, output_tokens, cached_tokens)
         if state.tenants is not None:
             state.answers.observe(tracked.request.tenant, output_tokens)
         if ttft is not None:

@@ -250,11 +250,11 @@ class PoolScheduler:
         shut = dict.fromkeys(instance_of(target) for target, load in state.loads.items() if load.is_shut(now))
         return tuple(instance for instance in shut if all(load.is_shut(now) for load in state.present_loads(instance)))
 
-    def observe_engine(self, target: str, kv_usage: float | None, now: float) -> None:
-        """A fresh reading of the engine's own metrics; `kv_usage` 0-1, None when it could not be read."""
+    def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
+        """A fresh reading of the engine's own metrics, as of the contract."""
         load = self._state.loads.get(target)
         if load is not None:
-            load.kv_usage = kv_usage
+            load.kv_usage, load.engine_waiting, load.engine_told_at = kv_usage, waiting, now
             self._state.accounting.changed.add(target)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:

@@ -94,8 +94,8 @@ def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable
     told_alike = replace(before.engine, prefill_tokens_per_second=table.engine.prefill_tokens_per_second) == table.engine
     if is_other or not told_alike or asked != (state.parameters.prefill_estimate, state.parameters.estimate_min_samples):
         times = _tokens_per_byte(table) / _tokens_per_byte(before)
-        speeds = None if is_other else state.prefill_times.speeds.recounted(times)
-        state.prefill_times = state.view.prefill_times = PrefillTimes(table.engine, *asked, speeds)
+        measured = () if is_other else (state.prefill_times.speeds.recounted(times), state.prefill_times.whole.recounted(times))
+        state.prefill_times = state.view.prefill_times = PrefillTimes(table.engine, *asked, *measured)
     state.prefill_times.declare(table.engine)
     if is_other or not told_alike:
         state.decode_times = state.view.decode_times = DecodeTimes(table.engine)

@@ -55,9 +55,9 @@ class ObservedScheduler(SharedScheduler):
         super().instance_failed(instance, now, fault, request_id)
         self._kept("instance_failed", (instance, now, fault, request_id), ())
 
-    def observe_engine(self, target: str, kv_usage: float | None, now: float) -> None:
-        super().observe_engine(target, kv_usage, now)
-        self._kept("observe_engine", (target, kv_usage, now), ())
+    def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
+        super().observe_engine(target, kv_usage, now, waiting)
+        self._kept("observe_engine", (target, kv_usage, now, waiting), ())
 
     def transferred(self, request_id: str, now: float) -> None:
         super().transferred(request_id, now)

@@ -99,6 +99,10 @@ def test_without_a_window_nothing_waits_in_the_router() -> None:
         assert one_dispatch(scheduler.submit(make_request(name), 0.0)).request.id == name
 
 
+def unstreamed(name: str, tokens: int, at: float) -> RoutingRequest:
+    return replace(make_request(name, tokens), streamed=False, arrived_at=at)
+
+
 def test_an_unstreamed_prefill_frees_the_window_after_its_predicted_time() -> None:
     scheduler = make_scheduler(make_table(1))
     one_dispatch(scheduler.submit(replace(make_request("r1", 6250), streamed=False), 0.0))
@@ -119,6 +123,52 @@ def test_an_unstreamed_prefill_that_is_tried_again_takes_its_predicted_time_from
     assert (load.prefilling, load.decoding) == (1, 0)
     scheduler.tick(1.5)
     assert (load.prefilling, load.decoding) == (0, 1)
+
+
+def test_an_unstreamed_prefill_is_not_over_while_its_engine_says_that_it_has_not_begun() -> None:
+    scheduler = having_seen(make_scheduler(make_table(1)))
+    one_dispatch(scheduler.submit(unstreamed("r1", 6250, 100.0), 100.0))
+    assert scheduler.submit(replace(make_request("r2"), arrived_at=100.0), 100.0) == ()
+    scheduler.observe_engine("chat-b0", 0.1, 101.0, 1)
+    assert scheduler.tick(101.05) == ()
+    scheduler.observe_engine("chat-b0", 0.1, 101.9, 1)
+    assert scheduler.tick(102.0) == ()
+    scheduler.observe_engine("chat-b0", 0.1, 102.1, 0)
+    assert one_dispatch(scheduler.tick(102.2)).request.id == "r2"
+
+
+@pytest.mark.parametrize("waiting", [1, 5, 10**12])
+def test_no_engine_keeps_an_unstreamed_prefill_forever_by_what_it_says(waiting: int) -> None:
+    scheduler = having_seen(make_scheduler(make_table(1)))
+    one_dispatch(scheduler.submit(unstreamed("r1", 625, 100.0), 100.0))
+    scheduler.submit(replace(make_request("r2"), arrived_at=100.0), 100.0)
+    sent: list[str] = []
+    for tenths in range(1, 200):
+        now = 100.0 + tenths / 10
+        scheduler.observe_engine("chat-b0", 0.1, now, waiting)
+        sent += [outcome.request.id for outcome in scheduler.tick(now)]
+    assert sent == ["r2"]
+
+
+def test_before_a_speed_is_measured_an_engine_that_has_begun_gets_the_next_request() -> None:
+    """The declared speed says a hundred seconds."""
+    scheduler = make_scheduler(make_table(1))
+    scheduler.observe_engine("chat-b0", 0.0, 99.0, 0)
+    one_dispatch(scheduler.submit(unstreamed("r1", 625_000, 100.0), 100.0))
+    assert scheduler.submit(replace(make_request("r2"), arrived_at=100.0), 100.0) == ()
+    assert scheduler.tick(100.9) == ()
+    scheduler.observe_engine("chat-b0", 0.1, 101.0, 0)
+    assert one_dispatch(scheduler.tick(101.1)).request.id == "r2"
+
+
+def test_an_engine_that_says_nothing_has_begun_after_the_predicted_time() -> None:
+    scheduler = make_scheduler(make_table(1))
+    scheduler.observe_engine("chat-b0", 0.0, 99.0, None)
+    one_dispatch(scheduler.submit(unstreamed("r1", 6250, 100.0), 100.0))
+    assert scheduler.submit(replace(make_request("r2"), arrived_at=100.0), 100.0) == ()
+    scheduler.observe_engine("chat-b0", None, 100.5, None)
+    assert scheduler.tick(100.9) == ()
+    assert one_dispatch(scheduler.tick(101.1)).request.id == "r2"
 
 
 def test_an_id_that_comes_again_is_another_prefill() -> None:

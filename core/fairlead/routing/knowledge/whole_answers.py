@@ -1,0 +1,137 @@
+"""The prefill speed and the decode steps of a pool's instances, measured from answers that come in one piece.
+
+Nobody sees the first token of an answer that is not streamed. How long all of it took still tells: it is the time of
+the prompt tokens that its instance computed from its sending to its end, its own and those that came before or in
+between, and of one decode step for each token after the first, over what decoded beside it. That is linear in what a
+prompt token and a step take, so least squares over many answers, each weighed against its own length, tell them apart
+where prompts and answers are not all in one proportion. Where they are, the error of the fit says so, and nothing is
+known.
+"""
+
+from math import inf, isfinite
+
+import numpy as np
+
+from fairlead.capabilities import UNKNOWN, Figure, Source, Spread
+from fairlead.routing.contracts.vectors import FloatVector
+
+KEPT_ANSWERS = 400
+"""Answers that the figures rest on; further ones replace the oldest."""
+ENOUGH_ANSWERS = 16
+"""With fewer nothing is measured."""
+AGAIN_SHARE = 0.1
+"""The figures are found again when so large a part of the answers is new."""
+NEAR_SHARE = 0.9
+"""Of the answers, those nearest to a first fit that the second goes by."""
+LARGEST_ERROR = 0.25
+"""A speed whose standard error is a larger part of it is not known."""
+LEAST_SECONDS = 0.01
+"""An answer in less says nothing."""
+MOST_SECONDS = 3600.0
+"""Nor does one of more: its engine stood still."""
+ERRORS_P90 = 1.28
+"""Standard errors from the middle of a normal distribution to its 90th percentile."""
+
+
+class WholeAnswers:
+    """What the last unstreamed answers took. `tokens_per_second` is None while they tell no speed."""
+
+    def __init__(self) -> None:
+        self.tokens_per_second: float | None = None
+        self._error = 0.0
+        """Standard error of a token's seconds, as a part of them."""
+        self._rows = np.zeros((KEPT_ANSWERS, 4))
+        """Prompt tokens, steps, and steps by the context tokens and by the requests that each was over; all over the
+        answer's seconds."""
+        self._at = np.zeros(KEPT_ANSWERS)
+        self._instances: list[str] = [""] * KEPT_ANSWERS
+        self._next = self._count = self._new = 0
+
+    def observe(
+        self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
+    ) -> bool:
+        """An answer of so many tokens took so long, in which its instance computed so many prompt tokens and decoded
+        over so many context tokens of so many requests on average. What cannot be is ignored. Returns whether the
+        figures were found again.
+        """
+        steps = output_tokens - 1
+        row = (
+            (prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds) if seconds else (inf,)
+        )
+        if not LEAST_SECONDS <= seconds <= MOST_SECONDS or steps < 0 or not all(0 <= one < inf for one in row):
+            return False
+        at = self._next
+        self._rows[at], self._at[at], self._instances[at] = row, now, instance
+        self._next, self._count, self._new = (at + 1) % KEPT_ANSWERS, min(self._count + 1, KEPT_ANSWERS), self._new + 1
+        if self._count < ENOUGH_ANSWERS or self._new < AGAIN_SHARE * self._count:
+            return False
+        self._measure()
+        return True
+
+    def forget(self, instance: str) -> None:
+        """The instance is gone, or another engine runs there."""
+        self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
+
+    def forget_older(self, before: float) -> None:
+        """Let go of what was observed before then."""
+        self._keep(self._at[: self._count] >= before)
+
+    def recounted(self, times: float) -> "WholeAnswers":
+        """The same answers, had each prompt so many times as many tokens: a token was found to be something else."""
+        if times != 1.0:
+            self._rows[: self._count, 0] *= times
+            self._measure()
+        return self
+
+    def figure(self, now: float) -> Figure:
+        """Tokens per second, with the spread that its error leaves and the age of the newest answer."""
+        speed = self.tokens_per_second
+        if speed is None:
+            return UNKNOWN
+        apart = ERRORS_P90 * self._error
+        return Figure(
+            value=speed,
+            source=Source.MEASURED,
+            spread=Spread(p10=speed / (1 + apart), p50=speed, p90=speed / (1 - apart)),
+            samples=self._count,
+            age_seconds=max(0.0, now - float(self._at[: self._count].max())),
+        )
+
+    def _keep(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+        left = np.flatnonzero(kept)
+        if len(left) == self._count:
+            return
+        for ring in (self._rows, self._at):
+            ring[: len(left)] = ring[left]
+        self._instances[: len(left)] = [self._instances[at] for at in left]
+        self._count, self._next = len(left), len(left) % KEPT_ANSWERS
+        self._measure()
+
+    def _measure(self) -> None:
+        self._new, self.tokens_per_second = 0, None
+        if self._count < ENOUGH_ANSWERS:
+            return
+        rows = self._rows[: self._count]
+        first, _ = _solved(rows)
+        off = np.abs(rows @ first - 1)
+        near = rows[off <= np.quantile(off, NEAR_SHARE)]
+        coefficients, errors = _solved(near)
+        seconds = float(coefficients[0])
+        self._error = float(errors[0]) / seconds if seconds > 0 else inf
+        if isfinite(self._error) and self._error <= LARGEST_ERROR:
+            self.tokens_per_second = 1 / seconds
+
+
+def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
+    """The coefficients with which rows come nearest to 1, and their standard errors. Columns that are no different from
+    zero, or from others, have none of the effect and an infinite error.
+    """
+    scale = np.sqrt((rows**2).sum(axis=0))
+    scaled = rows / np.where(scale > 0, scale, 1.0)
+    products = scaled.T @ scaled + 1e-6 * np.eye(len(scale))
+    inverse = np.linalg.inv(products)
+    wanted = inverse @ scaled.sum(axis=0)
+    off = scaled @ wanted - 1
+    variance = float(off @ off) / max(1, len(rows) - len(scale))
+    divisor = np.where(scale > 0, scale, inf)
+    return wanted / divisor, np.sqrt(variance * inverse.diagonal()) / np.where(scale > 0, scale, 1.0)
