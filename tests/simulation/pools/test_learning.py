@@ -66,3 +66,30 @@ def test_whole_answers_tell_speed_and_steps_where_nobody_streams_whatever_was_de
     assert simulation.scheduler._state.view.decode_seconds(150_000, 25) == pytest.approx(truth, rel=0.2)
     in_time = sum(job.finished_at > 0 and job.first_token_at - job.arrives_at <= spec.slo_ttft_seconds for job in jobs)
     assert in_time >= (290 if rate == 2.0 else 425)
+
+
+@pytest.mark.parametrize(("told", "most"), [(0.5, 1.1), (None, 2.1)])
+def test_routers_apart_tell_speed_from_whole_answers_well_if_they_hear_each_other_and_roughly_if_not(
+    told: float | None, most: float
+) -> None:
+    """What others make an instance compute shows in no answer; each is taken to do as much as this one."""
+    engine = preset("dualmap-910b4-qwen7b")
+    rows = islice(KINDS["conversation"].rows(None, None, 3), 1800)
+    workload = load_workload(rows, requests=900, max_input=engine.max_input_tokens, infer_sessions=True)
+    speed = 1 / engine.prefill.per_token
+    spec = SimulatedPool(
+        preset=engine,
+        instances=4,
+        policy="fairlead",
+        early_rejection="Load",
+        slo_tpot_seconds=0.1,
+        prefill_tokens_per_second=speed,
+        routers=4,
+        told_seconds=told,
+    )
+    simulation = Simulation(spec, plan_jobs(workload, ArrivalPlan(rate=2.0)), quality=ObservationQuality(streamed_share=0.0))
+    jobs = simulation.run().jobs
+    for router in simulation.routers:
+        assert 0.9 * speed < router.prefill_speed < most * speed
+    in_time = sum(job.finished_at > 0 and job.first_token_at - job.arrives_at <= spec.slo_ttft_seconds for job in jobs)
+    assert in_time > 850

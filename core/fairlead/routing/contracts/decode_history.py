@@ -1,7 +1,10 @@
 """What an instance decoded and prefilled over time, so that a request's pace can be told from what ran beside it."""
 
 from dataclasses import dataclass, field
+from math import exp
 from typing import NamedTuple
+
+RATE_SECONDS = 60.0
 
 
 class DecodeMark(NamedTuple):
@@ -28,6 +31,8 @@ class DecodeHistory:
     """How long all prefills seen there should have taken; what decoded meanwhile was held up by them."""
     prefilled_tokens: int = 0
     """Prompt tokens of all these prefills that were not cached."""
+    prefilled_per_second: float = 0.0
+    """The same per second, over about a minute."""
     _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0, 0))
     _tokens: int = 0
     _requests: int = 0
@@ -36,6 +41,9 @@ class DecodeHistory:
         """The totals now; from now on so many context tokens of so many requests decode."""
         before = self._mark
         seconds = max(0.0, now - before.at)
+        if seconds:
+            rate = (self.prefilled_tokens - before.prefilled_tokens) / seconds
+            self.prefilled_per_second += (1 - exp(-seconds / RATE_SECONDS)) * (rate - self.prefilled_per_second)
         self._mark = DecodeMark(
             max(now, before.at),
             before.token_seconds + self._tokens * seconds,

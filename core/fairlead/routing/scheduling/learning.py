@@ -65,8 +65,9 @@ def learn_whole_answer(
 ) -> None:
     """How long an answer took whose first token nobody saw, for the prefill speed and decode steps (`WholeAnswers`).
 
-    What other routers made the instance compute meanwhile counts as far as it is known. Of its own prompt, the engine's
-    count of cached tokens replaces the estimate.
+    What other routers made the instance compute meanwhile is what they usually do, each as much as this one where they
+    do not tell: a guess of each answer by itself would be so far off that the fit saw no effect in it. Of its own
+    prompt, the engine's count of cached tokens replaces the estimate.
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
@@ -76,13 +77,14 @@ def learn_whole_answer(
     if seconds <= 0:
         return
     times, routers, others = state.prefill_times, state.view.assumed_routers, served_on.others or OthersLoad()
-    computed = routers * (ended.prefilled_tokens - began.prefilled_tokens) + others.prefill_share * seconds * times.speed
-    if cached_tokens is not None:
-        computed += tracked.request.prompt_tokens - min(cached_tokens, tracked.request.prompt_tokens) - tracked.miss_tokens
+    beside = max(0, ended.prefilled_tokens - began.prefilled_tokens - tracked.miss_tokens)
+    own = tracked.miss_tokens if cached_tokens is None else max(1, tracked.request.prompt_tokens - cached_tokens)
+    elsewhere = (routers - 1) * served_on.history.prefilled_per_second + others.prefill_share * times.speed
+    computed = own + beside + elsewhere * seconds
     before, knew = times.speed, times.observed_speed is not None
     context = routers * (ended.token_seconds - began.token_seconds) / seconds + others.decode_tokens
     requests = routers * (ended.request_seconds - began.request_seconds) / seconds + others.decoding
-    times.observe_whole(served_on.entry.id, max(1.0, computed), output_tokens, context, requests, seconds, now)
+    times.observe_whole(served_on.entry.id, computed, output_tokens, context, requests, seconds, now)
     if times.speed != before:
         follow_speed(state, before, now, paces_hold=knew)
     speed = times.whole.tokens_per_second
