@@ -27,7 +27,7 @@ from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept,
 from fairlead_api.services.simulations.expected_figures import Recorded, Trialled
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.services.simulations.simulations import most_requests
-from fairlead_api.services.simulations.sizing import MOST_SIZED, Asked, simulated
+from fairlead_api.services.simulations.sizing import Asked, simulated
 from fairlead_api.services.spans import Span
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
@@ -205,7 +205,13 @@ class PostgresSimulations:
             if claimed.window is None:
                 trace = (await connection.execute(select(runs.c.trace).where(runs.c.id == claimed.id))).scalar_one()
                 return Traffic.uploaded(msgspec.json.decode(zlib.decompress(trace), type=list[TraceRequest]))
-            most = most_requests(len(claimed.runs)) if claimed.plan_runs is None else MOST if claimed.sizing is None else MOST_SIZED
+            most = (
+                most_requests(len(claimed.runs))
+                if claimed.plan_runs is None
+                else MOST
+                if claimed.sizing is None
+                else claimed.sizing.requests
+            )
             order = (requests.c.at.desc(), requests.c.session, requests.c.prompt_tokens, requests.c.blocks)
             wanted = (requests.c.at, requests.c.session, requests.c.prompt_tokens, requests.c.output_tokens, requests.c.blocks)
             query = select(*wanted, requests.c.sample_rate).where(*_within(claimed.pool_id, *claimed.window))
@@ -263,10 +269,11 @@ class PostgresSimulations:
         seconds = 0.0 if half is None else (half[1] - half[0]).total_seconds()
         return Trialled(figures=list(figures), recorded=recorded, measured_seconds=seconds)
 
-    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
-            ends = select(func.min(requests.c.at).label("first"), func.max(requests.c.at).label("last")).where(*_within(row.id, start, end))
+            newest = select(requests.c.at).where(*_within(row.id, start, end)).order_by(requests.c.at.desc()).limit(most).subquery()
+            ends = select(func.min(newest.c.at).label("first"), func.max(newest.c.at).label("last"))
             found = (await connection.execute(ends)).one()
         return 0.0 if found.first is None else float((found.last - found.first).total_seconds())
 
