@@ -23,7 +23,7 @@ from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, NotFound
 from fairlead_api.services.plans.stored_plans import LIFE
 from fairlead_api.services.simulations.asking import Inputs, PoolAtPresent
-from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept, PlanTrial
+from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept
 from fairlead_api.services.simulations.expected_figures import Recorded, Trialled
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.services.simulations.simulations import most_requests
@@ -288,34 +288,6 @@ class PostgresSimulations:
             query = select(func.count()).select_from(runs).where(_AT_WORK, ~_ASKED, runs.c.sizing.is_(None))
             return int((await connection.execute(query)).scalar_one())
 
-    async def add_trial(self, trial: PlanTrial, now: datetime) -> None:
-        async def work(connection: AsyncConnection) -> None:
-            row = await pool_row(connection, trial.pool)
-            await connection.execute(
-                insert(runs).values(
-                    id=trial.id,
-                    pool_id=row.id,
-                    state=_state(trial),
-                    error=trial.refusal,
-                    created_at=now,
-                    created_by=trial.created_by,
-                    policies=[],
-                    rates=[],
-                    seed=0,
-                    target={} if trial.target is None else msgspec.to_builtins(trial.target),
-                    start=trial.window[0],
-                    end=trial.window[1],
-                    total=trial.total,
-                    plan=trial.plan,
-                    plan_runs=msgspec.to_builtins(trial.runs),
-                    trialled=None if trial.found is None else msgspec.to_builtins(trial.found),
-                    notes=list(trial.notes),
-                    done=trial.total if trial.found is not None else 0,
-                )
-            )
-
-        await self._database.writing(work)
-
     async def expectation(self, plan_id: str) -> Kept | None:
         async with self._database.reading() as connection:
             row = (await connection.execute(select(runs).where(runs.c.plan == plan_id))).one_or_none()
@@ -337,12 +309,6 @@ class PostgresSimulations:
 
 def _done(notes: Sequence[str]) -> dict[str, Any]:
     return {"state": SimulationState.DONE, "finished_at": func.now(), "notes": list(notes), "done": runs.c.total}
-
-
-def _state(trial: PlanTrial) -> SimulationState:
-    if trial.refusal is not None:
-        return SimulationState.FAILED
-    return SimulationState.QUEUED if trial.found is None else SimulationState.DONE
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
