@@ -1,13 +1,14 @@
 """Whether remedies hold: random pools are simulated, advised by the simulation, mended as advised, and simulated again.
 
-    .venv/bin/python -m benchmarks.remedies [--pools 200] [--first 0] [--requests 1200] [--verbose]
+    .venv/bin/python -m benchmarks.remedies [--pools 200] [--first 0] [--requests 400] [--verbose]
 
 Each pool has its own heavy-tailed traffic, engine speed, targets, number of instances, early rejection and policy. One
 stretch of requests is what the control API would have recorded: the advice is made from it as the API makes it. Then
 the next requests of the same traffic are simulated under another seed, with the change that is offered. Two kinds of
 remedies are offered: a number of instances and a TTFT target. One that is to meet the goal holds if the goal is met;
 one that is to bring a share of requests in time if it brings that. "No number of instances meets the goal" is right if
-four times the largest number that may be tried does not meet it either.
+four times the largest number that may be tried does not meet it either. Of each pool as many requests are recorded as
+make a simulation for advice; of one that would need more than `--most` nothing is claimed, as too long a simulation.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from benchmarks.command_line import count
 
 from fairlead.instances import Role
 from fairlead.scaling.remedies import Confirmed, Simulated, enough_instances, enough_time, reach_of
+from fairlead_api.services.simulations.expectations import LEAST_SECONDS
 from fairlead_api.services.simulations.expected_figures import Recorded, Trialled
 from fairlead_api.services.simulations.sizing import AS_IT_IS, Asked, first_runs, further_runs, simulated
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
@@ -42,6 +44,7 @@ MOST = 16
 class RandomPool:
     """A pool, and two stretches of its traffic that overlap by half: what is recorded, and what then comes."""
 
+    number: int
     target: SimulatedTarget
     policy: str
     goal: float
@@ -63,8 +66,10 @@ class RandomPool:
         )
 
 
-def a_pool(number: int, requests: int) -> RandomPool:
-    """The pool of this number: the same each time."""
+def a_pool(number: int, least: int) -> RandomPool:
+    """The pool of this number: the same each time. At least so many requests are recorded of it, and for as long as a
+    simulation needs.
+    """
     rng = Random(f"remedies/{number}")
     median, sigma = math.exp(rng.uniform(math.log(400), math.log(12_000))), rng.uniform(0.6, 1.6)
     speed, instances = math.exp(rng.uniform(math.log(3_000), math.log(40_000))), rng.randint(1, 4)
@@ -78,6 +83,7 @@ def a_pool(number: int, requests: int) -> RandomPool:
         output_median=math.exp(rng.uniform(math.log(20), math.log(400))),
         shortest_input=32,
     )
+    requests = max(least, math.ceil(1.1 * LEAST_SECONDS * shape.requests_per_second))
     rows = list(islice(generate_conversations(shape, number), SETTLED, SETTLED + requests * 3 // 2))
     target = SimulatedTarget(
         engine=EngineModel.VLLM_8B,
@@ -95,7 +101,12 @@ def a_pool(number: int, requests: int) -> RandomPool:
     policy = rng.choice(("fairlead", "dualmap", "least-loaded", "ear"))
     goal = rng.choice((0.8, 0.9, 0.9, 0.95, 0.99))
     return RandomPool(
-        target=target, policy=policy, goal=goal, recorded=_requests(rows[:requests]), following=_requests(rows[requests // 2 :])
+        number=number,
+        target=target,
+        policy=policy,
+        goal=goal,
+        recorded=_requests(rows[:requests]),
+        following=_requests(rows[requests // 2 :]),
     )
 
 
@@ -123,7 +134,8 @@ def advised(pool: RandomPool) -> Simulated | None:
         return None
     figures += _figures(pool.recorded, target, runs[len(figures) :])
     refused = [False] * len(alone)
-    reach = reach_of(alone, refused, target.slo_ttft_seconds, pool.goal, target.prefill_tokens_per_second)
+    sessions = [one.session_id for one in pool.recorded]
+    reach = reach_of(alone, refused, target.slo_ttft_seconds, pool.goal, target.prefill_tokens_per_second, sessions)
     more = further_runs(asked, runs, {one.number: one for one in figures}, reach)
     figures, runs = figures + _figures(pool.recorded, target, more), runs + more
     as_it_is = figures[0]
@@ -158,9 +170,8 @@ class Outcome:
     words: str
 
 
-def outcomes(number: int, requests: int) -> Iterator[Outcome]:
+def outcomes(pool: RandomPool) -> Iterator[Outcome]:
     """What is claimed of a pool that misses its goal, and what became of it."""
-    pool = a_pool(number, requests)
     found = advised(pool)
     if found is None:
         return
@@ -189,15 +200,19 @@ def main() -> None:
     parser.add_argument("--pools", type=count, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first pool")
     parser.add_argument("--requests", type=count, default=400, help="recorded of each pool")
+    parser.add_argument("--most", type=count, default=1600, help="pools of which more would be recorded are left out")
     parser.add_argument("--verbose", action="store_true", help="each claim as it is found")
     options = parser.parse_args()
     made, held = Counter[str](), Counter[str]()
-    for number in range(options.first, options.first + options.pools):
-        for one in outcomes(number, options.requests):
+    pools = [a_pool(number, options.requests) for number in range(options.first, options.first + options.pools)]
+    tried = [pool for pool in pools if len(pool.recorded) <= options.most]
+    print(f"{len(tried)} of {len(pools)} pools are tried; the others get too many requests a second for that")
+    for pool in tried:
+        for one in outcomes(pool):
             made[one.claim] += 1
             held[one.claim] += one.holds
             if options.verbose or not one.holds:
-                print(f"pool {number}: {one.claim}: {one.words}{'' if one.holds else '  DOES NOT HOLD'}", flush=True)
+                print(f"pool {pool.number}: {one.claim}: {one.words}{'' if one.holds else '  DOES NOT HOLD'}", flush=True)
     for claim in sorted(made):
         print(f"{claim:45} {held[claim]:4} of {made[claim]:4} hold, {held[claim] / made[claim]:.1%}")
     sys.exit(0)

@@ -104,7 +104,8 @@ class Simulating:
 
     @staticmethod
     def _reach(asked: Asked, traffic: Traffic, progress: "_Progress") -> Reach:
-        return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second)
+        sessions = [one.session_id for one in traffic.requests]
+        return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second, sessions)
 
     async def _batch(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
         """Some runs, all at their end."""

@@ -23,11 +23,11 @@ from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, NotFound
 from fairlead_api.services.plans.stored_plans import LIFE
 from fairlead_api.services.simulations.asking import Inputs, PoolAtPresent
-from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept, PlanTrial
+from fairlead_api.services.simulations.expectations import MOST, TOO_LATE, Kept
 from fairlead_api.services.simulations.expected_figures import Recorded, Trialled
 from fairlead_api.services.simulations.running import Claimed, Traffic
 from fairlead_api.services.simulations.simulations import most_requests
-from fairlead_api.services.simulations.sizing import MOST_SIZED, Asked, simulated
+from fairlead_api.services.simulations.sizing import Asked, simulated
 from fairlead_api.services.spans import Span
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
@@ -205,7 +205,13 @@ class PostgresSimulations:
             if claimed.window is None:
                 trace = (await connection.execute(select(runs.c.trace).where(runs.c.id == claimed.id))).scalar_one()
                 return Traffic.uploaded(msgspec.json.decode(zlib.decompress(trace), type=list[TraceRequest]))
-            most = most_requests(len(claimed.runs)) if claimed.plan_runs is None else MOST if claimed.sizing is None else MOST_SIZED
+            most = (
+                most_requests(len(claimed.runs))
+                if claimed.plan_runs is None
+                else MOST
+                if claimed.sizing is None
+                else claimed.sizing.requests
+            )
             order = (requests.c.at.desc(), requests.c.session, requests.c.prompt_tokens, requests.c.blocks)
             wanted = (requests.c.at, requests.c.session, requests.c.prompt_tokens, requests.c.output_tokens, requests.c.blocks)
             query = select(*wanted, requests.c.sample_rate).where(*_within(claimed.pool_id, *claimed.window))
@@ -263,10 +269,11 @@ class PostgresSimulations:
         seconds = 0.0 if half is None else (half[1] - half[0]).total_seconds()
         return Trialled(figures=list(figures), recorded=recorded, measured_seconds=seconds)
 
-    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
-            ends = select(func.min(requests.c.at).label("first"), func.max(requests.c.at).label("last")).where(*_within(row.id, start, end))
+            newest = select(requests.c.at).where(*_within(row.id, start, end)).order_by(requests.c.at.desc()).limit(most).subquery()
+            ends = select(func.min(newest.c.at).label("first"), func.max(newest.c.at).label("last"))
             found = (await connection.execute(ends)).one()
         return 0.0 if found.first is None else float((found.last - found.first).total_seconds())
 
@@ -280,34 +287,6 @@ class PostgresSimulations:
         async with self._database.reading() as connection:
             query = select(func.count()).select_from(runs).where(_AT_WORK, ~_ASKED, runs.c.sizing.is_(None))
             return int((await connection.execute(query)).scalar_one())
-
-    async def add_trial(self, trial: PlanTrial, now: datetime) -> None:
-        async def work(connection: AsyncConnection) -> None:
-            row = await pool_row(connection, trial.pool)
-            await connection.execute(
-                insert(runs).values(
-                    id=trial.id,
-                    pool_id=row.id,
-                    state=_state(trial),
-                    error=trial.refusal,
-                    created_at=now,
-                    created_by=trial.created_by,
-                    policies=[],
-                    rates=[],
-                    seed=0,
-                    target={} if trial.target is None else msgspec.to_builtins(trial.target),
-                    start=trial.window[0],
-                    end=trial.window[1],
-                    total=trial.total,
-                    plan=trial.plan,
-                    plan_runs=msgspec.to_builtins(trial.runs),
-                    trialled=None if trial.found is None else msgspec.to_builtins(trial.found),
-                    notes=list(trial.notes),
-                    done=trial.total if trial.found is not None else 0,
-                )
-            )
-
-        await self._database.writing(work)
 
     async def expectation(self, plan_id: str) -> Kept | None:
         async with self._database.reading() as connection:
@@ -330,12 +309,6 @@ class PostgresSimulations:
 
 def _done(notes: Sequence[str]) -> dict[str, Any]:
     return {"state": SimulationState.DONE, "finished_at": func.now(), "notes": list(notes), "done": runs.c.total}
-
-
-def _state(trial: PlanTrial) -> SimulationState:
-    if trial.refusal is not None:
-        return SimulationState.FAILED
-    return SimulationState.QUEUED if trial.found is None else SimulationState.DONE
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:

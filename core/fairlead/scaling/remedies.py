@@ -6,6 +6,7 @@ number is offered only after a simulation of the recorded requests, refused ones
 from rates is never more than called one.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10, sqrt
@@ -16,6 +17,8 @@ LEAST_GAIN = 0.02
 """A remedy that brings fewer requests in time than this share of all is none."""
 _PLATEAU = 0.01
 """A number is as good as the best if it serves at most this share of requests less in time."""
+_ONE_OF_TWENTY = 1.645
+"""Standard deviations that a normal variable exceeds in one of twenty cases."""
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -27,7 +30,8 @@ class Reach:
     got no answer, `refused_beyond` are both. `too_long` need more KV memory than an engine has, which neither time nor
     speed mends; they are among `beyond`. With a TTFT of `ttft_seconds` only so many would be beyond as the percentile
     allows, and so they would with engines `speed` times as fast. `tokens` is the longest prompt, or part of one that is
-    not cached, that an instance computes within the target.
+    not cached, that an instance computes within the target. As many other requests of the same kind bring more than
+    `swing` more work (0.2: a fifth) in one of twenty cases.
     """
 
     requests: int
@@ -38,6 +42,7 @@ class Reach:
     ttft_seconds: float | None = None
     speed: float | None = None
     tokens: int | None = None
+    swing: float = 0.0
 
     @property
     def share(self) -> float:
@@ -166,10 +171,18 @@ def _chosen(tried: Sequence[Tried], before: float, goal: float) -> Confirmed | N
     )
 
 
-def reach_of(alone: Sequence[float | None], refused: Sequence[bool], ttft_seconds: float, goal: float, speed: float | None) -> Reach:
+def reach_of(
+    alone: Sequence[float | None],
+    refused: Sequence[bool],
+    ttft_seconds: float,
+    goal: float,
+    speed: float | None,
+    sessions: Sequence[str | None] = (),
+) -> Reach:
     """From the seconds that each request takes alone (None: longer than an engine's memory) and whether it was refused.
 
-    `speed` is what an instance computes, in tokens per second. Half of what a percentile allows is left to queueing.
+    `speed` is what an instance computes, in tokens per second; `sessions` has the session of each request, where these
+    are known. Half of what a percentile allows is left to queueing.
     """
     beyond = [one is None or one >= ttft_seconds for one in alone]
     fitting = sorted(one for one in alone if one is not None)
@@ -185,7 +198,32 @@ def reach_of(alone: Sequence[float | None], refused: Sequence[bool], ttft_second
         ttft_seconds=nice(1.1 * needed) if is_more and needed is not None else None,
         speed=needed / ttft_seconds * 1.1 if is_more and needed is not None else None,
         tokens=None if speed is None else floor(speed * ttft_seconds),
+        swing=swing_of(alone, sessions),
     )
+
+
+def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
+    """By what share another half of such requests brings more work than this later half did, in one of twenty cases.
+
+    Sessions that come by chance (a compound Poisson process) bring a sum whose variance is about that of the squares of
+    what each brings. A request without a session is one of its own.
+    """
+    of_session = defaultdict[str | int, float](float)
+    for number, seconds in enumerate(alone):
+        session = sessions[number] if sessions else None
+        of_session[number if session is None else session] += seconds or 0.0
+    work = sum(of_session.values())
+    if work <= 0:
+        return 0.0
+    deviation = sqrt(sum(one**2 for one in of_session.values())) / work
+    return _ONE_OF_TWENTY * 2 * deviation  # a half deviates √2 times as much as the whole, and so do two halves from each other
+
+
+def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
+    """By how much the share in time is lower with so much more work, when with `rate` times the requests it is `more`:
+    as far along the line through both, which ends at none.
+    """
+    return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 
 
 def nice(seconds: float) -> float:

@@ -21,7 +21,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.advice.asking import SituationReader
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.simulations.asking import PoolAtPresent, target_of
-from fairlead_api.services.simulations.expectations import LEAST, LEAST_SECONDS, USUAL_STARTUP_SECONDS, WINDOW
+from fairlead_api.services.simulations.expectations import LEAST, LEAST_SECONDS, MOST, USUAL_STARTUP_SECONDS, WINDOW
 from fairlead_api.services.simulations.sizing import MOST_SIZED, Asked, first_runs
 from fairlead_client.resources.simulations import SimulationRequest
 from fairlead_client.simulation_jobs import JobRun, SimulatedTarget
@@ -52,7 +52,7 @@ class SizingStore(Protocol):
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
-    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float: ...
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
 
     async def startup_seconds(self, pool: PoolKey) -> float | None: ...
 
@@ -86,8 +86,9 @@ class Sizing:
             return
         startup = await self._store.startup_seconds(key)
         asked = asked_of(pool, present, role, USUAL_STARTUP_SECONDS if startup is None else startup)
-        requests = await self._store.recorded(key, *window, MOST_SIZED)
-        refusal = await self._refusal(key, requests, window)
+        asked = replace(asked, requests=await self._most(key, window))
+        requests = await self._store.recorded(key, *window, asked.requests)
+        refusal = await self._refusal(key, requests, window, asked.requests)
         target: SimulatedTarget | None = None
         if refusal is None:
             try:
@@ -107,13 +108,21 @@ class Sizing:
         )
         await self._store.add_sizing(trial, now)
 
-    async def _refusal(self, pool: PoolKey, requests: int, window: tuple[datetime, datetime]) -> str | None:
+    async def _most(self, pool: PoolKey, window: tuple[datetime, datetime]) -> int:
+        """How many requests are simulated: more of a pool that gets the usual number in less time than is needed."""
+        seconds = await self._store.recorded_seconds(pool, *window, MOST_SIZED)
+        return MOST_SIZED if seconds >= LEAST_SECONDS else MOST
+
+    async def _refusal(self, pool: PoolKey, requests: int, window: tuple[datetime, datetime], most: int) -> str | None:
         if not self._enabled:
             return "this control API simulates nothing: FAIRLEAD_SIMULATION_PROCESSES is 0"
         if requests < LEAST:
             return f"{requests} requests were recorded in the last hour, and {LEAST} are needed"
-        seconds = await self._store.recorded_seconds(pool, *window)
-        return None if seconds >= LEAST_SECONDS else f"requests were recorded for {seconds:.0f} s, and {LEAST_SECONDS:.0f} s are needed"
+        seconds = await self._store.recorded_seconds(pool, *window, most)
+        if seconds >= LEAST_SECONDS:
+            return None
+        newest = f"the newest {most} requests came within" if requests == most else "requests were recorded for"
+        return f"{newest} {seconds:.0f} s, and {LEAST_SECONDS:.0f} s are needed"
 
 
 def is_due(pool: PoolSituation) -> bool:

@@ -61,8 +61,8 @@ class ExpectationStore(Protocol):
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
-    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
-        """From the window's first recorded request to its last."""
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
+        """From the first to the last of the window's newest recorded requests, of which `most` are simulated."""
 
     async def startup_seconds(self, pool: PoolKey) -> float | None:
         """How long the pool's instances took to serve, by the median of those that do; None when none does."""
@@ -173,7 +173,7 @@ class Expectations:
             requests = await self._store.recorded(pool, *window, MOST)
             if requests < LEAST:
                 raise CannotSimulate(f"{requests} requests were recorded in the last hour, and {LEAST} are needed")
-            seconds = await self._store.recorded_seconds(pool, *window)
+            seconds = await self._store.recorded_seconds(pool, *window, MOST)
             if seconds < LEAST_SECONDS:
                 raise CannotSimulate(f"requests were recorded for {seconds:.0f} s only, and {LEAST_SECONDS:.0f} s are needed")
             if await self._store.waiting_plans() >= MOST_WAITING:

@@ -6,10 +6,11 @@ plan is simulated (`plan_changes.Trial`): two seeds, and at two other rates of r
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from fairlead.instances import Role
-from fairlead.scaling.remedies import Reach, Simulated, Tried, first_numbers, further_numbers, nice
+from fairlead.scaling.remedies import Reach, Simulated, Tried, drop_of, first_numbers, further_numbers, nice
 from fairlead_api.services.simulations.expected_figures import Trialled, figures_of, sampling_error, unlike_recorded
 from fairlead_api.services.simulations.plan_changes import RATES, SEEDS
 from fairlead_client.resources.expectations import Quantity
@@ -19,7 +20,9 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures
 MOST_TRIED = 64
 """The largest number of instances that is tried: simulating many takes long."""
 MOST_SIZED = 5_000
-"""Of the window's requests, the newest that are simulated for advice: about thirty times."""
+"""Of the window's requests, the newest that are simulated for advice: about thirty times. More of a pool that gets so
+many in less time than a simulation needs.
+"""
 AS_IT_IS = PoolChange()
 
 
@@ -42,6 +45,8 @@ class Asked:
     held: int | None = None
     prefill_tokens_per_second: float | None = None
     """What an instance was measured to compute, or declares."""
+    requests: int = MOST_SIZED
+    """The newest that are simulated."""
 
     @property
     def allowed(self) -> int:
@@ -100,7 +105,7 @@ def simulated(
     """What all runs say."""
     as_it_is = [one for run, one in zip(runs, found.figures, strict=True) if run.change == AS_IT_IS]
     changes = {repr(one.change): one.change for one in runs if one.change not in (None, AS_IT_IS)}
-    tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found)) is not None]
+    tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found, reach)) is not None]
     return Simulated(
         simulation=simulation,
         role=asked.role,
@@ -119,18 +124,20 @@ def simulated(
     )
 
 
-def _tried(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tuple[PoolChange, Tried] | None:
+def _tried(change: PoolChange, runs: Sequence[JobRun], found: Trialled, reach: Reach) -> tuple[PoolChange, Tried] | None:
     of_it = of_change(change, runs, found)
     if of_it is None:
         return None
     figures = of_it[1].figures
     (expected,) = [one for one in figures_of(of_it[1]) if one.quantity is Quantity.ATTAINMENT]
     value = change.slo_ttft_seconds if change.replicas is None else change.replicas
+    seeded = figures[1 : 2 * len(SEEDS) : 2]
+    drop = drop_of(fmean(one.attainment for one in seeded), figures[-1].attainment, RATES[-1], reach.swing)
     return change, Tried(
         value=float(value or 0),
-        attainments=tuple(one.attainment for one in figures[1 : 2 * len(SEEDS) : 2]),
+        attainments=tuple(one.attainment for one in seeded),
         fewer=figures[-2].attainment,
         more=figures[-1].attainment,
-        error=max(sampling_error(one) for one in figures[1 : 2 * len(SEEDS) : 2]),
+        error=max(drop, *(sampling_error(one) for one in seeded)),
         unknown=expected.unknown,
     )

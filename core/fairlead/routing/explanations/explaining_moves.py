@@ -5,6 +5,7 @@ from typing import Protocol
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.contracts.weighing import Unit
 from fairlead.routing.explanations.explaining import in_words, pair_in_words
+from fairlead.routing.explanations.move_checking import CausedMove
 
 TRIGGERS = {
     BindingReason.COLD: "it had no home yet",
@@ -56,8 +57,8 @@ _NUMBERS_BY_UNIT = {
 """How the number that decided is told, by trigger; see `fairlead.reports.moves.MoveCause`."""
 
 
-class TimedMove(Protocol):
-    """What a sentence about a move is made from."""
+class TimedMove(CausedMove, Protocol):
+    """What a sentence about a move is made from: its cause, its ends, and what came of it."""
 
     @property
     def source(self) -> str: ...
@@ -66,34 +67,7 @@ class TimedMove(Protocol):
     def target(self) -> str: ...
 
     @property
-    def trigger(self) -> str: ...
-
-    @property
-    def crossed(self) -> float | None: ...
-
-    @property
-    def threshold(self) -> float | None: ...
-
-    @property
-    def crossed_unit(self) -> str | None: ...
-
-    @property
-    def source_hit_tokens(self) -> int | None: ...
-
-    @property
-    def target_hit_tokens(self) -> int | None: ...
-
-    @property
-    def least_gain_seconds(self) -> float | None: ...
-
-    @property
-    def predicted_source_ttft_seconds(self) -> float | None: ...
-
-    @property
     def predicted_target_ttft_seconds(self) -> float | None: ...
-
-    @property
-    def benefit_seconds(self) -> float | None: ...
 
     @property
     def actual_ttft_seconds(self) -> float | None: ...

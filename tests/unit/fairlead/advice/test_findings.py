@@ -12,12 +12,14 @@ from fairlead.advice.situations import (
     SeenAdvice,
     SeenBurn,
     SeenCondition,
+    SeenFigure,
     SeenMoves,
     SeenPredictions,
     SeenRole,
     SeenSizing,
 )
 from fairlead.instances import InstanceState, Role
+from fairlead.reports.engines import Quantity
 from fairlead.reports.rejections import RejectionReason
 from fairlead.scaling.recommendations import Controller, Hold, Verdict
 from fairlead.scaling.remedies import Reach, Simulated, Tried
@@ -653,3 +655,43 @@ def test_figures_that_are_behind_are_told_and_a_pool_is_not_well_meanwhile() -> 
     found = only(well(instances=1, figures_behind_seconds=725.0))
     assert (found.cause, found.level) == (Cause.FIGURES_BEHIND, Level.BAD)
     assert "12 min behind" in found.sentence
+
+
+# --- all of them
+
+
+def of_which(cause: Cause) -> PoolSituation:
+    """A pool of which this is found."""
+    late, slow = replace(served(100, 70), ttft_in_time=70), replace(served(100, 70), ttft_in_time=100, tpot_in_time=70)
+    off = SeenFigure(quantity=Quantity.TEXT, predicted=4.0, observed=1.0, declared=None, off_seconds=240.0)
+    burn = SeenBurn(name="fast", seconds=3600.0, burn=9.0, threshold=8.0, excess_per_second=0.8)
+    unready = SeenCondition(type="Ready", status="False", reason="InvalidSpec", message="spec.slo: no.")
+    pools = {
+        Cause.SATURATED: overloaded(),
+        Cause.PROMPTS_TOO_LONG: overloaded(sizing=seen(BEYOND)),
+        Cause.REFUSED: well(refused={RejectionReason.QUEUE_FULL.value: 9}),
+        Cause.LATE_FIRST_TOKENS: with_instance(well(instances=1), 0, served=late),
+        Cause.SLOW_TOKENS: with_instance(well(instances=1), 0, served=slow),
+        Cause.HOT_INSTANCE: hot(),
+        Cause.RATIO_OFF: divided(2, 4),
+        Cause.LOSING_MOVES: well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0)),
+        Cause.INSTANCES_LOST: with_instance(well(), 1, losses=3),
+        Cause.INSTANCE_FAILING: with_instance(well(), 1, served=served(30, 30, failed=12)),
+        Cause.ENGINE_STALLED: with_instance(well(), 2, troubles={"EngineStalled": 42.0}),
+        Cause.ENGINE_SLOW: with_instance(well(), 1, troubles={"EngineSlow": 0.0}),
+        Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load")),
+        Cause.FIGURE_OFF: well(figures=(off,)),
+        Cause.BUDGET_BURNS: well(burns=(burn,)),
+        Cause.FIGURES_BEHIND: well(instances=1, figures_behind_seconds=725.0),
+        Cause.NO_ROUTER: well(live_routers=0, unheard_seconds=190.0),
+        Cause.ROUTERS_APART: well(apart={"release": 3}, live_routers=4),
+        Cause.OPERATOR_SILENT: well(unseen_seconds=150.0),
+        Cause.CONDITION_NOT_MET: well(conditions=(unready,)),
+        Cause.SCALING_ADVISED: well(advised=(advised(6),)),
+    }
+    return pools[cause]
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_is_found_of_some_pool(cause: Cause) -> None:
+    assert cause in causes(of_which(cause))

@@ -1,6 +1,8 @@
 """What is offered to a pool that misses its objectives: judged request by request, confirmed, and steady."""
 
 from dataclasses import replace
+from itertools import accumulate, takewhile
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,12 +13,14 @@ from fairlead.scaling.remedies import (
     Reach,
     Simulated,
     Tried,
+    drop_of,
     enough_instances,
     enough_time,
     first_numbers,
     further_numbers,
     nice,
     reach_of,
+    swing_of,
 )
 
 SHARES = floats(0.0, 1.0)
@@ -132,3 +136,31 @@ def test_further_numbers_are_about_those_that_were_tried(first: list[tuple[int, 
     numbers = further_numbers(2, dict(first), 0.9)
     assert numbers
     assert all(2 < number <= max(value for value, _ in first) for number in numbers)
+
+
+def test_a_number_that_more_work_would_break_promises_less() -> None:
+    """Few requests, one of which is a tenth of all work: as many others may bring half as much again."""
+    swing = swing_of([1.0] * 90 + [10.0])
+    assert swing == pytest.approx(1.645 * 2 * (90 + 100) ** 0.5 / 100)
+    assert drop_of(0.95, more=0.75, rate=1.25, swing=swing) == pytest.approx(0.2 * swing / 0.25)
+    assert drop_of(0.95, more=0.95, rate=1.25, swing=swing) == 0.0, "more work breaks nothing there"
+    assert drop_of(0.3, more=0.0, rate=1.25, swing=1.0) == 0.3
+
+
+@given(lists(floats(0.0, 100.0), min_size=1, max_size=40), integers(1, 5))
+def test_the_work_of_sessions_swings_no_less_than_that_of_their_requests(alone: list[float], sessions: int) -> None:
+    of_requests, of_sessions = swing_of(alone), swing_of(alone, [str(number % sessions) for number in range(len(alone))])
+    assert 0 <= of_requests <= of_sessions + 1e-9 <= 1.645 * 2 + 1e-6
+    assert swing_of(alone * 4) == pytest.approx(of_requests / 2), "four times as many swing half as much"
+
+
+def test_a_poisson_process_brings_more_than_the_swing_in_one_of_twenty_cases() -> None:
+    rng = Random(1)
+
+    def half() -> float:
+        count = sum(1 for _ in takewhile(lambda at: at < 200, accumulate(rng.expovariate(1.0) for _ in range(400))))
+        return sum(rng.lognormvariate(0, 1) for _ in range(count))
+
+    swing = swing_of([rng.lognormvariate(0, 1) for _ in range(400)])
+    more = sum(half() > half() * (1 + swing) for _ in range(1000))
+    assert 20 <= more <= 90

@@ -25,6 +25,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, HoldingFacts, InstanceEntry, Outlook
 from fairlead_testing.builders.routing import POOL, entry, request, table
+from fairlead_testing.worlds.rare_moves import SCENARIOS
 from fairlead_testing.worlds.watched_policy import watched_policies
 
 MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
@@ -297,14 +298,7 @@ def test_the_histories_come_by_everything_that_they_check() -> None:
     named = ("fallbacks", "alternate", "decode", "transfer_from", "fetched", "overloaded", "move", "decode-only")
     never = {RejectionReason.SHUTTING_DOWN, RejectionReason.POLICY_FAILED}  # test_scheduler_basics.py
     refused = [reason for reason in RejectionReason if reason not in never]
-    elsewhere = {BindingReason.COLD, BindingReason.OPERATOR, BindingReason.NO_ROOM, BindingReason.SESSION_MOVED}  # test_moves_when_sent.py
-    elsewhere |= {
-        BindingReason.ENGINE_STALLED,
-        BindingReason.OUTSIDE_SUBSET,
-        BindingReason.IDLE_INSTANCE,
-    }  # test_stalled_engines.py, test_leaving.py
-    elsewhere |= {BindingReason.BEST_SCORE, BindingReason.DRAWN, BindingReason.FILTERED_OUT}  # test_endpoint_picker.py
-    moved = [reason for reason in BindingReason if reason not in elsewhere]
+    moved = [reason for reason in BindingReason if reason not in SCENARIOS]  # test_rare_moves.py
     combined = [f"refused, {mode}, {discipline}" for mode in MODES for discipline in DISCIPLINES]
     rare = {BindingReason.SLO}  # staying is seldom predicted late where somebody else is in time
     least = {what: 1 if what in rare else 10 for what in (*named, *refused, *moved, *combined)}

@@ -21,10 +21,11 @@ SPEC = {"model": "m", "replicas": 4, "engine": {"prefillTokensPerSecond": 6250}}
 
 
 class Store:
-    """A pool of four instances with so many recorded requests."""
+    """A pool of four instances with so many recorded requests, so many a second."""
 
-    def __init__(self, requests: int) -> None:
+    def __init__(self, requests: int, rate: float) -> None:
         self._requests = requests
+        self._rate = rate
         self.added: list[SizingTrial] = []
 
     async def present(self, pool: PoolKey) -> PoolAtPresent:
@@ -33,8 +34,8 @@ class Store:
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
         return min(most, self._requests)
 
-    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime) -> float:
-        return (end - start).total_seconds()
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
+        return min(most, self._requests) / self._rate
 
     async def startup_seconds(self, pool: PoolKey) -> float | None:
         return None
@@ -51,8 +52,8 @@ class Seen:
         return Situations(window_seconds=300.0, pools=self._pools)
 
 
-async def looked(*pools: PoolSituation, requests: int = 3000, enabled: bool = True) -> list[SizingTrial]:
-    store, numbers = Store(requests), iter(range(100))
+async def looked(*pools: PoolSituation, requests: int = 3000, rate: float = 1.0, enabled: bool = True) -> list[SizingTrial]:
+    store, numbers = Store(requests, rate), iter(range(100))
     await Sizing(Seen(*pools), store, lambda: str(next(numbers)), enabled=enabled).look(NOW)
     return store.added
 
@@ -86,3 +87,12 @@ def test_a_pool_is_simulated_again_after_some_minutes_and_not_before() -> None:
     assert not due(reason="too few requests")
     assert due(age_seconds=AGAIN_SECONDS)
     assert due(), "what was found is of other targets"
+
+
+async def test_a_pool_of_many_requests_a_second_is_simulated_for_as_long_as_any_other() -> None:
+    (usual,) = await looked(REFUSING, requests=100_000, rate=30.0)
+    (busy,) = await looked(REFUSING, requests=100_000, rate=100.0)
+    (busiest,) = await looked(REFUSING, requests=100_000, rate=500.0)
+    assert (usual.asked.requests, usual.refusal) == (5_000, None)
+    assert (busy.asked.requests, busy.refusal) == (20_000, None)
+    assert busiest.refusal == "the newest 20000 requests came within 40 s, and 120 s are needed"
