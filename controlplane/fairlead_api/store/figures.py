@@ -15,6 +15,7 @@ from fairlead.latency_cells import WIDTH, added, quantile
 from fairlead.range_steps import Covered
 from fairlead_api.services.history.series_reading import Subject
 from fairlead_api.store.database import Database
+from fairlead_api.store.history import move_rollups
 from fairlead_api.store.history.lists import living
 from fairlead_api.store.history.series import pools_of
 from fairlead_api.store.pools.rows import slo_of
@@ -41,16 +42,7 @@ _COUNTS = {
     },
 }
 """By table of rollups, the column of each figure."""
-_WON = "predicted_source_ttft_seconds - actual_ttft_seconds"
-_MOVES = (
-    (
-        f"SELECT pool_id, count(*) AS migrations, count({_WON}) AS compared, coalesce(sum({_WON}), 0) AS seconds_won "
-        f"FROM migrations WHERE {_WITHIN.format(at='at')} GROUP BY pool_id"
-    ),
-    f"SELECT pool_id, count(*) AS reroutes FROM reroutes WHERE {_WITHIN.format(at='at')} GROUP BY pool_id",
-    f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id",
-)
-"""Moves are not rolled up, as what they won becomes known later: these read those of the range, and no more."""
+_LOST = f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id"
 _LATENCIES = f"""
 SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
 FROM {{table}} r, unnest(r.cells, r.counts) AS c(cell, requests) WHERE {_WITHIN.format(at="bucket")}
@@ -95,7 +87,7 @@ async def read_figures(
     for name, columns in _COUNTS.items():
         for row in await connection.execute(text(_counted(f"{name}_{base}", columns)), values):
             sums[row.pool_id].counts |= {one: row._mapping[one] for one in columns}
-    for statement in _MOVES:
+    for statement in (_moved(base), _LOST):
         for row in await connection.execute(text(statement), values):
             sums[row.pool_id].counts |= {one: count for one, count in row._mapping.items() if one != "pool_id"}
     for row in await connection.execute(text(_LATENCIES.format(table=f"slo_rollups_{base}")), values):
@@ -114,6 +106,11 @@ async def read_figures(
 def _counted(table: str, columns: Mapping[str, str]) -> str:
     named = ", ".join(f"CAST(coalesce(sum({column}), 0) AS bigint) AS {name}" for name, column in columns.items())
     return f"SELECT pool_id, {named} FROM {table} WHERE {_WITHIN.format(at='bucket')} GROUP BY pool_id"
+
+
+def _moved(base: str) -> str:
+    counts = ", ".join(f"CAST(sum({name}) AS {'float8' if name == 'seconds_won' else 'bigint'}) AS {name}" for name in move_rollups.COLUMNS)
+    return f"SELECT pool_id, {counts} FROM ({move_rollups.within(base)}) moved GROUP BY pool_id"
 
 
 def _figures(empty: RangeFigures, sums: list[_Sums], percentile: float, complete: datetime | None) -> RangeFigures:

@@ -128,12 +128,8 @@ RECENT = ("load_samples", "load_rollups", "rejections")
 not on how much there is.
 """
 
-SUMMED = {path: ("migrations", "instance_transitions") for path in OF_LATELY if path.endswith("/series")} | {
-    path: ("migrations", "reroutes") for path in OF_LATELY if path.endswith(("/figures", "/trends"))
-}
-"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise. Moves are
-not rolled up, and a figure of a range has to say what its chart does: all of them, which a bound would cut.
-"""
+SUMMED = {path: ("instance_transitions",) for path in OF_LATELY if path.endswith("/series")}
+"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise."""
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from fairlead_api.services.history.series_reading import LOADS, OF_INSTANCES, Ch
 from fairlead_api.services.history.slo_budgets import Counts, Kept
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.history import move_rollups
 from fairlead_api.store.history.annotations import read_annotations
 from fairlead_api.store.history.lists import living
 from fairlead_api.store.history.pool_changes import read_decisions, read_goals, read_models, read_serving, read_wanted
@@ -122,10 +123,10 @@ class PostgresSeries:
         rows = await self._rows(
             subject,
             where,
-            f"SELECT {_STEP.format(at='at')}, count(*) AS moves, sum(predicted_source_ttft_seconds - actual_ttft_seconds) AS won "
-            f"FROM {table} WHERE {_WITHIN.format(at='at')} GROUP BY 1",
+            f"SELECT {_STEP.format(at='at')}, CAST(sum({table}) AS bigint) AS moves, CAST(sum(compared) AS bigint) AS compared, "
+            f"sum(seconds_won) AS won FROM ({move_rollups.within(_slo_base(where))}) moved GROUP BY 1",
         )
-        return [(row.step, row.moves, row.won) for row in rows]
+        return [(row.step, row.moves, row.won if row.compared else None) for row in rows if row.moves]
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
         async with self._database.reading() as connection:
