@@ -129,6 +129,46 @@ async def test_tiles_legends_and_bars_of_any_range_agree(api: ApiInstance, datab
         assert sum(trends.pools[0].refused) == trends.pools[0].figures.refused
 
 
+@pytest.mark.parametrize("seed", range(2))
+async def test_an_instances_figures_are_the_sums_of_its_samples_over_the_steps_of_its_charts(api: ApiInstance, seed: int) -> None:
+    draw, now = random.Random(seed), api.clock()
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    seconds = sorted({int(now.timestamp()) - draw.randint(25, draw.choice((300, 3600, 18_000))) for _ in range(60)})
+    loads = tuple(
+        a_load(
+            name,
+            second,
+            requests=draw.randint(1, 9),
+            failed=draw.randint(0, 1),
+            prompt_tokens=100,
+            hit_tokens=draw.randint(0, 100),
+            ttft_total=4,
+            ttft_within_slo=draw.randint(0, 4),
+            ttft_seconds=(draw.random(),),
+        )
+        for second in seconds
+        for name in ("a", "b")
+    )
+    await api.router.post_report(a_report("r1", at=now.timestamp(), loads=loads))
+    await api.app.state.upkeep.roll_up(now)
+    end = now.replace(second=0, microsecond=0)
+    for length in RANGES:
+        asked = {"start": (end - length).isoformat(), "end": end.isoformat()}
+        figures = await api.viewer.instance_figures(CHAT, "a", **asked)
+        mine = [one for one in loads if one.instance == "a" and figures.start.timestamp() <= one.second < figures.end.timestamp()]
+        sums = {
+            name: sum(getattr(one, name) for one in mine) for name in ("requests", "failed", "hit_tokens", "ttft_total", "ttft_within_slo")
+        }
+        found = (figures.sent, figures.failed_sends, figures.hit_tokens, figures.first_tokens, figures.ttft_in_time)
+        assert found == tuple(sums.values())
+        highest = max((one.ttft_seconds[0] for one in mine), default=None)
+        assert figures.ttft_p95_seconds == (None if highest is None else pytest.approx(highest, rel=1e-6))
+        drawn = await api.viewer.series(("ttft_p95",), CHAT, "a", buckets=180, **asked)
+        assert drawn.start == figures.start
+        (line,) = drawn.lines
+        assert max((value for value in line.values if value is not None), default=None) == figures.ttft_p95_seconds
+
+
 REROUTE = """
 INSERT INTO reroutes (pool_id, id, at, source, target, trigger, router, outcome, request, tokens_moved, tokens_recomputed)
 SELECT id, %s, %s, 'a', 'b', 'hotspot', 'router-0', 'completed', 'r', 0, 0 FROM pools

@@ -69,9 +69,7 @@ class PostgresSeries:
                 rows = await connection.execute(text(_OF_POOLS.format(table=f"pool_rollups_{_base(where)}")), values)
                 return {row.step: {name: row._mapping[name] for name in LOADS} for row in rows}
             (pool,) = values["pools"]
-            known = select(tables.instances.c.id).where(tables.instances.c.pool_id == pool, tables.instances.c.id == subject.instance)
-            if (await connection.execute(known)).scalar_one_or_none() is None:
-                raise NotFound("instance", f"{subject.pool}/{subject.instance}")
+            await known_instance(connection, pool, subject)
             base, table = (10, "load_rollups_10s") if where.seconds < 60 else (60, "load_rollups_1m")
             values |= {"pool": pool, "instance": subject.instance, "base": base, "now": now}
             values["last"] = where.end - timedelta(seconds=base)
@@ -175,6 +173,13 @@ def _slo_base(where: Steps) -> str:
 async def _where(connection: AsyncConnection, subject: Subject, where: Steps) -> dict[str, Any]:
     pools = list(await pools_of(connection, subject))
     return {"pools": pools, "start": where.start, "end": where.end, "step": where.seconds}
+
+
+async def known_instance(connection: AsyncConnection, pool: int, subject: Subject) -> None:
+    """Raises NotFound for an instance that the pool never had."""
+    known = select(tables.instances.c.id).where(tables.instances.c.pool_id == pool, tables.instances.c.id == subject.instance)
+    if (await connection.execute(known)).scalar_one_or_none() is None:
+        raise NotFound("instance", f"{subject.pool}/{subject.instance}")
 
 
 async def pools_of(connection: AsyncConnection, subject: Subject) -> dict[int, str]:
