@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "instances": ("false",),
     "q": ("sess-", "f", "zz", "a87ff679", "no-such-part"),
     "reason": ("slo-overloaded", "random"),
+    "kept": ("late", "sample"),
     "actor": ("person-7", "nope", "pers*", "nope*"),
     "action": ("login", "nope", "log*"),
     "object": ("big/p1", "nope", "big*"),
@@ -79,6 +80,7 @@ _POOL = "/pools/{namespace}/{name}"
 _OF_ALL_POOLS = "requests,attainment,refused,refused_by_cause,ttft_p95,migrations"
 VALUES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     "/v1/schedule-runs": {"outcome": ("closed", "open")},
+    "/v1/decisions": {"outcome": ("served", "refused")},
     "/v1/audit": {"kind": ("human", "system")},
     "/v1/series": {"metrics": (_OF_ALL_POOLS,)},
     f"/v1{_POOL}/series": {"metrics": (f"{_OF_ALL_POOLS},burn,instances_serving,instances_wanted,instances_recommended,predictor_error",)},
