@@ -16,6 +16,7 @@ import psycopg
 from sqlalchemy import create_engine, make_url, text
 
 from fairlead_api.store.history.heatmap_columns import MAKE
+from fairlead_api.store.history.move_rollups import AT_ONCE, TAKE, computing
 from fairlead_client.resources.heatmaps import METRICS
 
 
@@ -166,7 +167,20 @@ def fill(url: str, size: Size) -> None:
         connection.execute(_DAYS)
         for statement in (_POOLS, *_ROWS):
             connection.execute(Template(statement).substitute(values).encode())
+    _roll_up_moves(url)
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
+
+
+def _roll_up_moves(url: str) -> None:
+    """All moves, by the API's own statements."""
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        while minutes := connection.execute(TAKE, {"ended": datetime.now(UTC), "most": AT_ONCE}).all():
+            for statement, values in computing((row.pool_id, row.minute) for row in minutes):
+                connection.execute(statement, values)
+            connection.commit()
+    engine.dispose()
 
 
 _SAMPLES = """

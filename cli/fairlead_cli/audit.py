@@ -7,6 +7,7 @@ import click
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
+from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import json_option, print_facts, print_json, short, when
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_process.clock import utc_now
@@ -20,6 +21,7 @@ def audit() -> None:
 
 
 @audit.command("list")
+@pool_option
 @click.option("--actor", help="Only by this actor; with * at the end by all that begin so.")
 @click.option("--action", help="Only this action, such as plan.applied, or plan.*.")
 @click.option("--object", "object", help="Only on this object, such as default/chat; with * at the end all that begin so.")

@@ -4,13 +4,13 @@ from typing import Any
 
 import click
 
-from fairlead.reports.decisions import DecisionReason
+from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
 from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import print_facts, print_table, seconds, short, when
 from fairlead_client.resources.decisions import RoutingDecision
 
-COLUMNS = ("at (UTC)", "id", "pool", "session", "policy", "chosen", "why", "prompt tokens", "queued", "TTFT")
+COLUMNS = ("at (UTC)", "id", "pool", "session", "policy", "chosen", "why", "prompt tokens", "queued", "TTFT", "kept for", "outcome")
 
 
 @click.group()
@@ -23,11 +23,13 @@ def decisions() -> None:
 @click.option("--instance", help="Only those that chose this instance.")
 @click.option("--session", help="Only of this session.")
 @click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")
+@click.option("--kept", type=click.Choice([one.value for one in KeptFor]), help="Only those that are kept for this reason.")
+@click.option("--outcome", type=click.Choice([one.value for one in RequestOutcome]), help="Only of requests that ended so.")
 @click.option("--class", "priority_class", help="Only of this priority class.")
 @range_options
 @list_options
 def list_decisions(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
-    """List sampled decisions, newest first."""
+    """List decisions that are kept, newest first."""
     listed = List(
         fetch=lambda api, query: api.decisions(query),
         path="/v1/decisions",
@@ -82,4 +84,6 @@ def _row(one: RoutingDecision) -> tuple[str, ...]:
         tokens,
         queued,
         seconds(one.ttft_seconds),
+        one.kept.value,
+        short(one.outcome and one.outcome.value),
     )

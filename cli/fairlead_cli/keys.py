@@ -1,4 +1,4 @@
-"""`fairlead keys` lists, makes and revokes API keys of the gateway's clients, and tells what one was used for."""
+"""`fairlead keys` lists, makes, changes and revokes keys of the gateway's clients, and tells what one was used for."""
 
 from datetime import UTC, datetime
 
@@ -7,12 +7,12 @@ import click
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.printing import json_option, print_json, print_table
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyTotals
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyTotals
 
 
 @click.group()
 def keys() -> None:
-    """API keys of the gateway's clients: list, make and revoke them, and see what one was used for."""
+    """API keys of the gateway's clients: list, make, change and revoke them, and see what one was used for."""
 
 
 @keys.command("list")
@@ -102,6 +102,17 @@ def create(
     click.echo(
         f"Key {made.id} opens {_scope(made)}; limits a minute: {_limits(made)}. Keep the secret above: it is not shown again.", err=True
     )
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@click.option("--explain/--no-explain", required=True, help="Whether its requests may have their decisions kept (x-fairlead-explain: 1).")
+@url_option
+@token_option
+def change(key_id: str, explain: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Change a key; its secret stays. The token needs the role operator."""
+    changed = ask(url, token, lambda api: api.change_gateway_key(key_id, GatewayKeyChange(explain=explain)))
+    click.echo(f"Requests of key {changed.id} ({changed.name}) may {'' if changed.explain else 'not '}have their decisions kept.")
 
 
 @keys.command()

@@ -1,18 +1,19 @@
-"""`fairlead sessions` shows which instance holds a session, and all that held it before."""
+"""`fairlead sessions` shows which instances hold and held a session, and keeps all of its decisions."""
 
 import click
 
+from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
 from fairlead_cli.planning import name_argument, pool_named, pool_option
-from fairlead_cli.printing import print_table, short, when
-from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+from fairlead_cli.printing import json_option, print_json, print_table, short, when
+from fairlead_client.resources.sessions import KeepSessionRequest, KeptSessions, SessionDetail, SessionSummary
 
 COLUMNS = ("last seen (UTC)", "pool", "session", "instance", "why", "moves", "context tokens")
 
 
 @click.group()
 def sessions() -> None:
-    """Sessions: the instance that holds each, and all that held it before."""
+    """Sessions: the instance that holds each, all that held it before, and keeping all decisions of one."""
 
 
 @sessions.command("list")
@@ -49,6 +50,56 @@ def show(name: str, session: str, look: Look) -> None:
         print_table(("from (UTC)", "until", "instance", "why", "router", "migration"), rows)
 
     watched(look, lambda api: api.session(pool, session), shown)
+
+
+@sessions.command()
+@name_argument
+@click.argument("session", metavar="SESSION")
+@click.option("--minutes", type=int, default=10, show_default=True, help="For how long, 1 to 60; then it ends by itself.")
+@json_option
+@url_option
+@token_option
+def keep(name: str, session: str, minutes: int, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Keep all decisions of a session from now on. The token needs the role operator.
+
+    See them with `fairlead decisions list --session SESSION`.
+    """
+    pool = pool_named(name)
+    found = ask(url, token, lambda api: api.keep_session(pool, KeepSessionRequest(session=session, minutes=minutes)))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"All decisions of session {found.session} of {pool} are kept until {when(found.until)} UTC.")
+
+
+@sessions.command()
+@name_argument
+@look_options
+def kept(name: str, look: Look) -> None:
+    """List the sessions of a pool all of whose decisions are kept now."""
+    pool = pool_named(name)
+
+    def shown(found: KeptSessions) -> None:
+        if look.output == "json":
+            print_found(look, found)
+        elif not found.sessions:
+            click.echo("No session has all of its decisions kept. Keep some with `fairlead sessions keep`.")
+        else:
+            print_table(("session", "until (UTC)", "by"), [(one.session, when(one.until), one.by) for one in found.sessions])
+
+    watched(look, lambda api: api.kept_sessions(pool), shown)
+
+
+@sessions.command("let-go")
+@name_argument
+@click.argument("session", metavar="SESSION")
+@url_option
+@token_option
+def let_go(name: str, session: str, url: tuple[str, ...], token: str | None) -> None:
+    """Keep a session's decisions like those of others again. The token needs the role operator."""
+    pool = pool_named(name)
+    ask(url, token, lambda api: api.let_session_go(pool, session))
+    click.echo(f"Decisions of session {session} of {pool} are kept like those of others.")
 
 
 def _row(one: SessionSummary) -> tuple[str, ...]:

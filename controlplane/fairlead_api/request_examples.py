@@ -23,6 +23,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         },
         "for everything": {"name": "ci"},
     },
+    "GatewayKeyChange": {"may have decisions kept": {"explain": True}},
     "EngineFit": {
         "fitted to a file of records": {
             "source": "records.jsonl",

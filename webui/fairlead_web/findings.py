@@ -44,6 +44,8 @@ class Finding:
     sentence: str
     harm: str
     path: str
+    when: str
+    """The time that the sentence is of, which is not the page's range: the last minutes or the last hour."""
     plan: str = ""
     plan_path: str = ""
     plan_words: str = ""
@@ -68,6 +70,7 @@ def _finding(one: Advice) -> Finding:
         sentence=one.sentence,
         harm=harm_words(one),
         path=evidence_path(one.pool, one.evidence),
+        when=f"Last {formats.span((one.evidence.end - one.evidence.start).total_seconds())}",
     )
     if one.plan is None:
         return found

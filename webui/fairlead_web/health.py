@@ -36,11 +36,6 @@ def out_of_slo(pool: PoolSummary) -> bool:
     return share is not None and share * 100 + _ROUNDING < pool.slo_percentile
 
 
-def late_first_token(pool: PoolSummary) -> bool:
-    """Whether the TTFT at the pool's percentile is over its limit."""
-    return pool.ttft_at_percentile_seconds is not None and pool.ttft_at_percentile_seconds > pool.ttft_slo_seconds
-
-
 def health_of(pool: PoolSummary) -> Health:
     """Ready and within its SLO is good; starting instances alone are a notice. So is a ready pool of which it is not
     known whether it is within its SLO: nothing gets better for want of figures.

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH
 from fairlead_client.resources.load_explanations import LoadExplanation, WindowFigure
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import METRIC_WORDS, text_of
@@ -33,8 +34,9 @@ def _measured(figure: WindowFigure) -> bool:
 
 
 def _row(figure: WindowFigure, asked: str) -> FigureRow:
+    words = METRIC_WORDS.get(figure.metric, formats.words(figure.metric))
     return FigureRow(
-        words=METRIC_WORDS.get(figure.metric, formats.words(figure.metric)),
+        words=f"{words}, mean of seconds" if figure.metric in GOOD_WHEN_HIGH else words,
         here=_text(figure.compared, figure.unit),
         others=_text(figure.others, figure.unit),
         before=_text(figure.before, figure.unit),

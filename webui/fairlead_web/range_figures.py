@@ -7,7 +7,7 @@ has one number on a page, of one range and the same requests.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fairlead_client.resources.figures import RangeFigures
+from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.slo import SloShare
 from fairlead_web import formats
@@ -31,6 +31,14 @@ class ShownFigures:
         """Whether the TTFT at the percentile is over its limit, as far as its digits tell."""
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownInstance:
+    """The figures of one instance, and `texts` as those of ShownFigures."""
+
+    figures: InstanceFigures
+    texts: Mapping[str, str]
 
 
 def shown(found: RangeFigures, more: Mapping[str, str] | None = None) -> ShownFigures:
@@ -61,6 +69,20 @@ def _texts(found: RangeFigures) -> dict[str, str]:
         "reroutes": formats.count(found.reroutes),
         "seconds_won": formats.won(found.seconds_won) if found.compared else formats.NONE,
     }
+
+
+def shown_instance(found: InstanceFigures) -> ShownInstance:
+    """The figures of an instance with their texts."""
+    texts = {
+        "requests": formats.count(found.sent),
+        "failed": formats.count(found.failed_sends),
+        "ttft_attainment": formats.share(found.ttft_attainment),
+        "first_tokens": formats.count(found.first_tokens),
+        "hit_rate": formats.share(found.hit_rate),
+        "ttft_p95": formats.seconds(found.ttft_p95_seconds),  # measured, and no step of a histogram
+        "tpot_p95": formats.seconds(found.tpot_p95_seconds),
+    }
+    return ShownInstance(figures=found, texts=texts if found.known else dict.fromkeys(texts, formats.NONE))
 
 
 def by_class(shares: Iterable[SloShare]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from fairlead_client.resources.problems import Problem
 from fairlead_web import addresses, formats
 from fairlead_web.assets import Assets
-from fairlead_web.health import condition_level, health_of, in_time, late_first_token, out_of_slo
+from fairlead_web.health import condition_level, health_of
 from fairlead_web.move_steps import seconds_won
 from fairlead_web.time_ranges import stamp
 
@@ -80,9 +80,6 @@ class Renderer:
             time=self._time,
             plain=formats.plain,
             health=health_of,
-            late=out_of_slo,
-            in_time=in_time,
-            late_first_token=late_first_token,
             percentile=formats.percentile,
             condition_level=condition_level,
         )

@@ -88,9 +88,9 @@ class Visit:
     def param(self, name: str) -> str | None:
         """A query parameter that is set and not empty.
 
-        On a page below a pool, `pool` is that pool, and so is the `object` of its audit log.
+        On a page below a pool, `pool` is that pool.
         """
-        return str(self.pool_key()) if name in {"pool", "object"} and self.in_pool else self.here.params.get(name)
+        return str(self.pool_key()) if name == "pool" and self.in_pool else self.here.params.get(name)
 
     def filters(self, *names: str, ranged: bool = False, results: str | None = None) -> dict[str, str | int | float | bool | None]:
         """Query for the API: the named parameters, paging, and the range if the list has one.

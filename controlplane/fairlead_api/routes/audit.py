@@ -47,6 +47,7 @@ def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clo
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
     async def chosen(
+        pool: str | None = None,
         actor: str | None = None,
         action: str | None = None,
         kind: AuditKind | None = None,
@@ -55,7 +56,7 @@ def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clo
         end: To = None,
     ) -> Fetch:
         begun, ended = parse_range(start, end, clock())
-        wanted = AuditFilter(actor=actor, action=action, object=target, kind=kind, start=begun, end=ended)
+        wanted = AuditFilter(pool=pool, actor=actor, action=action, object=target, kind=kind, start=begun, end=ended)
         return lambda span: reader.entries(wanted, span)
 
     @routes.get("/audit/verification", response_model=AuditVerification)

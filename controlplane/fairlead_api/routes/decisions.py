@@ -6,7 +6,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, Query
 
-from fairlead.reports.decisions import DecisionReason
+from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.routes.answers import answer, seen
 from fairlead_api.routes.documents import Ask, document
@@ -47,12 +47,22 @@ def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], da
         session: str | None = None,
         reason: DecisionReason | None = None,
         priority_class: str | None = None,
+        kept: KeptFor | None = None,
+        outcome: RequestOutcome | None = None,
         start: From = None,
         end: To = None,
     ) -> Fetch:
         begun, ended = parse_range(start, end, clock())
         wanted = DecisionFilter(
-            pool=pool, instance=instance, session=session, reason=reason, priority_class=priority_class, start=begun, end=ended
+            pool=pool,
+            instance=instance,
+            session=session,
+            reason=reason,
+            priority_class=priority_class,
+            kept=kept,
+            outcome=outcome,
+            start=begun,
+            end=ended,
         )
         return lambda span: reader.decisions(wanted, span)
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
+from fairlead_api.routes.answers import answer
 from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.documents import Ask, document
 from fairlead_api.routes.guards import Guard
@@ -14,7 +15,7 @@ from fairlead_api.services.access.callers import Caller
 from fairlead_api.services.access.gateway_keys import GatewayKeys
 from fairlead_api.services.history.times import parse_range
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage, GatewayKeyUsePoint
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage, GatewayKeyUsePoint
 
 
 def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], datetime]) -> APIRouter:
@@ -44,6 +45,11 @@ def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], date
     async def create_gateway_key(body: GatewayKeyRequest, caller: Operator) -> GatewayKey:
         """A new key; its secret is shown here and never again. Routers know it at once."""
         return await keys.create(body, caller, clock())
+
+    @routes.patch("/gateway-keys/{key_id}", response_model=GatewayKey, dependencies=[Depends(known_fields(GatewayKeyChange))])
+    async def change_gateway_key(key_id: str, body: GatewayKeyChange, caller: Operator) -> Any:
+        """Changes whether a key's requests may ask for their decisions to be kept. Routers know it at once."""
+        return answer(await keys.change(key_id, body, caller, clock()))
 
     @routes.delete("/gateway-keys/{key_id}", status_code=204)
     async def revoke_gateway_key(key_id: str, caller: Operator) -> None:

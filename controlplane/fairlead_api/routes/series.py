@@ -13,7 +13,7 @@ from fairlead_api.services.history.figure_reading import FigureReading
 from fairlead_api.services.history.flat_rows import SeriesValue, series_values
 from fairlead_api.services.history.series_reading import SeriesReading, Subject
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.figures import RangeFigures
+from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.series import Annotation, Annotations, Series
 
 From = Annotated[str, Query(alias="from", max_length=60)]
@@ -25,7 +25,7 @@ _INSTANCE = _POOL + "/instances/{instance}"
 
 
 def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> APIRouter:
-    """`series`, `annotations` and `figures` under /v1, below a pool and, but for figures, below an instance."""
+    """`series`, `annotations` and `figures` under /v1, below a pool and below an instance."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -77,6 +77,13 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
         return lambda sight: figures.figures(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/figures", RangeFigures, viewer, get_pool_figures, RangeFigures, lambda found: [found])
+
+    async def get_instance_figures(namespace: str, name: str, instance: str, start: From = "now-1h", end: To = "now") -> Ask:
+        """What an instance did over a range."""
+        subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
+        return lambda sight: figures.instance_figures(subject, start, end, clock())
+
+    document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
 
     async def get_fleet_annotations(start: From = "now-1h", end: To = "now") -> Ask:
         """What happened to any pool in sight: numbers of instances, specs, windows of schedules, instances lost."""

@@ -1,11 +1,11 @@
-"""The figures of a range, of pools and of all of them together: what tiles, legends and sentences of pages show."""
+"""The figures of a range, of instances, pools and all pools: what tiles, legends and sentences of pages show."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import text
@@ -15,11 +15,12 @@ from fairlead.latency_cells import WIDTH, added, quantile
 from fairlead.range_steps import Covered
 from fairlead_api.services.history.series_reading import Subject
 from fairlead_api.store.database import Database
+from fairlead_api.store.history import move_rollups
 from fairlead_api.store.history.lists import living
-from fairlead_api.store.history.series import pools_of
+from fairlead_api.store.history.series import known_instance, pools_of
 from fairlead_api.store.pools.rows import slo_of
 from fairlead_api.store.rollup_lags import complete_until
-from fairlead_client.resources.figures import RangeFigures
+from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 
 FLEET_PERCENTILE = 95.0
 _WITHIN = "pool_id = ANY(:pools) AND {at} >= :start AND {at} < :end"
@@ -41,21 +42,21 @@ _COUNTS = {
     },
 }
 """By table of rollups, the column of each figure."""
-_WON = "predicted_source_ttft_seconds - actual_ttft_seconds"
-_MOVES = (
-    (
-        f"SELECT pool_id, count(*) AS migrations, count({_WON}) AS compared, coalesce(sum({_WON}), 0) AS seconds_won "
-        f"FROM migrations WHERE {_WITHIN.format(at='at')} GROUP BY pool_id"
-    ),
-    f"SELECT pool_id, count(*) AS reroutes FROM reroutes WHERE {_WITHIN.format(at='at')} GROUP BY pool_id",
-    f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id",
-)
-"""Moves are not rolled up, as what they won becomes known later: these read those of the range, and no more."""
+_LOST = f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id"
 _LATENCIES = f"""
 SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
 FROM {{table}} r, unnest(r.cells, r.counts) AS c(cell, requests) WHERE {_WITHIN.format(at="bucket")}
 GROUP BY GROUPING SETS ((r.pool_id, c.cell / {WIDTH}), (r.pool_id, c.cell % {WIDTH}))
 """
+_OF_INSTANCE = """
+SELECT coalesce(sum(requests_total), 0) AS sent, coalesce(sum(failed_total), 0) AS failed_sends, coalesce(sum(judged_by_slo), 0) AS judged,
+  coalesce(sum(within_slo), 0) AS in_time, coalesce(sum(ttft_total), 0) AS first_tokens, coalesce(sum(ttft_within_slo), 0) AS ttft_in_time,
+  coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(hit_tokens), 0) AS hit_tokens,
+  coalesce(sum(output_tokens), 0) AS output_tokens, max(ttft_p95_max) AS ttft_p95_seconds, max(tpot_p95_max) AS tpot_p95_seconds
+FROM generate_series(CAST(:start AS timestamptz), CAST(:last AS timestamptz), interval '1 minute') AS b(at)
+JOIN LATERAL (SELECT * FROM load_rollups_1m r WHERE r.pool_id = :pool AND r.bucket = b.at AND r.instance = :instance) r ON true
+"""
+"""A look-up for each minute, by the primary key: reading the range would read every instance."""
 
 
 @dataclass(slots=True)
@@ -79,6 +80,17 @@ class PostgresFigures:
             percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await living(connection, subject.pool)).percentile
             return (await read_figures(connection, pools, {}, where, now, percentile))[None]
 
+    async def instance_figures(self, subject: Subject, where: Covered, now: datetime) -> InstanceFigures:
+        async with self._database.reading() as connection:
+            (pool,) = await pools_of(connection, subject)
+            await known_instance(connection, pool, subject)
+            values = {"pool": pool, "instance": subject.instance, "start": where.start, "last": where.end - timedelta(minutes=1)}
+            row = (await connection.execute(text(_OF_INSTANCE), values)).one()
+            behind = (await complete_until(connection, [pool], now)).get(pool)
+            counts = {name: value if name.endswith("_seconds") else int(value) for name, value in row._mapping.items()}
+            end = min(where.end, now)
+            return InstanceFigures(start=where.start, end=end, **counts, complete_until=behind if behind and behind < end else None)
+
 
 async def read_figures(
     connection: AsyncConnection,
@@ -95,7 +107,7 @@ async def read_figures(
     for name, columns in _COUNTS.items():
         for row in await connection.execute(text(_counted(f"{name}_{base}", columns)), values):
             sums[row.pool_id].counts |= {one: row._mapping[one] for one in columns}
-    for statement in _MOVES:
+    for statement in (_moved(base), _LOST):
         for row in await connection.execute(text(statement), values):
             sums[row.pool_id].counts |= {one: count for one, count in row._mapping.items() if one != "pool_id"}
     for row in await connection.execute(text(_LATENCIES.format(table=f"slo_rollups_{base}")), values):
@@ -114,6 +126,11 @@ async def read_figures(
 def _counted(table: str, columns: Mapping[str, str]) -> str:
     named = ", ".join(f"CAST(coalesce(sum({column}), 0) AS bigint) AS {name}" for name, column in columns.items())
     return f"SELECT pool_id, {named} FROM {table} WHERE {_WITHIN.format(at='bucket')} GROUP BY pool_id"
+
+
+def _moved(base: str) -> str:
+    counts = ", ".join(f"CAST(sum({name}) AS {'float8' if name == 'seconds_won' else 'bigint'}) AS {name}" for name in move_rollups.COLUMNS)
+    return f"SELECT pool_id, {counts} FROM ({move_rollups.within(base)}) moved GROUP BY pool_id"
 
 
 def _figures(empty: RangeFigures, sums: list[_Sums], percentile: float, complete: datetime | None) -> RangeFigures:

@@ -18,7 +18,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
 from fairlead_api.store.records import read
 from fairlead_client.resources.audit import AuditAction
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyTotals, GatewayKeyUsage, GatewayKeyUsePoint
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyTotals, GatewayKeyUsage, GatewayKeyUsePoint
 from fairlead_client.resources.pages import Page
 
 keys = tables.gateway_keys
@@ -97,6 +97,23 @@ class PostgresGatewayKeys:
             after = {"name": key.name, "prefix": key.prefix, **scope, **limits, **grade, "expires_at": expires_at}
             await audit.append(connection, [replace(caller.draft(AuditAction.GATEWAY_KEY_CREATED, key.id), after=after)], now)
             return True
+
+        return await self._database.writing(work)
+
+    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey | None:
+        async def work(connection: AsyncConnection) -> GatewayKey | None:
+            row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
+            if row is None:
+                raise NotFound("gateway key", key_id)
+            if row.revoked_at is not None:
+                return None
+            if row.explain != change.explain:
+                await connection.execute(update(keys).where(keys.c.id == key_id).values(explain=change.explain))
+                await notifying.send(connection, [GatewayKeysChanged()])
+                draft = caller.draft(AuditAction.GATEWAY_KEY_CHANGED, key_id)
+                entry = replace(draft, before={"explain": row.explain}, after={"explain": change.explain})
+                await audit.append(connection, [entry], now)
+            return read(GatewayKey, (await connection.execute(select(keys, _LAST_USED).where(keys.c.id == key_id))).one())
 
         return await self._database.writing(work)
 

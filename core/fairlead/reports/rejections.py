@@ -29,7 +29,11 @@ FOR_DECODE = frozenset({RejectionReason.DECODE_OVERLOADED, RejectionReason.AFTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionRecord:
-    """Refusals of one cause and priority class in one second, with one sample request."""
+    """Refusals of one cause and priority class in one second, with one sample request.
+
+    `sample_request` is the router's id of that request, not the one its client may have given: it is the `request` of
+    its decision, which has both, and by it the router's log and the search find it.
+    """
 
     pool: PoolKey
     second: int

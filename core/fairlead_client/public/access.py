@@ -14,7 +14,7 @@ from fairlead_client.resources.access import (
     WebSession,
     WebSessionItem,
 )
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.pages import Page
 
 
@@ -66,6 +66,10 @@ class AccessCalls(ApiCalls):
 
     async def create_gateway_key(self, request: GatewayKeyRequest) -> GatewayKey:
         return await self._call("POST", "/v1/gateway-keys", GatewayKey, body=request)
+
+    async def change_gateway_key(self, key_id: str, change: GatewayKeyChange) -> GatewayKey:
+        """Change a key that is not revoked; its secret stays."""
+        return await self._call("PATCH", f"/v1/gateway-keys/{segment(key_id)}", GatewayKey, body=change)
 
     async def revoke_gateway_key(self, key_id: str) -> None:
         await self._call("DELETE", f"/v1/gateway-keys/{segment(key_id)}", None)

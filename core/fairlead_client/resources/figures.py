@@ -87,5 +87,49 @@ class RangeFigures:
         return _share(self.hit_tokens, self.prompt_tokens)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceFigures:
+    """All figures that are shown of one instance over one range, from the same records as its charts.
+
+    The range is the one asked for, widened to whole minutes or longer steps, as charts have them. `sent` counts
+    requests that were sent there and `failed_sends` those that failed there. `judged` requests got all of their tokens
+    from it and met both targets (`in_time`) or not; `first_tokens` came from it and met TTFT (`ttft_in_time`) or not.
+    `ttft_p95_seconds` and `tpot_p95_seconds` are the highest of the p95 of a single second: an instance has no
+    histogram of longer times.
+
+    `complete_until`: what came later is not counted yet, as the roll-ups lag; None = nothing is missing.
+    """
+
+    start: datetime
+    end: datetime
+    sent: int = 0
+    failed_sends: int = 0
+    judged: int = 0
+    in_time: int = 0
+    first_tokens: int = 0
+    ttft_in_time: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    output_tokens: int = 0
+    ttft_p95_seconds: float | None = None
+    tpot_p95_seconds: float | None = None
+    complete_until: datetime | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether any part of the range is rolled up."""
+        return self.complete_until is None or self.complete_until > self.start
+
+    @property
+    def ttft_attainment(self) -> float | None:
+        """Share of first tokens that met TTFT."""
+        return _share(self.ttft_in_time, self.first_tokens)
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of prompt tokens found in its prefix cache."""
+        return _share(self.hit_tokens, self.prompt_tokens)
+
+
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None

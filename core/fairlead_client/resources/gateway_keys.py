@@ -24,6 +24,13 @@ class GatewayKeyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKeyChange:
+    """What of a key may change after it was made: whether its requests may ask for their decisions to be kept."""
+
+    explain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyTotals:
     """What a key was used for in some time: requests that went to a pool, with their tokens, and `refused` ones by the
     reason that lies in the key.

@@ -28,6 +28,8 @@ class RejectionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionSample:
+    """A refused request; `request` is the router's id of it, as in its decision, and not its client's."""
+
     at: datetime
     request: str
     prompt_tokens: int

@@ -37,3 +37,15 @@ def test_a_key_is_made_its_secret_is_seen_once_and_it_is_revoked_after_a_questio
     page.get_by_role("button", name="Continue").click()
     row.get_by_text("revoked").wait_for()
     assert row.get_by_role("button", name="Revoke").count() == 0
+
+
+def test_a_key_that_is_there_is_allowed_to_have_decisions_kept_and_forbidden_again(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/keys")
+    row = page.locator("tbody tr").first
+    assert row.locator("[data-label=Explains]").inner_text().split()[0] == "no"
+    row.get_by_role("button", name="Allow").click()
+    row.get_by_role("button", name="Forbid").wait_for()
+    assert row.locator("[data-label=Explains]").inner_text().split()[0] == "yes"
+    row.get_by_role("button", name="Forbid").click()
+    row.get_by_role("button", name="Allow").wait_for()
+    assert [method for method, path in site.fake.requests if path.startswith("/v1/gateway-keys/")] == ["PATCH", "PATCH"]

@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "instances": ("false",),
     "q": ("sess-", "f", "zz", "a87ff679", "no-such-part"),
     "reason": ("slo-overloaded", "random"),
+    "kept": ("late", "sample"),
     "actor": ("person-7", "nope", "pers*", "nope*"),
     "action": ("login", "nope", "log*"),
     "object": ("big/p1", "nope", "big*"),
@@ -79,6 +80,7 @@ _POOL = "/pools/{namespace}/{name}"
 _OF_ALL_POOLS = "requests,attainment,refused,refused_by_cause,ttft_p95,migrations"
 VALUES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     "/v1/schedule-runs": {"outcome": ("closed", "open")},
+    "/v1/decisions": {"outcome": ("served", "refused")},
     "/v1/audit": {"kind": ("human", "system")},
     "/v1/series": {"metrics": (_OF_ALL_POOLS,)},
     f"/v1{_POOL}/series": {"metrics": (f"{_OF_ALL_POOLS},burn,instances_serving,instances_wanted,instances_recommended,predictor_error",)},
@@ -112,7 +114,7 @@ OF_LATELY = (
     "/v1/trends",
     "/v1/pools/{namespace}/{name}/slo/attainment",
     "/v1/pools/{namespace}/{name}/slo/what-if",
-    *(f"/v1{of}/figures" for of in ("", _POOL)),
+    *(f"/v1{of}/figures" for of in ("", _POOL, f"{_POOL}/instances/{{instance}}")),
     *(f"/v1{of}/{what}" for of in ("", _POOL, f"{_POOL}/instances/{{instance}}") for what in ("series", "annotations")),
     f"/v1{_POOL}/instances/{{instance}}/explanation",
 )
@@ -128,12 +130,8 @@ RECENT = ("load_samples", "load_rollups", "rejections")
 not on how much there is.
 """
 
-SUMMED = {path: ("migrations", "instance_transitions") for path in OF_LATELY if path.endswith("/series")} | {
-    path: ("migrations", "reroutes") for path in OF_LATELY if path.endswith(("/figures", "/trends"))
-}
-"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise. Moves are
-not rolled up, and a figure of a range has to say what its chart does: all of them, which a bound would cut.
-"""
+SUMMED = {path: ("instance_transitions",) for path in OF_LATELY if path.endswith("/series")}
+"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise."""
 
 
 @pytest.fixture(scope="module")

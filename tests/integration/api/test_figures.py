@@ -129,6 +129,111 @@ async def test_tiles_legends_and_bars_of_any_range_agree(api: ApiInstance, datab
         assert sum(trends.pools[0].refused) == trends.pools[0].figures.refused
 
 
+@pytest.mark.parametrize("seed", range(2))
+async def test_an_instances_figures_are_the_sums_of_its_samples_over_the_steps_of_its_charts(api: ApiInstance, seed: int) -> None:
+    draw, now = random.Random(seed), api.clock()
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    seconds = sorted({int(now.timestamp()) - draw.randint(25, draw.choice((300, 3600, 18_000))) for _ in range(60)})
+    loads = tuple(
+        a_load(
+            name,
+            second,
+            requests=draw.randint(1, 9),
+            failed=draw.randint(0, 1),
+            prompt_tokens=100,
+            hit_tokens=draw.randint(0, 100),
+            ttft_total=4,
+            ttft_within_slo=draw.randint(0, 4),
+            ttft_seconds=(draw.random(),),
+        )
+        for second in seconds
+        for name in ("a", "b")
+    )
+    await api.router.post_report(a_report("r1", at=now.timestamp(), loads=loads))
+    await api.app.state.upkeep.roll_up(now)
+    end = now.replace(second=0, microsecond=0)
+    for length in RANGES:
+        asked = {"start": (end - length).isoformat(), "end": end.isoformat()}
+        figures = await api.viewer.instance_figures(CHAT, "a", **asked)
+        mine = [one for one in loads if one.instance == "a" and figures.start.timestamp() <= one.second < figures.end.timestamp()]
+        sums = {
+            name: sum(getattr(one, name) for one in mine) for name in ("requests", "failed", "hit_tokens", "ttft_total", "ttft_within_slo")
+        }
+        found = (figures.sent, figures.failed_sends, figures.hit_tokens, figures.first_tokens, figures.ttft_in_time)
+        assert found == tuple(sums.values())
+        highest = max((one.ttft_seconds[0] for one in mine), default=None)
+        assert figures.ttft_p95_seconds == (None if highest is None else pytest.approx(highest, rel=1e-6))
+        drawn = await api.viewer.series(("ttft_p95",), CHAT, "a", buckets=180, **asked)
+        assert drawn.start == figures.start
+        (line,) = drawn.lines
+        assert max((value for value in line.values if value is not None), default=None) == figures.ttft_p95_seconds
+
+
+REROUTE = """
+INSERT INTO reroutes (pool_id, id, at, source, target, trigger, router, outcome, request, tokens_moved, tokens_recomputed)
+SELECT id, %s, %s, 'a', 'b', 'hotspot', 'router-0', 'completed', 'r', 0, 0 FROM pools
+"""
+COUNTED = """
+SELECT (SELECT count(*) FROM migrations WHERE at >= %(start)s AND at < %(end)s), (SELECT count(*) FROM reroutes WHERE at >= %(start)s AND at < %(end)s),
+  count(net), coalesce(sum(net), 0)
+FROM (SELECT predicted_source_ttft_seconds - actual_ttft_seconds AS net FROM migrations WHERE at >= %(start)s AND at < %(end)s) rows
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_moves_of_any_range_are_the_count_of_their_rows_however_far_their_rollups_are(
+    api: ApiInstance, database_url: str, seed: int
+) -> None:
+    draw, end = random.Random(seed), api.clock().replace(second=0, microsecond=0)
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        for turn in range(6):
+            for number in range(draw.randint(0, 25)):
+                at = end - timedelta(seconds=draw.choice((100, 3000, 20_000, 250_000)) * draw.random())
+                if draw.random() < 0.3:
+                    connection.execute(REROUTE, (f"r{turn}-{number}", at))
+                else:
+                    connection.execute(
+                        MOVE, (f"m{turn}-{number}", at, draw.uniform(0, 5), None if draw.random() < 0.5 else draw.uniform(0, 5))
+                    )
+            if draw.random() < 0.7:  # outcomes come to minutes that were rolled up before
+                settled = "UPDATE migrations SET actual_ttft_seconds = random() * 5 WHERE actual_ttft_seconds IS NULL AND random() < 0.5"
+                connection.execute(settled)
+            if draw.random() < 0.6:
+                await api.app.state.upkeep.roll_up(api.clock() - timedelta(seconds=draw.choice((0, 1500))))
+            for length in RANGES:
+                figures = await api.viewer.figures(CHAT, start=(end - length).isoformat(), end=end.isoformat())
+                row = connection.execute(COUNTED, {"start": figures.start, "end": figures.end}).fetchone()
+                assert row is not None
+                assert (figures.migrations, figures.reroutes, figures.compared) == row[:3]
+                assert figures.seconds_won == pytest.approx(row[3], abs=1e-9)
+        await api.app.state.upkeep.roll_up(api.clock() + timedelta(minutes=2))
+        assert connection.execute("SELECT count(*) FROM move_rollup_queue").fetchone() == (0,)
+        sums = [
+            connection.execute(f"SELECT sum(migrations), sum(reroutes) FROM move_rollups_{base}".encode()).fetchone()
+            for base in ("1m", "1h")
+        ]
+        rows = connection.execute("SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM reroutes)").fetchone()
+        assert sums == [rows, rows]
+
+
+async def test_a_move_that_is_committed_while_its_minute_is_rolled_up_is_counted(api: ApiInstance, database_url: str) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    at = api.clock() - timedelta(minutes=5)
+    with psycopg.connect(plain(database_url)) as early, psycopg.connect(plain(database_url)) as late:
+        early.execute(MOVE, ("m1", at, 2.0, 1.0))
+        late.execute(MOVE, ("m2", at, 2.0, 1.0))
+        early.commit()
+        await api.app.state.upkeep.roll_up(api.clock())
+        assert (await api.viewer.figures(CHAT, start="now-10m")).migrations == 1
+        late.commit()
+        api.clock.skip(30)
+        assert (await api.viewer.figures(CHAT, start="now-10m")).migrations == 2
+        await api.app.state.upkeep.roll_up(api.clock())
+        api.clock.skip(30)
+        assert (await api.viewer.figures(CHAT, start="now-10m")).migrations == 2
+
+
 async def test_what_is_not_rolled_up_is_unknown_and_neither_zero_nor_good(api: ApiInstance) -> None:
     spec_state: dict[str, Any] = {"instances": (an_instance("a"), an_instance("b"))}
     await api.pool_operator.put_pool_state(CHAT, a_state(*spec_state["instances"]))

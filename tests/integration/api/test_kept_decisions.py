@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import psycopg
 import pytest
 
 from fairlead.reports.decisions import Attempt, DecisionReason, DecisionRecord, KeptFor, RequestOutcome, Weighing
@@ -10,9 +11,10 @@ from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
 from fairlead_api.services import kept_sessions
 from fairlead_client.lines import KeptSessionsLine
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.gateway_keys import GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKeyChange, GatewayKeyRequest
 from fairlead_client.resources.sessions import KeepSessionRequest
 from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.seams import following
 
 
@@ -120,3 +122,57 @@ async def test_a_key_says_whether_it_may_explain(api: ApiInstance) -> None:
         False,
         True,
     ]
+
+
+async def test_decisions_are_listed_by_why_they_are_kept_and_how_their_requests_ended(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("host-a")))
+    now = api.clock().timestamp()
+    ways = [(kept, outcome) for kept in KeptFor for outcome in (None, *RequestOutcome)]
+    made = [
+        a_decision(f"{number:032x}", now - 1 - number, kept=kept, outcome=outcome, chosen="host-a")
+        for number, (kept, outcome) in enumerate(ways)
+    ]
+    await api.router.post_report(a_report("r1", decisions=tuple(made)))
+    for kept in (None, *KeptFor):
+        for outcome in (None, *RequestOutcome):
+            found = await api.viewer.decisions({"kept": kept, "outcome": outcome})
+            wanted = [one.id for one in made if kept in (None, one.kept) and outcome in (None, one.outcome)]
+            assert [one.id for one in found.items] == wanted
+    with pytest.raises(ApiProblem, match="kept"):
+        await api.viewer.decisions({"kept": "mood"})
+
+
+async def test_a_key_that_is_there_is_allowed_to_have_decisions_kept_which_routers_hear_and_the_audit_log_has(api: ApiInstance) -> None:
+    key = await api.operator.create_gateway_key(GatewayKeyRequest(name="team"))
+    changed = await api.operator.change_gateway_key(key.id, GatewayKeyChange(explain=True))
+    assert (changed.id, changed.explain, changed.secret) == (key.id, True, None)
+    assert await api.operator.change_gateway_key(key.id, GatewayKeyChange(explain=True)) == changed
+    (listed,) = (await api.viewer.gateway_keys()).items
+    assert listed.explain
+    (entry,) = (await api.viewer.audit({"action": "gateway-key.changed"})).items
+    assert (entry.object, entry.before, entry.after) == (key.id, {"explain": False}, {"explain": True})
+    with pytest.raises(ApiProblem) as low:
+        await api.viewer.change_gateway_key(key.id, GatewayKeyChange(explain=False))
+    assert low.value.problem.status == 403
+    await api.operator.revoke_gateway_key(key.id)
+    for name, status in ((key.id, 409), ("nope", 404)):
+        with pytest.raises(ApiProblem) as refused:
+            await api.operator.change_gateway_key(name, GatewayKeyChange(explain=False))
+        assert refused.value.problem.status == status
+
+
+async def test_the_audit_log_of_a_pool_has_what_was_done_to_its_instances_and_to_no_pool_named_alike(
+    api: ApiInstance, database_url: str
+) -> None:
+    entry = (
+        "INSERT INTO audit_log (id, at, day, actor, role, source, action, object, result, chain) "
+        "VALUES (%s, now(), current_date, 'ada', 'operator', 'test', 'plan.applied', %s, 'ok', %s)"
+    )
+    with psycopg.connect(plain(database_url)) as connection:
+        for number, name in enumerate(
+            ("default/chat", "default/chat/chat-1", "default/chat-two", "default/chatter/chat-1", "default/c_at/x"), 1
+        ):
+            connection.execute(entry, (1000 + number, name, f"{number:064d}"))
+    found = (await api.viewer.audit({"pool": "default/chat"})).items
+    assert {one.object for one in found} == {"default/chat", "default/chat/chat-1"}
+    assert {one.object for one in (await api.viewer.audit({"pool": "default/c_at"})).items} == {"default/c_at/x"}

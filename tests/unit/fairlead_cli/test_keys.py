@@ -62,3 +62,13 @@ def test_what_cannot_be_done_is_one_line(run: Command) -> None:
     for command in (("revoke", "nobody", "--yes"), ("usage", "nobody")):
         code, _, told = run(*command)
         assert (code, "nobody" in told, len(told.splitlines())) == (1, True, 1)
+
+
+def test_a_key_that_is_there_is_allowed_to_have_decisions_kept_and_forbidden_again(run: Command) -> None:
+    code, out, _ = run("change", "k-0", "--explain")
+    assert code == 0 and out.endswith("may have their decisions kept.\n")
+    explains = [line.split() for line in run("list")[1].splitlines() if line.startswith("k-0")]
+    assert "yes" in explains[0]
+    assert run("change", "k-0", "--no-explain")[1].endswith("may not have their decisions kept.\n")
+    assert run("change", "k-1", "--explain")[0] == 1, "it is revoked"
+    assert run("change", "k-0")[0] == 2, "what is to change has to be said"

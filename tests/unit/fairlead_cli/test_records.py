@@ -90,6 +90,31 @@ def test_filters_reach_the_api(run: Command) -> None:
     assert "is not one of" in err
 
 
+def test_decisions_are_listed_by_why_they_are_kept_and_how_their_requests_ended(run: Command) -> None:
+    everything = json.loads(run("decisions list --limit 200 -o json")[1])
+    for name in ("kept", "outcome"):
+        for value in {one[name] for one in everything if one[name]}:
+            found = json.loads(run(f"decisions list --{name} {value} --limit 200 -o json")[1])
+            assert [one["id"] for one in found] == [one["id"] for one in everything if one[name] == value]
+    assert run("decisions list --kept mood")[0] == run("decisions list --outcome mood")[0] == 2
+
+
+def test_all_decisions_of_a_session_are_kept_listed_and_let_go(run: Command) -> None:
+    assert run("sessions kept chat", "viewer")[1].startswith("No session has all of its decisions kept.")
+    code, out, _ = run("sessions keep chat conversation-1 --minutes 20")
+    assert code == 0 and out.startswith("All decisions of session conversation-1 of default/chat are kept until 2")
+    (row,) = run("sessions kept chat", "viewer")[1].splitlines()[1:]
+    assert row.startswith("conversation-1 ") and row.endswith("operator-person")
+    assert [one["session"] for one in json.loads(run("sessions kept chat -o json")[1])["sessions"]] == ["conversation-1"]
+    assert (
+        run("sessions let-go chat conversation-1")[1]
+        == "Decisions of session conversation-1 of default/chat are kept like those of others.\n"
+    )
+    assert json.loads(run("sessions kept chat -o json")[1])["sessions"] == []
+    assert run("sessions keep chat one --minutes 61")[0] == 1
+    assert run("sessions keep chat one", "viewer")[0] == 1, "an operator is needed"
+
+
 @pytest.mark.parametrize(
     ("listed", "shown", "name"),
     [

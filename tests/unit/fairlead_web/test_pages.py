@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from fairlead_client.resources.audit import AuditAction
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.addresses import session_path
@@ -173,7 +174,7 @@ async def test_any_two_revisions_are_compared_on_whatever_page_of_the_list_they_
             assert (await operator.http.get(f"{at}?{unknown}")).status_code == 404
 
 
-async def test_a_list_below_a_pool_is_that_pools_alone_in_the_page_and_in_the_file() -> None:
+async def test_a_list_below_a_pool_is_that_pools_alone_in_the_page_and_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     async with visitor() as operator:
         for name in ("sessions", "migrations", "reroutes", "decisions"):
             page = (await operator.http.get(f"/pools/default/chat/{name}")).text
@@ -182,12 +183,15 @@ async def test_a_list_below_a_pool_is_that_pools_alone_in_the_page_and_in_the_fi
             assert f"/pools/default/chat/{name}.csv" in page
             rows = (await operator.http.get(f"/pools/default/chat/{name}.json")).json()["items"]
             assert {row["pool"] for row in rows} == {CHAT}
-        for query in ("", "?object=token/ci"):
-            page = (await operator.http.get(f"/pools/default/chat/audit{query}")).text
-            assert set(re.findall(r'data-label="To"[^>]*>\s*<span[^>]*>([^<]+)', page)) == {CHAT}
-            assert "such as default/chat" not in page
-            rows = (await operator.http.get(f"/pools/default/chat/audit.json{query}")).json()["items"]
-            assert {row["object"] for row in rows} == {CHAT}
+        instance = replace(operator.fake.world.audit()[0], id=61, object=f"{CHAT}/chat-abc", action=AuditAction.PLAN_APPLIED)
+        alike = replace(instance, id=62, object=f"{CHAT}-two")
+        entries = [*operator.fake.world.audit(), instance, alike]
+        monkeypatch.setattr(operator.fake.world, "audit", lambda: entries)
+        page = (await operator.http.get("/pools/default/chat/audit")).text
+        assert set(re.findall(r'data-label="To"[^>]*>\s*<span[^>]*>([^<]+)', page)) == {CHAT, instance.object}
+        rows = (await operator.http.get("/pools/default/chat/audit.json")).json()["items"]
+        assert {row["object"] for row in rows} == {CHAT, instance.object}, "what was done to its instances, and to no pool named alike"
+        assert (await operator.http.get("/pools/default/chat/audit.json?object=token/ci")).json()["items"] == []
 
 
 async def test_clearing_filters_keeps_the_time_and_the_order() -> None:

@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from fairlead.latency_cells import EDGES, quantile
 from fairlead_client.resources.figures import RangeFigures
-from fairlead_testing.fakes.public_data.loads import CHAT
-from fairlead_testing.running.web_client import visitor
+from fairlead_testing.fakes.public_data.advice import WINDOW
+from fairlead_testing.fakes.public_data.figures import figures_of_instance
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
+from fairlead_testing.running.web_client import NOW, visitor
 from fairlead_web import formats
-from fairlead_web.range_figures import shown
+from fairlead_web.range_figures import shown, shown_instance
+from fairlead_web.time_ranges import parse_range
 
 START = datetime(2026, 11, 23, 4, 0, tzinfo=UTC)
 PAGES = ("/", f"/pools/{CHAT}", f"/pools/{CHAT}/slo", f"/pools/{CHAT}/migrations", "/migrations", "/reroutes")
@@ -48,6 +51,75 @@ async def test_a_pages_tiles_and_the_legends_of_its_charts_are_the_same_figures(
     ):
         assert of_tiles.get(name, values[metric]) == values[metric]
     assert " /s" not in "".join(of_tiles.values()) and " /h" not in "".join(of_tiles.values()), "counts of the range, and no rates"
+
+
+def ends(start: str) -> tuple[datetime, datetime]:
+    """Of the range from `start` to now."""
+    found = parse_range(start, "now", NOW)
+    return found.start, found.end
+
+
+def rows(page: str) -> dict[str, dict[str, str]]:
+    """The cells of the list of pools, by pool and by their label."""
+    found = {}
+    for key, row in re.findall(r'<tr data-key="([^"]+)"[^>]*>(.*?)</tr>', page, re.DOTALL):
+        cells = re.findall(r'<td data-label="([^"]+)"[^>]*>(.*?)</td>', row, re.DOTALL)
+        found[key] = {label: " ".join(re.sub(r"<[^>]+>", " ", cell).split()) for label, cell in cells}
+    return found
+
+
+def facts(page: str, pool: str) -> dict[str, str]:
+    """The figures of a pool's card on the overview."""
+    card = page.split(f'<article id="card-{pool.replace("/", "%2F")}"')[1].split("</article>")[0]
+    found = re.findall(r"<dt[^>]*>([^<]+)</dt>\s*<dd>(.*?)</dd>", card, re.DOTALL)
+    return {name: " ".join(re.sub(r"<[^>]+>", " ", value).split()) for name, value in found}
+
+
+@pytest.mark.parametrize("start", ["now-2m", "now-1h", "now-7h", "now-3d"])
+async def test_every_page_of_a_pool_has_one_number_for_one_thing(start: str) -> None:
+    async with visitor("viewer") as one:
+        asked = {"from": start, "to": "now"}
+        overview, listed, own, slo = [
+            (await one.http.get(path, params=asked)).text for path in ("/", "/pools", f"/pools/{CHAT}", f"/pools/{CHAT}/slo")
+        ]
+        of_pool = shown(one.fake.world.figures(CHAT, *ends(start))).texts
+    row, card, tile = rows(listed)[CHAT], facts(overview, CHAT), tiles(own)
+    assert row["In time"].startswith(f"{of_pool['attainment']} goal") and card["In time"].startswith(f"{of_pool['attainment']} goal")
+    assert row["TTFT at goal"].startswith(of_pool["ttft"]) and tile["In time"] == range_values(slo)["attainment"] == of_pool["attainment"]
+    for name, in_card, in_tile, figure in (
+        ("Hit rate", "Hit rate", "Prefix hit rate", "hit_rate"),
+        ("Requests", "Requests", "Requests", "asked"),
+        ("Moved", "Moved", "Sessions moved", "migrations"),
+    ):
+        assert row[name] == card[in_card] == tile[in_tile] == of_pool[figure]
+    assert row["Refused"] == tile["Refused"] == card["Refused"].split()[0] == of_pool["refused"]
+
+
+@pytest.mark.parametrize("start", ["now-2m", "now-1h", "now-3d"])
+async def test_an_instances_page_has_the_present_and_the_range_apart_and_legends_as_its_tiles(start: str) -> None:
+    async with visitor("viewer") as one:
+        name = INSTANCES[CHAT][0]
+        page = (await one.http.get(f"/pools/{CHAT}/instances/{name}", params={"from": start, "to": "now"})).text
+        texts = shown_instance(figures_of_instance(one.fake.world.figures(CHAT, *ends(start)), len(INSTANCES[CHAT]))).texts
+    assert range_values(page) == texts
+    of_tiles = tiles(page)
+    for words, figure in (
+        ("Requests", "requests"),
+        ("Failed", "failed"),
+        ("TTFT in time", "ttft_attainment"),
+        ("Highest TTFT p95", "ttft_p95"),
+        ("Prefix hit rate", "hit_rate"),
+    ):
+        assert of_tiles[words] == texts[figure]
+    assert "last 5 min" not in page.split('id="load"')[1].split("</section>")[0], "no third range beside the present and the page's"
+
+
+async def test_a_finding_says_of_which_time_it_is() -> None:
+    async with visitor("viewer") as one:
+        page = (await one.http.get("/?from=now-24h&to=now")).text
+    told = re.findall(r'class="muted finding-when">([^<]+)<', page)
+    assert len(told) == page.count('<div class="finding ') > 0
+    assert f"Last {formats.span(WINDOW)}" in told and "Last 24 h" not in told, "its own minutes, whatever the page's range"
 
 
 async def test_figures_that_are_behind_are_unknown_and_every_page_says_so() -> None:

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.audit import AuditEntry, AuditVerification
+from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditVerification
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_web.differences import Change, changes_between
 from fairlead_web.rendering import Context
@@ -28,6 +28,7 @@ class AuditPage(Context):
     listing: Listing[AuditEntry]
     verification: AuditVerification | None
     whole: bool
+    actions: list[AuditAction]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class AuditEntryPage(Context):
     can_undo: bool
 
 
-FILTERS = ("kind", "actor", "action", "object")
+FILTERS = ("pool", "kind", "actor", "action", "object")
 
 
 async def index(visit: Visit) -> Response:
@@ -53,7 +54,7 @@ async def index(visit: Visit) -> Response:
         visit.attempt("verification", visit.api.audit_verification()) if whole else _nothing(),
     )
     shell = await visit.shell("Audit log", "audit", crumbs=(Crumb(words="Audit"),), ranged=True)
-    return visit.page(AuditPage(shell=shell, listing=listing, verification=verification, whole=whole))
+    return visit.page(AuditPage(shell=shell, listing=listing, verification=verification, whole=whole, actions=list(AuditAction)))
 
 
 async def _nothing() -> None:

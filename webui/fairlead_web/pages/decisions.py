@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead.reports.decisions import CandidateScore, DecisionReason, SampledDecision
+from fairlead.reports.decisions import CandidateScore, DecisionReason, KeptFor, RequestOutcome, SampledDecision
 from fairlead.routing.contracts.weighing import Better
 from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import in_words, value_of
@@ -34,6 +34,8 @@ class DecisionsPage(Context):
     template: ClassVar[str] = "pages/decisions.html"
     shell: Shell
     reasons: list[DecisionReason]
+    kept: list[KeptFor]
+    outcomes: list[RequestOutcome]
     listing: Listing[RoutingDecision]
     newest: list[RoutingDecision]
 
@@ -123,7 +125,7 @@ PLACED = frozenset(
 )
 """Fields of the record that the page shows elsewhere; the other fields are listed as they are."""
 
-FILTERS = ("pool", "instance", "session", "reason", "priority_class")
+FILTERS = ("pool", "instance", "session", "reason", "kept", "outcome", "priority_class")
 AROUND = timedelta(minutes=10)
 """A move that a request carried is looked for this long before and after its decision."""
 
@@ -133,7 +135,16 @@ async def index(visit: Visit) -> Response:
     shell = await visit.shell(
         "Decisions", "decisions", crumbs=(Crumb(words="Decisions"),), pool=visit.param("pool"), ranged=True, live="decisions"
     )
-    return visit.page(DecisionsPage(shell=shell, listing=listing, newest=listing.items[:NEWEST_ROWS], reasons=list(DecisionReason)))
+    return visit.page(
+        DecisionsPage(
+            shell=shell,
+            listing=listing,
+            newest=listing.items[:NEWEST_ROWS],
+            reasons=list(DecisionReason),
+            kept=list(KeptFor),
+            outcomes=list(RequestOutcome),
+        )
+    )
 
 
 async def show(visit: Visit) -> Response:

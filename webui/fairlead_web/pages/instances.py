@@ -26,6 +26,7 @@ from fairlead_web.facets import Facet, facet
 from fairlead_web.learnt_figures import TIMES, Learnt, learnt_of
 from fairlead_web.load_figures import FigureRow, figure_rows
 from fairlead_web.paging import part_of
+from fairlead_web.range_figures import ShownInstance, shown_instance
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell, crumbs_below
@@ -72,6 +73,8 @@ class InstancePage(Context):
     shell: Shell
     pool: str
     detail: InstanceDetail
+    shown: ShownInstance | None
+    """Of the instance over the range."""
     passing: frozenset[str]
     """Conditions of the engine that come and go."""
     caches: list[CacheRow]
@@ -205,7 +208,9 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
     detail = await visit.api.instance(key, name)
     visit = visit.since([detail.instance.created_at])
     begun = max(visit.range.start, visit.range.end - EXPLAINED)
-    explained, arrived, left, decisions = await asyncio.gather(
+    asked = visit.range.asked
+    found, explained, arrived, left, decisions = await asyncio.gather(
+        visit.attempt("figures", visit.api.instance_figures(key, name, start=asked["from"], end=asked["to"]), ["load"]),
         visit.attempt(
             "explanation",
             visit.api.load_explanation(key, name, metric=EXPLAINED_METRIC, start=stamp(begun), end=stamp(visit.range.end)),
@@ -236,6 +241,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             shell=shell,
             pool=pool,
             detail=detail,
+            shown=shown_instance(found) if found else None,
             passing=PASSING,
             caches=[cache_row(one) for one in detail.caches],
             learnt=learnt_of(detail.learnt, TIMES[detail.instance.role]),

@@ -1,4 +1,4 @@
-"""`/keys`: API keys of the gateway's clients; operators make and revoke them."""
+"""`/keys`: API keys of the gateway's clients; operators make, change and revoke them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,7 +6,7 @@ from typing import ClassVar
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
@@ -68,6 +68,16 @@ async def create(visit: Visit) -> Response:
         return await _refused(visit, error, typed)
 
 
+async def change(visit: Visit) -> Response:
+    """Allow a key's requests to have their decisions kept, or no longer."""
+    asked = GatewayKeyChange(explain=bool((await visit.form()).get("explain")))
+    try:
+        await visit.api.change_gateway_key(visit.request.path_params["key"], asked)
+    except ApiProblem as error:
+        return await _refused(visit, error, {})
+    return visit.redirect("/keys")
+
+
 async def revoke(visit: Visit) -> Response:
     try:
         await visit.api.revoke_gateway_key(visit.request.path_params["key"])
@@ -97,7 +107,7 @@ async def _page(
 
 ROUTES = Routes(
     # What was made is shown at the address of its form, once; a reload shows the list.
-    pages=dict.fromkeys(("/keys", "/keys/new", "/keys/{key}/revoke"), show),
-    writes={"/keys/new": create, "/keys/{key}/revoke": revoke},
+    pages=dict.fromkeys(("/keys", "/keys/new", "/keys/{key}/explain", "/keys/{key}/revoke"), show),
+    writes={"/keys/new": create, "/keys/{key}/explain": change, "/keys/{key}/revoke": revoke},
     exports={"/keys": Export(name="gateway-keys")},
 )

@@ -1,4 +1,4 @@
-"""`/pools`: every pool, with facets."""
+"""`/pools`: every pool with its figures of the range, and facets."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,13 +8,15 @@ from typing import ClassVar
 from starlette.responses import Response
 
 from fairlead.pool_states import INSTANCES_STARTING
+from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import findings
 from fairlead_web.addresses import Here
 from fairlead_web.facets import Facet, facet
-from fairlead_web.health import in_time, out_of_slo, pain
+from fairlead_web.health import out_of_slo, pain
 from fairlead_web.paging import part_of
+from fairlead_web.range_figures import ShownFigures, shown
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Export, Routes
 from fairlead_web.shells import Crumb, Shell
@@ -33,6 +35,8 @@ class PoolsPage(Context):
     """Of which pools the page knows, where there are too many; else empty."""
     facets: dict[str, list[Facet]]
     sort: str
+    figures: dict[str, ShownFigures]
+    """By pool, of the range; those of the first pools only, where there are too many."""
 
 
 def _health(pool: PoolSummary) -> str:
@@ -49,14 +53,14 @@ FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "policy": lambda pool: pool.policy,
     "health": _health,
 }
-SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
-    "pain": pain,
-    "name": lambda pool: (pool.namespace, pool.name),
-    "attainment": lambda pool: (2.0 if (share := in_time(pool)) is None else share,),
-    "requests": lambda pool: (-(pool.requests_per_second or 0.0),),
-    "serving": lambda pool: (-pool.serving,),
-    "rejections": lambda pool: (-pool.rejections_per_second,),
-    "migrations": lambda pool: (-pool.sessions_moved,),
+SORTS: dict[str, Callable[[PoolSummary, RangeFigures | None], tuple[float | str, ...]]] = {
+    "pain": lambda pool, _: pain(pool),
+    "name": lambda pool, _: (pool.namespace, pool.name),
+    "attainment": lambda _, of: (2.0 if of is None or of.attainment is None else of.attainment,),
+    "requests": lambda _, of: (0 if of is None else -of.asked,),
+    "serving": lambda pool, _: (-pool.serving,),
+    "rejections": lambda _, of: (0 if of is None else -of.refused,),
+    "migrations": lambda _, of: (0 if of is None else -of.migrations,),
 }
 
 
@@ -65,13 +69,19 @@ async def index(visit: Visit) -> Response:
     list alone.
     """
     pools, advice = await asyncio.gather(visit.first_pools(MOST), visit.attempt("advice", visit.api.advice()))
+    visit = visit.since(pool.created_at for pool in pools.items)
+    asked = visit.range.asked
+    trends = await visit.attempt("figures", visit.api.trends(start=asked["from"], end=asked["to"]), ["results"])
+    figures = {one.pool: one.figures for one in trends.pools} if trends else {}
     sort = visit.param("sort") or "pain"
-    sort = sort if sort in SORTS else "pain"
-    found = sorted(chosen(pools.items, visit.here), key=SORTS[sort])
+    order = SORTS[sort := sort if sort in SORTS else "pain"]
+    found = sorted(chosen(pools.items, visit.here), key=lambda pool: order(pool, figures.get(_name(pool))))
+    listing = part_of(found, visit.param("cursor"), PAGE_ROWS)
     shell = await visit.shell(
         "Pools",
         "pools",
         crumbs=(Crumb(words="Pools"),),
+        ranged=True,
         live="pools",
         findings=findings.first(findings.of_advice(advice.items if advice else ())),
         pools=pools,
@@ -79,13 +89,18 @@ async def index(visit: Visit) -> Response:
     return visit.page(
         PoolsPage(
             shell=shell,
-            listing=part_of(found, visit.param("cursor"), PAGE_ROWS),
+            listing=listing,
             total=len(pools.items),
             cut=pools.cut_words("pools"),
             facets=facets(pools.items, visit.here),
             sort=sort,
+            figures={_name(pool): shown(figures[_name(pool)]) for pool in listing.items if _name(pool) in figures},
         )
     )
+
+
+def _name(pool: PoolSummary) -> str:
+    return f"{pool.namespace}/{pool.name}"
 
 
 def chosen(pools: Sequence[PoolSummary], here: Here) -> list[PoolSummary]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -45,6 +45,8 @@ class SessionPage(Context):
     migrations: list[Migration] | None
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
+    listed: dict[str, str]
+    """By name of a list, how many of all it shows; empty of those that show all."""
     kept: KeptSession | None
     """Until when all of its decisions are kept, if they are."""
     targets: list[str]
@@ -113,6 +115,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         visit.attempt("instances", visit.api.pool(key), ["targets"]),
         visit.attempt("kept sessions", visit.api.kept_sessions(key), ["kept"]),
     )
+    lists: list[tuple[str, Listing[Any] | None]] = [("migrations", migrations), ("reroutes", reroutes), ("decisions", decisions)]
     shell = await visit.shell(
         f"Session {session}",
         "pools",
@@ -131,12 +134,20 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             migrations=migrations.items if migrations else None,
             reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,
+            listed={name: newest_of(len(page.items), page.total, page.total_at_least) if page else "" for name, page in lists},
             kept=next((one for one in kept.sessions if one.session == session), None) if kept else None,
             targets=targets_of(detail, pool.instances if pool else ()),
             problem=formats.told(problem.detail, problem.remedy) if problem else None,
         ),
         status=problem.status if problem else 200,
     )
+
+
+def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
+    """What a list that is cut shows; empty of one that shows all."""
+    if total is not None:
+        return f"The newest {shown} of {formats.count(total)} that are kept." if total > shown else ""
+    return f"The newest {shown} of at least {formats.count(at_least)} that are kept." if at_least and at_least > shown else ""
 
 
 def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:

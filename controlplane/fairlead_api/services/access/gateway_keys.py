@@ -9,7 +9,7 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import CLASS_NAME, PoolKey
 from fairlead_api.services.access.callers import Caller, digest
 from fairlead_api.services.errors import Conflict
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.pages import Page
 
 MOST_KEYS = 10_000
@@ -35,6 +35,9 @@ class GatewayKeyStore(Protocol):
 
     async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime, most: int) -> bool:
         """Stores a key; False if there are `most` already that are not revoked."""
+
+    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey | None:
+        """Changes a key; None if it is revoked. Raises NotFound."""
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
         """Revokes a key; one that is revoked stays as it is. Raises NotFound."""
@@ -79,6 +82,13 @@ class GatewayKeys:
         if not await self._store.add(key, secret_digest, caller, now, MOST_KEYS):
             raise Conflict("too-many-gateway-keys", f"there are {MOST_KEYS} gateway keys; revoke those that nobody uses")
         return key
+
+    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey:
+        """Changes a key that is not revoked. Raises NotFound, Conflict."""
+        changed = await self._store.change(key_id, change, caller, now)
+        if changed is None:
+            raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is for ever; make another one")
+        return changed
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
         """Revokes a key for ever. Raises NotFound."""

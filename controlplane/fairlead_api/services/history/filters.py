@@ -5,7 +5,7 @@ from datetime import datetime
 
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.decisions import DecisionReason
+from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead.schedules.runs import RunOutcome
@@ -60,6 +60,8 @@ class DecisionFilter:
     session: str | None = None
     reason: DecisionReason | None = None
     priority_class: str | None = None
+    kept: KeptFor | None = None
+    outcome: RequestOutcome | None = None
     start: datetime | None = None
     end: datetime | None = None
 
@@ -89,8 +91,12 @@ class PlanFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`."""
+    """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`.
 
+    `pool` matches what was done to the pool and to all that is its own, such as its instances.
+    """
+
+    pool: str | None = None
     actor: str | None = None
     action: str | None = None
     object: str | None = None

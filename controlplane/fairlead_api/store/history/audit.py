@@ -35,6 +35,8 @@ class PostgresAuditLog:
                 beginnings.append(_begins(name, value[:-1]))
             else:
                 exact.append((log.c[name], value))
+        if wanted.pool is not None:
+            beginnings.append(_of_pool(wanted.pool))
         query, also = narrowed(between(select(log), log.c.at, wanted.start, wanted.end), exact)
         if wanted.kind is AuditKind.HUMAN:
             query = query.where(~_BY_THE_SYSTEM)
@@ -58,6 +60,10 @@ class PostgresAuditLog:
 
 def _begins(name: str, beginning: str) -> Test:
     return lambda columns: columns[name].startswith(beginning, autoescape=True)
+
+
+def _of_pool(pool: str) -> Test:
+    return lambda columns: (columns.object == pool) | columns.object.startswith(f"{pool}/", autoescape=True)
 
 
 def _within(sight: frozenset[str]) -> Test:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from fairlead.reports.decisions import Attempt, DecisionReason, KeptFor, Weighing
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
@@ -19,6 +19,7 @@ from fairlead_api.services.history.filters import DecisionFilter
 from fairlead_api.services.spans import Sight, Span
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import Lists, between, living, narrowed
+from fairlead_api.store.paging import Test
 from fairlead_api.store.records import read
 from fairlead_api.store.tables import decisions
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
@@ -47,11 +48,13 @@ class PostgresDecisions:
             (columns.chosen, wanted.instance),
             (columns.reason, wanted.reason),
         ]
-        unserved = [(columns.priority_class, wanted.priority_class)]
+        unserved = [(columns.priority_class, wanted.priority_class), (columns.outcome, wanted.outcome)]
         async with self._lists.database.reading() as connection:
             filters.append((columns.pool_id, await self._lists.pool_id(connection, wanted.pool)))
-            chosen = narrowed(between(select(decisions), columns.at, wanted.start, wanted.end), filters, unserved)
-            return await self._lists.page(connection, chosen, (columns.at, columns.id), self._build, span)
+            query, also = narrowed(between(select(decisions), columns.at, wanted.start, wanted.end), filters, unserved)
+            if wanted.kept is not None:
+                also.append(_kept_for(wanted.kept))
+            return await self._lists.page(connection, (query, also), (columns.at, columns.id), self._build, span)
 
     async def decision(self, decision_id: str) -> RoutingDecision:
         query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
@@ -101,3 +104,8 @@ class PostgresDecisions:
             attempts=() if row.attempts is None else msgspec.convert(row.attempts, tuple[Attempt, ...]),
         )
         return replace(decision, explanation=whole_story(decision, decision))
+
+
+def _kept_for(reason: KeptFor) -> Test:
+    """Rows of routers that did not tell why are of the sample."""
+    return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value

@@ -21,6 +21,7 @@ from fairlead_api.services.history.heatmaps import Grid, Place, Slice
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.heatmap_columns import SECONDS, make_columns, read_columns
+from fairlead_api.store.history.move_rollups import roll_up_moves
 from fairlead_api.store.history.pool_rollups import roll_up_pools
 from fairlead_api.store.history.slo_rollups import roll_up_slo
 from fairlead_api.store.rollup_lags import SETTLE_SECONDS, longest_lag
@@ -120,8 +121,9 @@ class PostgresLoads:
         self._database = database
 
     async def roll_up(self, now: datetime) -> int:
-        """Recomputes up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago; returns how many.
+        """Recomputes up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and minutes of moves.
 
+        Returns how many.
         Each call is one transaction.
         """
         ended = now - timedelta(seconds=10 + SETTLE_SECONDS)
@@ -144,7 +146,7 @@ class PostgresLoads:
             await make_columns(connection, buckets)
             await roll_up_pools(connection, buckets)
             await roll_up_slo(connection, buckets)
-            return len(buckets)
+            return len(buckets) + await roll_up_moves(connection, now - timedelta(seconds=SETTLE_SECONDS))
 
         return await self._database.writing(work)
 

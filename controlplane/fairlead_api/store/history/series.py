@@ -18,6 +18,7 @@ from fairlead_api.services.history.series_reading import LOADS, OF_INSTANCES, Ch
 from fairlead_api.services.history.slo_budgets import Counts, Kept
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.history import move_rollups
 from fairlead_api.store.history.annotations import read_annotations
 from fairlead_api.store.history.lists import living
 from fairlead_api.store.history.pool_changes import read_decisions, read_goals, read_models, read_serving, read_wanted
@@ -68,9 +69,7 @@ class PostgresSeries:
                 rows = await connection.execute(text(_OF_POOLS.format(table=f"pool_rollups_{_base(where)}")), values)
                 return {row.step: {name: row._mapping[name] for name in LOADS} for row in rows}
             (pool,) = values["pools"]
-            known = select(tables.instances.c.id).where(tables.instances.c.pool_id == pool, tables.instances.c.id == subject.instance)
-            if (await connection.execute(known)).scalar_one_or_none() is None:
-                raise NotFound("instance", f"{subject.pool}/{subject.instance}")
+            await known_instance(connection, pool, subject)
             base, table = (10, "load_rollups_10s") if where.seconds < 60 else (60, "load_rollups_1m")
             values |= {"pool": pool, "instance": subject.instance, "base": base, "now": now}
             values["last"] = where.end - timedelta(seconds=base)
@@ -122,10 +121,10 @@ class PostgresSeries:
         rows = await self._rows(
             subject,
             where,
-            f"SELECT {_STEP.format(at='at')}, count(*) AS moves, sum(predicted_source_ttft_seconds - actual_ttft_seconds) AS won "
-            f"FROM {table} WHERE {_WITHIN.format(at='at')} GROUP BY 1",
+            f"SELECT {_STEP.format(at='at')}, CAST(sum({table}) AS bigint) AS moves, CAST(sum(compared) AS bigint) AS compared, "
+            f"sum(seconds_won) AS won FROM ({move_rollups.within(_slo_base(where))}) moved GROUP BY 1",
         )
-        return [(row.step, row.moves, row.won) for row in rows]
+        return [(row.step, row.moves, row.won if row.compared else None) for row in rows if row.moves]
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
         async with self._database.reading() as connection:
@@ -174,6 +173,13 @@ def _slo_base(where: Steps) -> str:
 async def _where(connection: AsyncConnection, subject: Subject, where: Steps) -> dict[str, Any]:
     pools = list(await pools_of(connection, subject))
     return {"pools": pools, "start": where.start, "end": where.end, "step": where.seconds}
+
+
+async def known_instance(connection: AsyncConnection, pool: int, subject: Subject) -> None:
+    """Raises NotFound for an instance that the pool never had."""
+    known = select(tables.instances.c.id).where(tables.instances.c.pool_id == pool, tables.instances.c.id == subject.instance)
+    if (await connection.execute(known)).scalar_one_or_none() is None:
+        raise NotFound("instance", f"{subject.pool}/{subject.instance}")
 
 
 async def pools_of(connection: AsyncConnection, subject: Subject) -> dict[int, str]:

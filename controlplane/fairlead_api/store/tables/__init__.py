@@ -19,6 +19,9 @@ from fairlead_api.store.tables.identities import login_links as login_links
 from fairlead_api.store.tables.identities import users as users
 from fairlead_api.store.tables.identities import web_sessions as web_sessions
 from fairlead_api.store.tables.moves import migrations as migrations
+from fairlead_api.store.tables.moves import move_rollup_queue as move_rollup_queue
+from fairlead_api.store.tables.moves import move_rollups_1h as move_rollups_1h
+from fairlead_api.store.tables.moves import move_rollups_1m as move_rollups_1m
 from fairlead_api.store.tables.moves import reroutes as reroutes
 from fairlead_api.store.tables.pools import instance_transitions as instance_transitions
 from fairlead_api.store.tables.pools import instances as instances

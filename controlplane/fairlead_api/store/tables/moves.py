@@ -1,6 +1,6 @@
-"""Tables of moves: session migrations, part of a session's bindings, and re-routes of requests, which are not."""
+"""Tables of moves: session migrations, part of a session's bindings, re-routes of requests, which are not; rollups."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Computed, Double, Index, Integer, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Computed, DateTime, Double, Index, Integer, Table, Text, text
 
 from fairlead_api.store.tables.columns import count_column, metadata, pool_column, text_column, time_column
 
@@ -71,3 +71,34 @@ def _moves(name: str, *, bound: bool) -> Table:
 
 migrations = _moves("migrations", bound=True)
 reroutes = _moves("reroutes", bound=False)
+
+
+def _rollup(name: str) -> Table:
+    """How many moves a pool had in one bucket, and the seconds of TTFT that `compared` migrations won."""
+    return Table(
+        name,
+        metadata,
+        pool_column(primary_key=True),
+        Column("bucket", DateTime(timezone=True), primary_key=True),
+        count_column("migrations"),
+        count_column("reroutes"),
+        count_column("compared"),
+        Column("seconds_won", Double, nullable=False, server_default="0"),
+    )
+
+
+move_rollups_1m = _rollup("move_rollups_1m")
+move_rollups_1h = _rollup("move_rollups_1h")
+
+move_rollup_queue = Table(
+    "move_rollup_queue",
+    metadata,
+    pool_column(),
+    Column("minute", DateTime(timezone=True), nullable=False),
+    Index(None, "pool_id", "minute"),
+)
+"""Minutes whose moves changed since they were rolled up, in any number of rows each.
+
+Triggers write them in the transaction that adds a move or learns its outcome, so no writer can forget one, and as no
+row is written twice, none waits for another.
+"""

@@ -19,6 +19,9 @@ GROWING = frozenset(
         *(
             "load_samples",
             "migrations",
+            "move_rollup_queue",
+            "move_rollups_1h",
+            "move_rollups_1m",
             "plans",
             "pool_events",
             "recorded_requests",

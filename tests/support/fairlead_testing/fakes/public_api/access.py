@@ -25,6 +25,7 @@ from fairlead_client.resources.access import (
 )
 from fairlead_client.resources.gateway_keys import (
     GatewayKey,
+    GatewayKeyChange,
     GatewayKeyRequest,
     GatewayKeyTotals,
     GatewayKeyUsage,
@@ -84,6 +85,7 @@ class Access:
             *list_routes("/v1/gateway-keys", lambda _: self.gateway_keys, self.guard),
             Route("/v1/gateway-keys", self.guard(self._create_key, AccessRole.OPERATOR), methods=["POST"]),
             *document_routes("/v1/gateway-keys/{key_id}/usage", self._key_usage, "points", self.guard),
+            Route("/v1/gateway-keys/{key_id}", self.guard(self._change_key, AccessRole.OPERATOR), methods=["PATCH"]),
             Route("/v1/gateway-keys/{key_id}", self.guard(self._revoke_key, AccessRole.OPERATOR), methods=["DELETE"]),
             Route("/v1/tokens/{token}", self.guard(self._revoke, AccessRole.ADMIN), methods=["DELETE"]),
         ]
@@ -203,6 +205,7 @@ class Access:
             requests_per_minute=asked.requests_per_minute,
             tokens_per_minute=asked.tokens_per_minute,
             priority_class=asked.priority_class,
+            explain=asked.explain,
             created_at=now,
             created_by=self.identity(request).subject,
             expires_at=None if asked.days is None else now + timedelta(days=asked.days),
@@ -210,6 +213,16 @@ class Access:
         )
         self.gateway_keys.insert(0, made)
         return as_json(replace(made, secret="flk_shown-once"), 201)
+
+    async def _change_key(self, request: Request) -> Response:
+        key_id, change = request.path_params["key_id"], msgspec.json.decode(await request.body(), type=GatewayKeyChange)
+        place = next((place for place, key in enumerate(self.gateway_keys) if key.id == key_id), None)
+        if place is None:
+            raise Refusal(404, "No such key", f"There is no gateway key {key_id}.")
+        if self.gateway_keys[place].revoked_at is not None:
+            raise Refusal(409, "Conflict", f"the gateway key {key_id} is revoked", "gateway-key-revoked")
+        self.gateway_keys[place] = replace(self.gateway_keys[place], explain=change.explain)
+        return as_json(self.gateway_keys[place])
 
     async def _key_usage(self, request: Request) -> Response:
         key_id, now = request.path_params["key_id"], self._clock()

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
 from fairlead_api.routes.parameters import check_parameters
+from fairlead_client.resources.access import AccessRole
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.advice import AdviceOfPools
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, example_of
@@ -52,7 +53,7 @@ class FakePublicApi:
             *access.routes(),
             *Plans(world, self.book, access, clock).routes(),
             *self.live.routes(access.guard),
-            *History(world, clock).routes(access.guard),
+            *History(world, clock).routes(access.guard, lambda endpoint: access.guard(endpoint, AccessRole.OPERATOR)),
             *SeriesOverTime(world, clock).routes(access.guard),
             *Search(world, self.book).routes(access.guard),
             *AdviceOfPools(world, clock).routes(access.guard),

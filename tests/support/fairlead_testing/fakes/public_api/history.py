@@ -6,29 +6,30 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.decisions import DecisionReason
+from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.audit import AuditVerification
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.rejections import RejectionReport
-from fairlead_client.resources.sessions import SessionDetail
+from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions, SessionDetail
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes, one_of
-from fairlead_testing.fakes.public_api.pools import pool_named
+from fairlead_testing.fakes.public_api.pools import POOL, pool_named
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.time_ranges import parse_range
 
 FILTER_WORDS: dict[str, type[StrEnum]] = {
     "trigger": BindingReason,
-    "outcome": MoveOutcome,
     "reason": DecisionReason,
+    "kept": KeptFor,
     "role": Role,
     "controller": Controller,
     "verdict": Verdict,
@@ -40,8 +41,9 @@ class History:
     def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
         self._world = world
         self._clock = clock
+        self._kept_sessions: dict[tuple[str, str], KeptSession] = {}
 
-    def routes(self, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
+    def routes(self, guard: Callable[[Endpoint], Endpoint], operators: Callable[[Endpoint], Endpoint]) -> list[Route]:
         lists: dict[str, Source] = {
             "/v1/sessions": self._sessions,
             "/v1/migrations": lambda request: self._moves(request, self._world.migrations()),
@@ -58,6 +60,9 @@ class History:
             *document_routes("/v1/rejections", self._report, "groups", guard),
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route("/v1/sessions/{namespace}/{name}/{session:path}", guard(self._session)),
+            Route(f"{POOL}/kept-sessions", guard(self._kept), methods=["GET"]),
+            Route(f"{POOL}/kept-sessions", operators(self._keep), methods=["POST"]),
+            Route(f"{POOL}/kept-sessions/{{session:path}}", operators(self._let_go), methods=["DELETE"]),
             Route("/v1/migrations/{id}", guard(one_of(self._world.migrations))),
             Route("/v1/reroutes/{id}", guard(one_of(self._world.reroutes))),
             Route("/v1/decisions/{id}", guard(one_of(self._world.decisions))),
@@ -76,6 +81,24 @@ class History:
             raise Refusal(404, "No such session", f"There is no session {wanted} in {pool}.")
         return as_json(SessionDetail(session=found, history=self._world.history(found)))
 
+    async def _kept(self, request: Request) -> Response:
+        pool = pool_named(request)
+        return as_json(KeptSessions(pool=pool, sessions=[one for (of, _), one in self._kept_sessions.items() if of == pool]))
+
+    async def _keep(self, request: Request) -> Response:
+        pool, asked = pool_named(request), msgspec.json.decode(await request.body(), type=KeepSessionRequest)
+        if not 1 <= asked.minutes <= 60:
+            raise Refusal(
+                422, "Cannot be used", f"minutes: {asked.minutes} cannot be used; write 1 to 60", "invalid-input", field="minutes"
+            )
+        kept = KeptSession(session=asked.session, until=self._clock() + timedelta(minutes=asked.minutes), by="operator-person")
+        self._kept_sessions[pool, asked.session] = kept
+        return as_json(kept, 201)
+
+    async def _let_go(self, request: Request) -> Response:
+        self._kept_sessions.pop((pool_named(request), request.path_params["session"]), None)
+        return Response(status_code=204)
+
     def _moves(self, request: Request, moves: Sequence[Any]) -> list[Any]:
         names = ("pool", "source", "target", "trigger", "outcome", "session")
         paid_off = request.query_params.get("paid_off")
@@ -89,7 +112,9 @@ class History:
         return _flows(self._moves(request, self._world.reroutes()))
 
     def _decisions(self, request: Request) -> list[Any]:
-        found = self._in_range(request, _filtered(request, self._world.decisions(), ("pool", "session", "reason", "priority_class")))
+        found = self._in_range(
+            request, _filtered(request, self._world.decisions(), ("pool", "session", "reason", "kept", "outcome", "priority_class"))
+        )
         wanted = request.query_params.get("instance")
         return [one for one in found if wanted in (None, one.chosen)]
 
@@ -111,7 +136,9 @@ class History:
         return as_json(self._rejections(request))
 
     def _audit(self, request: Request) -> list[Any]:
-        return self._in_range(request, _filtered(request, self._world.audit(), ("actor", "action", "object", "kind")))
+        pool = request.query_params.get("pool")
+        found = [one for one in self._world.audit() if pool is None or f"{one.object}/".startswith(f"{pool}/")]
+        return self._in_range(request, _filtered(request, found, ("actor", "action", "object", "kind")))
 
     async def _verification(self, request: Request) -> Response:
         return as_json(AuditVerification(intact=True, entries=len(self._world.audit()), first_broken=None))
@@ -125,7 +152,8 @@ class History:
 
 def _filtered(request: Request, items: Sequence[Any], names: Sequence[str]) -> list[Any]:
     wanted = {name: request.query_params[name] for name in names if request.query_params.get(name)}
-    for name, words in FILTER_WORDS.items():
+    outcomes = RequestOutcome if "kept" in names else MoveOutcome
+    for name, words in {**FILTER_WORDS, "outcome": outcomes}.items():
         if name in wanted and wanted[name] not in set(words):
             known = ", ".join(repr(word.value) for word in words)
             raise Refusal(422, "Cannot be used", f"{name}: write one of {known}", "invalid-input", known, name, wanted[name])

@@ -13,7 +13,7 @@ from fairlead_api.services.history.series_reading import chosen
 from fairlead_client.resources.series import Annotations, Scope, Series
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
-from fairlead_testing.fakes.public_data.figures import figures_of_all
+from fairlead_testing.fakes.public_data.figures import figures_of_all, figures_of_instance
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.series import annotations_of, lines_of
 from fairlead_testing.fakes.public_data.world import World
@@ -28,7 +28,7 @@ class SeriesOverTime:
     def routes(self, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
         below = ("/v1", POOL, f"{POOL}/instances/{{instance}}")
         return [
-            *(Route(f"{path}/figures", guard(self._figures)) for path in below[:2]),
+            *(Route(f"{path}/figures", guard(self._figures)) for path in below),
             *(
                 route
                 for path in below
@@ -37,8 +37,10 @@ class SeriesOverTime:
         ]
 
     async def _figures(self, request: Request) -> Response:
-        pool, _ = _subject(request)
+        pool, instance = _subject(request)
         asked = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
+        if pool and instance:
+            return as_json(figures_of_instance(self._world.figures(pool, asked.start, asked.end), len(INSTANCES[pool])))
         each = [self._world.figures(one, asked.start, asked.end) for one in ([pool] if pool else self._world.pools_known)]
         return as_json(each[0] if pool or not each else figures_of_all(each, each[0]))
 

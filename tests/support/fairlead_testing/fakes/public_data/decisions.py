@@ -1,11 +1,11 @@
-"""Sampled routing decisions with the candidates that were weighed."""
+"""Routing decisions with the candidates that were weighed: a sample, and some of late and of retried requests."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from fairlead.reports.decisions import CandidateScore, DecisionReason
+from fairlead.reports.decisions import Attempt, CandidateScore, DecisionReason, KeptFor, RequestOutcome
 from fairlead.routing.explanations.fates import whole_story
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.routing.policies.catalogue import BUILT_IN
@@ -73,5 +73,12 @@ def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[Routing
             served_by=ranked[0].instance,
             named="default_user_id" if number == 4 else None,
         )
+        if number % 12 == 5:
+            lost = Attempt(instance=ranked[0].instance, failure="lost", after_seconds=0.25)
+            decision = replace(decision, kept=KeptFor.RETRIED, attempts=(lost,), served_by=ranked[1].instance)
+        elif number % 12 == 7:
+            decision = replace(decision, kept=KeptFor.LATE, ttft_target_seconds=(decision.ttft_seconds or 0.0) / 2)
+        if decision.kept is not KeptFor.SAMPLE:
+            decision = replace(decision, outcome=RequestOutcome.SERVED, sample_rate=1.0)
         found.append(replace(decision, explanation=whole_story(decision, decision)))
     return found

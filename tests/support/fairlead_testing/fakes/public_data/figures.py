@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from fairlead.range_steps import covered
-from fairlead_client.resources.figures import RangeFigures
+from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.pools import PoolSummary
 
 _SUMMED = (
@@ -52,6 +52,26 @@ def figures_of(pool: PoolSummary, start: datetime, end: datetime, now: datetime,
         compared=pool.sessions_moved,
         seconds_won=1.4 * pool.sessions_moved,
         complete_until=ended - timedelta(seconds=behind_seconds) if behind_seconds else None,
+    )
+
+
+def figures_of_instance(pool: RangeFigures, instances: int) -> InstanceFigures:
+    """Of one of so many instances, which all did the same."""
+    return InstanceFigures(
+        start=pool.start,
+        end=pool.end,
+        sent=pool.sent // instances,
+        failed_sends=pool.failed_sends // instances,
+        judged=pool.judged // instances,
+        in_time=pool.in_time // instances,
+        first_tokens=pool.judged // instances,
+        ttft_in_time=pool.ttft_in_time // instances,
+        prompt_tokens=pool.prompt_tokens // instances,
+        hit_tokens=pool.hit_tokens // instances,
+        output_tokens=pool.judged * 150 // instances,
+        ttft_p95_seconds=pool.ttft_p95_seconds,
+        tpot_p95_seconds=pool.tpot_p95_seconds,
+        complete_until=pool.complete_until,
     )
 
 
