@@ -49,6 +49,7 @@ LABELS = {
     "reason": "why: the word that the answer has too",
     "result": "`ok`, `failed`, or `unavailable` while the database is away",
     "route": "path of the route, with names in braces",
+    "source": "how a figure is known: `measured`, `fitted`, `declared` or `unknown`",
     "state": "which state is meant",
     "status": "status of the answer",
 }

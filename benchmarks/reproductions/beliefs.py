@@ -15,9 +15,9 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 PRESET = preset("dualmap-910b4-qwen7b")
 INSTANCES = 8
 REQUESTS, WARMUP = 1500, 200
-LOADS = (0.5, 0.75)
-MODES = ("Load", "Disabled")
-POLICIES = ("fairlead", "preble", "min-ttft", "ear", "dualmap")
+SETTINGS = ((0.5, "Load"), (0.75, "Disabled"))
+"""Loads and modes of early rejection: what a wrong speed refuses at half load, and does to queues near saturation."""
+POLICIES = ("fairlead", "preble", "min-ttft", "ear", "dualmap", "mooncake", "lmetric", "heimdall", "cache-affinity", "least-loaded")
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Of the true speed."""
 
@@ -37,13 +37,9 @@ Runs = dict[Trial, CellResult]
 
 def write(context: Context) -> str:
     """Run and describe."""
-    policies, loads = (POLICIES[:1], LOADS[:1]) if context.quick else (POLICIES, LOADS)
+    policies, settings = (POLICIES[:1], SETTINGS[:1]) if context.quick else (context.policies or POLICIES, SETTINGS)
     trials = [
-        Trial(load=load, mode=mode, policy=policy, belief=belief)
-        for load in loads
-        for mode in MODES
-        for policy in policies
-        for belief in BELIEFS
+        Trial(load=load, mode=mode, policy=policy, belief=belief) for load, mode in settings for policy in policies for belief in BELIEFS
     ]
     requests, warmup = (60, 20) if context.quick else (REQUESTS, WARMUP)
     loaded = workload("conversation", requests=requests, max_input=PRESET.max_input_tokens, recorded=context.conversation)

@@ -2,6 +2,7 @@
 
 import click
 
+from fairlead.capabilities import in_words
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
 from fairlead_cli.planning import name_argument, pool_named
 from fairlead_cli.printing import percent, print_facts, print_table, seconds, short, when
@@ -52,6 +53,7 @@ def show(name: str, instance: str, look: Look) -> None:
                 ("reason", one.reason),
                 ("restarts", f"{one.restarts}"),
                 ("share of ring", percent(one.key_share)),
+                *((known.name.lower(), f"{known.value} ({known.source})") for known in in_words(found.capability) if known.value),
                 *((found_now.reason, f"{found_now.message} (by {found_now.routers} routers)") for found_now in found.conditions),
             ]
         )

@@ -2,6 +2,7 @@
 
 import click
 
+from fairlead.capabilities import in_words
 from fairlead.instances import Role
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
@@ -60,6 +61,9 @@ def show(name: str, look: Look) -> None:
         one = found.pool
         facts = [("TTFT SLO", seconds(one.ttft_slo_seconds)), ("goal", f"{one.slo_percentile:g}%"), ("owner", short(one.owner))]
         print_facts([*zip(COLUMNS, _row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
+        click.echo()
+        known = [(one.name, one.value, one.source, one.spread) for one in in_words(found.capability)]
+        print_table(("an instance", "value", "source", "P10 to P90"), known)
         click.echo()
         rows = [(one.type, one.status, one.reason, when(one.since), one.message) for one in found.conditions]
         print_table(("condition", "status", "reason", "since (UTC)", "message"), rows)

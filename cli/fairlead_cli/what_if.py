@@ -51,7 +51,7 @@ def what_if() -> None:
 @click.option("--replicas", type=int, help="Instances; without, as many as there are.")
 @click.option("--prefill-replicas", type=int, help="Of a pool of prefill and decode.")
 @click.option("--decode-replicas", type=int, help="Of a pool of prefill and decode.")
-@click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, run at the declared speed.")
+@click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, as fast as the pool's.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same one gives the same numbers.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the results.")
 @json_option

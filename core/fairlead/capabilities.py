@@ -7,8 +7,8 @@ a fit to its own requests, may refuse a request, move a session or scale a pool.
 of an unknown one, may order choices, which costs little where it is wrong and teaches the right figure.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from math import isfinite
 
@@ -73,6 +73,60 @@ def declared(value: float | None) -> Figure:
     return UNKNOWN if value is None else Figure(value=value, source=Source.DECLARED)
 
 
+def value_of(figure: Figure) -> float:
+    """The value of a figure that is known. Raises ValueError for an unknown one."""
+    if figure.value is None:
+        raise ValueError("a figure is needed that is not known")
+    return figure.value
+
+
+def recalled(figure: Figure, seconds: float) -> Figure:
+    """The same figure so much later."""
+    return figure if figure.age_seconds is None else replace(figure, age_seconds=figure.age_seconds + max(0.0, seconds))
+
+
+def agreed(figures: Sequence[Figure]) -> Figure:
+    """One figure of several observers of the same engines: the mean of those that measured, weighed by samples. Its
+    spread is that of the observer with most samples, its age that of the newest observation. Unknown where none did.
+    """
+    measured = [one for one in figures if one.source is Source.MEASURED and one.value is not None]
+    if not measured:
+        return UNKNOWN
+    weights = [max(1, one.samples) for one in measured]
+    return Figure(
+        value=sum((one.value or 0.0) * weight for one, weight in zip(measured, weights, strict=True)) / sum(weights),
+        source=Source.MEASURED,
+        spread=max(measured, key=lambda one: one.samples).spread,
+        samples=sum(one.samples for one in measured),
+        age_seconds=min((one.age_seconds for one in measured if one.age_seconds is not None), default=None),
+    )
+
+
+def source_words(figure: Figure, sample: str) -> str:
+    """Where a figure comes from, for people; `sample` is one observation. Examples: `measured, 41 prefills, 20 s ago`,
+    `declared, not measured yet`.
+    """
+    match figure.source:
+        case Source.MEASURED:
+            age = "" if figure.age_seconds is None else f", {_age(figure.age_seconds)} ago"
+            return f"measured, {figure.samples:,} {sample if figure.samples == 1 else f'{sample}s'}{age}"
+        case Source.FITTED:
+            age = "" if figure.age_seconds is None else f", fitted {_age(figure.age_seconds)} ago"
+            return f"fitted to {figure.samples:,} recorded requests{age}, not measured yet"
+        case Source.DECLARED:
+            return "declared, not measured yet"
+    return "unknown"
+
+
+def _age(seconds: float) -> str:
+    unit, name = next((one for one in _UNITS if seconds >= 2 * one[0]), (1.0, "s"))
+    return f"{seconds / unit:.0f} {name}"
+
+
+_UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+"""Of an age, which has at least two of its unit."""
+
+
 def best(*figures: Figure) -> Figure:
     """The figure of the best source; of equal sources the first. Unknown where there is none."""
     return min(figures, key=lambda figure: _RANKS[figure.source], default=UNKNOWN)
@@ -101,7 +155,7 @@ def _quantile(ordered: list[tuple[float, float]], below: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCapability:
-    """What one instance can do. Figures are of the pool's instances together, or of one of them."""
+    """What one instance of a pool can do, found from all of them together."""
 
     prefill_tokens_per_second: Figure = UNKNOWN
     """Uncached prompt tokens that an instance computes per second while it computes any."""
@@ -112,3 +166,45 @@ class EngineCapability:
     kv_cache_tokens: Figure = UNKNOWN
     start_seconds: Figure = UNKNOWN
     """From the creation of an instance until it serves."""
+
+
+NOTHING_KNOWN = EngineCapability()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureWords:
+    """A figure as people read it; `value` and `spread` are empty where nothing is known."""
+
+    name: str
+    value: str
+    source: str
+    spread: str
+
+
+_WORDINGS = (
+    ("prefill_tokens_per_second", "Prefill speed", "{:,.0f}", "tokens/s", 1.0, "prefill"),
+    ("decode_step_seconds", "Decode step", "{:.1f}", "ms", 1000.0, "answer"),
+    ("kv_cache_tokens", "KV cache", "{:,.0f}", "tokens", 1.0, "engine"),
+    ("bytes_per_token", "Bytes per token", "{:.2f}", "", 1.0, "prompt"),
+    ("start_seconds", "Start", "{:.0f}", "s", 1.0, "start"),
+)
+"""Of each figure: its name, how a value is written, its unit and how many of these its own unit has, and one sample."""
+
+
+def in_words(known: EngineCapability) -> list[FigureWords]:
+    """All figures, for people, with their sources."""
+    return [_words(getattr(known, field), name, form, unit, times, sample) for field, name, form, unit, times, sample in _WORDINGS]
+
+
+def _words(figure: Figure, name: str, form: str, unit: str, times: float, sample: str) -> FigureWords:
+    value = "" if figure.value is None else f"{form.format(figure.value * times)} {unit}".rstrip()
+    ends = () if figure.spread is None else (figure.spread.p10, figure.spread.p90)
+    spread = " to ".join(form.format(one * times) for one in ends)
+    return FigureWords(name=name, value=value, source=source_words(figure, sample), spread=spread)
+
+
+def joined(*found: EngineCapability) -> EngineCapability:
+    """Each figure of the best source, and of equal ones the first."""
+    return EngineCapability(
+        **{one.name: best(*(getattr(capability, one.name) for capability in found)) for one in fields(EngineCapability)}
+    )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from fairlead.capabilities import EngineCapability
 from fairlead.instances import InstanceState, Role
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.scaling.signals import PoolDemand, PoolSignals
@@ -142,6 +143,8 @@ class PoolObservations:
     demand: PoolDemand | None = None
     troubled_engines: tuple[InstanceTrouble, ...] = ()
     figures_behind_seconds: float = 0.0
+    capability: EngineCapability | None = None
+    """What an instance can do; None: a control API that does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

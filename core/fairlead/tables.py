@@ -17,6 +17,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from fairlead.capabilities import EngineCapability, declared
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.schemas.shapes import Rule, duration, free, number, text, truth, whole
 
@@ -134,6 +135,15 @@ class EngineFigures:
         "Not for engines that sleep, or that ask for a credential.",
         False,
     )
+
+    @property
+    def declared(self) -> EngineCapability:
+        """What the spec says that an instance can do, for where nothing better is known."""
+        return EngineCapability(
+            prefill_tokens_per_second=declared(self.prefill_tokens_per_second),
+            bytes_per_token=declared(self.bytes_per_token),
+            kv_cache_tokens=declared(self.kv_cache_tokens),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedTarget:
-    """The pool to simulate, as its spec in force says."""
+    """The pool to simulate: by its spec in force, and by what its instances were seen to do."""
 
     engine: EngineModel
     instances: int = 0
@@ -102,6 +102,8 @@ class SimulatedTarget:
     """How engines behave that are simulated themselves; with it `engine` is that of such a pool."""
     fitted: EngineCosts | None = None
     """What an engine costs that was fitted to the pool's requests, in place of the model's costs and declared speed."""
+    speed_source: str = ""
+    """Where the prefill speed comes from, in words."""
     fit_words: str = ""
     """Where they come from, how old they are and how far off."""
 

@@ -118,6 +118,7 @@ class Informing:
                 str(pool.key),
                 pool.held().requests,
                 pool.token_sizes.report(),
+                pool.scheduler.prefill_figure(self._pools.now()),
                 pool.scheduler.prefill_estimate(),
                 pool.scheduler.decode_estimate(),
             )

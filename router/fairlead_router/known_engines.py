@@ -88,6 +88,11 @@ class KnownEngines:
         ranks = () if seen is None else ((seen.rank(name), one) for name, one in page.ranks.items())
         return {rank: one for rank, one in ranks if rank is not None}
 
+    @property
+    def told_cache_sizes(self) -> Collection[int]:
+        """The tokens that KV caches hold, of each engine that told it: those of its smallest rank."""
+        return self._cache_sizes.values()
+
     def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
         """An engine told how many tokens its KV cache holds, or the smallest of its ranks'. Returns whether
         `cache_tokens` changed. `declared` is what is gone by before any told.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from fairlead.capabilities import Figure
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
 from fairlead_router.pool_counters import PoolCounters
@@ -19,6 +20,7 @@ class PoolReading(NamedTuple):
     pool: str
     held: int
     token_sizes: TokenSizeReport
+    speed: Figure
     prefill: EstimateReport
     decode: EstimateReport
 
@@ -190,8 +192,14 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
         " spec.engine.prefillTokensPerSecond.",
         labels=["pool", "phase", "by"],
     )
-    for pool, waiting, sizes, *estimates in readings:
+    speeds = GaugeMetricFamily(
+        "fairlead_router_prefill_tokens_per_second",
+        "Uncached prompt tokens per second of an instance, or of a data-parallel rank, by which times are predicted; source says where it comes from.",
+        labels=["pool", "source"],
+    )
+    for pool, waiting, sizes, speed, *estimates in readings:
         held.add_metric([pool], waiting)
+        speeds.add_metric([pool, speed.source.value], speed.value or 0.0)
         size.add_metric([pool], sizes.bytes_per_token)
         for of_kind in sizes.kinds:
             kinds.add_metric([pool, of_kind.kind, of_kind.by], of_kind.bytes_per_token)
@@ -204,4 +212,4 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
         for of, value in (("in-use", sizes.error), ("declared", sizes.declared_error)):
             if value is not None:
                 error.add_metric([pool, of], value)
-    yield from (held, size, kinds, error, seconds, off)
+    yield from (held, size, kinds, error, speeds, seconds, off)

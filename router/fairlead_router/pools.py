@@ -65,6 +65,10 @@ class Pools:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def now(self) -> float:
+        """The time by which pools count, in seconds."""
+        return self._clock()
+
     def all(self) -> tuple[Pool, ...]:
         """Pools in force, by key."""
         return tuple(self._by_key[key] for key in sorted(self._by_key))

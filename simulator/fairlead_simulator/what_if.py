@@ -48,7 +48,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 TELL_SECONDS = 0.25
 PROMPT_TOKENS = 2_000
-"""The prompt by which an engine's speed is compared with the one that a pool declares."""
+"""The prompt by which an engine's speed is compared with that of a pool's instances."""
 LONGEST_SECONDS = 30 * 86_400.0
 _FULL = 0.98
 """Share of an engine's KV memory that one request may need."""
@@ -68,13 +68,13 @@ def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
 
 
 def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
-    """The engine's model with the KV cache and the prefill speed that the pool declares, and what it is, in words.
+    """The engine's model with the KV cache and the prefill speed of the pool's instances, and what it is, in words.
 
     Engines that are simulated themselves behave as they do when they are served.
     """
-    base, declared = preset(target.engine.value), target.prefill_tokens_per_second
+    base, known = preset(target.engine.value), target.prefill_tokens_per_second
     if target.simulated is not None:
-        words = f"Engines: simulated ones as the pool declares them, which compute {declared:g} prompt tokens/s."
+        words = f"Engines: simulated ones as the pool declares them, which compute {known:g} prompt tokens/s."
         return _as_served(base, target, target.simulated), words
     if target.fitted is not None:
         fitted = replace(with_costs(base, target.fitted), kv_tokens=target.kv_cache_tokens, dram_tokens=None)
@@ -84,8 +84,8 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
         replace(base, kv_tokens=target.kv_cache_tokens) if base.dram_tokens is None else replace(base, dram_tokens=target.kv_cache_tokens)
     )
     words = (
-        f"Engines: model {base.name}, estimated from data sheets, at {speed:.3g} times its speed, as the pool declares "
-        f"{declared:g} prompt tokens/s."
+        f"Engines: model {base.name}, estimated from data sheets, at {speed:.3g} times its speed, as instances compute "
+        f"{known:,.0f} prompt tokens/s ({target.speed_source or 'declared, not measured yet'})."
     )
     return replace(sized.at_speed(speed), max_input_tokens=None), words
 

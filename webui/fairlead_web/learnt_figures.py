@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, FigureWords, in_words
 from fairlead.instances import Role
 from fairlead.reports.engines import Quantity
 from fairlead_client.resources.instances import LearntOfEngines
@@ -14,20 +15,18 @@ TIMES = {Role.BOTH: (Quantity.PREFILL, Quantity.DECODE), Role.PREFILL: (Quantity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """How a quantity is named, the unit it is shown in, what one sample of it is, and what teaches it."""
+    """How a quantity is named, the unit it is shown in, and what teaches it."""
 
     name: str
     unit: str
-    samples: str
     teacher: str
 
 
 WORDS = {
-    Quantity.PREFILL: Wording(name="Prefill speed", unit="tokens/s", samples="prefills", teacher="streamed answers teach it"),
-    Quantity.DECODE: Wording(name="Decode step", unit="ms", samples="answers", teacher="streamed answers that are not short teach it"),
-    Quantity.TEXT: Wording(
-        name="Bytes per token", unit="", samples="prompts", teacher="answers whose usage has the tokens of the prompt teach it"
-    ),
+    Quantity.PREFILL: Wording(name="Prefill speed", unit="tokens/s", teacher="streamed answers teach it"),
+    Quantity.DECODE: Wording(name="Decode step", unit="ms", teacher="streamed answers that are not short teach it"),
+    Quantity.TEXT: Wording(name="Bytes per token", unit="", teacher="answers whose usage has the tokens of the prompt teach it"),
+    Quantity.KV_CACHE: Wording(name="KV cache", unit="tokens", teacher="engines whose metrics have its size tell it"),
 }
 
 
@@ -54,11 +53,12 @@ class Learnt:
     rows: list[LearntRow]
 
 
-def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity]) -> Learnt:
-    """Those of these quantities, in their order."""
+def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
+    """Those of these quantities, in their order; `known` has the figures by which the pool is judged."""
+    named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(
-        sentences=[_sentence(quantity, told) for quantity, told in found.items()],
+        sentences=[_sentence(quantity, told, named[WORDS[quantity].name]) for quantity, told in found.items()],
         rows=[_row(quantity, one) for quantity, told in found.items() for one in told],
     )
 
@@ -77,21 +77,22 @@ def _row(quantity: Quantity, one: LearntOfEngines) -> LearntRow:
     )
 
 
-def _sentence(quantity: Quantity, told: Sequence[LearntOfEngines]) -> str:
-    """The means over routers, each weighing by its samples."""
+def _sentence(quantity: Quantity, told: Sequence[LearntOfEngines], known: FigureWords) -> str:
+    """The figure with its source; then the errors of predictions, their means over routers by samples."""
     words = WORDS[quantity]
+    if not known.value:
+        return f"{words.name}: not measured yet; {words.teacher}."
+    said = f"{words.name}: {known.value} ({known.source})"
     if not told:
-        return f"{words.name}: nothing learnt yet; {words.teacher}."
-    samples = sum(one.samples for one in told)
-    learnt = f"{_value(quantity, sum(one.learnt * one.samples for one in told) / samples)} {words.unit}".rstrip()
-    beside = "" if told[0].declared is None else f", {_value(quantity, told[0].declared)} declared"
+        return f"{said}; {words.teacher}."
+    declared = "" if told[0].declared is None or "declared" in known.source else f"; {_value(quantity, told[0].declared)} declared"
     error, declared_error = _mean([(one.error, one.samples) for one in told]), _mean([(one.declared_error, one.samples) for one in told])
-    off = "" if error is None else f"; off by {formats.share(error)} in the mean"
+    off = "" if error is None else f"; mean error {formats.share(error)}"
     if off and declared_error is not None:
-        off += f", the declared by {formats.share(declared_error)}"
+        off += f", of the declared value {formats.share(declared_error)}"
     routers = [one.router for one in told]
     by = ", ".join(routers[:-1]) + " and " + routers[-1] if len(routers) > 1 else routers[0]
-    return f"{words.name}: {learnt} learnt{beside}{off}; {_samples(quantity, samples)} at {by}."
+    return f"{said}{declared}{off}; seen by {by}."
 
 
 def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
@@ -99,14 +100,11 @@ def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
     return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
 
 
-def _samples(quantity: Quantity, samples: int) -> str:
-    words = WORDS[quantity].samples
-    return f"{samples:,} {words if samples != 1 else words.removesuffix('s')}"
-
-
 def _value(quantity: Quantity, value: float | None) -> str:
     if value is None:
         return formats.NONE
     if quantity is Quantity.PREFILL:
         return formats.count(1 / value)
+    if quantity is Quantity.KV_CACHE:
+        return formats.count(value)
     return f"{value * 1000:.1f}" if quantity is Quantity.DECODE else f"{value:.2f}"

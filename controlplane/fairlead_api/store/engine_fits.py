@@ -75,12 +75,6 @@ class PostgresEngineFits:
         )
 
 
-async def stored_fit(connection: AsyncConnection, pool_id: int) -> EngineFit | None:
-    """The fit that the pool is simulated by."""
-    found = (await connection.execute(select(fits.c.fit).where(fits.c.pool_id == pool_id))).scalar_one_or_none()
-    return None if found is None else msgspec.convert(found, EngineFit)
-
-
 async def _engine(connection: AsyncConnection, pool: PoolKey) -> PoolEngine:
     row = await pool_row(connection, pool)
     found = (await connection.execute(select(fits).where(fits.c.pool_id == row.id))).one_or_none()

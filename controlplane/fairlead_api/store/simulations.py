@@ -31,8 +31,8 @@ from fairlead_api.services.simulations.sizing import Asked, simulated
 from fairlead_api.services.spans import Span
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
-from fairlead_api.store.engine_fits import stored_fit
 from fairlead_api.store.paging import page
+from fairlead_api.store.pools.capabilities import read_capability, stored_fit
 from fairlead_api.store.pools.rows import pool_row
 from fairlead_api.store.records import read
 from fairlead_client.resources.pages import Page
@@ -59,10 +59,6 @@ SELECT sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(hit_tokens) 
 FROM pool_rollups_10s WHERE pool_id = :pool AND bucket >= :start AND bucket < :end
 """)
 _MOVED = text("SELECT count(DISTINCT session) FROM migrations WHERE pool_id = :pool AND at >= :start AND at < :end")
-_STARTUP = text("""
-SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM state_since - created_at)) AS seconds
-FROM instances WHERE pool_id = :pool AND gone_at IS NULL AND state = 'Serving'
-""")
 
 
 class PostgresSimulations:
@@ -73,7 +69,7 @@ class PostgresSimulations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def present(self, pool: PoolKey) -> PoolAtPresent:
+    async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             if row.facts is None:
@@ -86,7 +82,7 @@ class PostgresSimulations:
                 select(instances.c.weight, instances.c.state).where(*of, instances.c.state.in_(sorted(ACCEPTING))).order_by(instances.c.id)
             )
             weights = [1.0 if one.state == InstanceState.WARMING else one.weight for one in await connection.execute(weighed)]
-            fit = await stored_fit(connection, row.id)
+            fit, capability = await stored_fit(connection, row.id), await read_capability(connection, row, now)
         declared = [role["name"] for role in (row.spec or {}).get("roles") or () if isinstance(role, dict) and "name" in role]
         numbers = dict.fromkeys(map(Role, declared), 0) | {Role(role): int(count) for role, count in found}
         return PoolAtPresent(
@@ -95,6 +91,7 @@ class PostgresSimulations:
             weights=weights,
             simulated=_simulated(row.spec),
             fit=fit,
+            capability=capability,
         )
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
@@ -276,12 +273,6 @@ class PostgresSimulations:
             ends = select(func.min(newest.c.at).label("first"), func.max(newest.c.at).label("last"))
             found = (await connection.execute(ends)).one()
         return 0.0 if found.first is None else float((found.last - found.first).total_seconds())
-
-    async def startup_seconds(self, pool: PoolKey) -> float | None:
-        async with self._database.reading() as connection:
-            row = await pool_row(connection, pool)
-            seconds = (await connection.execute(_STARTUP, {"pool": row.id})).scalar_one()
-        return None if seconds is None else max(0.0, float(seconds))
 
     async def waiting_plans(self) -> int:
         async with self._database.reading() as connection:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairlead.capabilities import Figure, declared
 from fairlead.instances import InstanceState, Role
 
 
@@ -111,6 +112,7 @@ class Warming:
     """Share (0-1) of its full weight that it begins with."""
 
 
+UNDECLARED_SPEED = declared(6250.0)
 _DEFAULT_BOUNDS = RolloutBounds()
 _AT_ONCE = Warming()
 
@@ -147,8 +149,9 @@ class DesiredRole:
     """What is to be scaled to `replicas`; None = nothing, or nothing that may be scaled now."""
     replace_stalled_after_seconds: float = 60.0
     """An instance whose engine is stalled for so long is replaced; 0 = never."""
-    prefill_tokens_per_second: float = 6250.0
-    """Converts cached tokens into the seconds a session would wait elsewhere; used to choose the instance to remove."""
+    prefill_speed: Figure = UNDECLARED_SPEED
+    """As declared, in tokens per second, where the control API knows no better. Converts cached tokens into the seconds
+    a session would wait elsewhere; used to choose the instance to remove."""
 
     @property
     def kept_hash(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fairlead.capabilities import UNKNOWN, best, value_of
 from fairlead.draining import by_cost
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations
@@ -121,11 +122,10 @@ class RoundPlan:
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def _prefill_speed(self, desired: DesiredRole) -> float:
-        """As measured of the role, else as declared: a guess costs no more than another order of instances."""
-        signals = self.observations.signals if self.observations is not None else None
-        measured = None if signals is None else signals.of(desired.role)
-        speed = None if measured is None else measured.prefill_tokens_per_second
-        return speed or desired.prefill_tokens_per_second
+        """The best known: a guess costs no more than another order of instances."""
+        capability = self.observations.capability if self.observations is not None else None
+        seen = UNKNOWN if capability is None else capability.prefill_tokens_per_second
+        return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
         """The candidates with their costs in the order in which to drain them: those a person wants drained, then the

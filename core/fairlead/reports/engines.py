@@ -81,6 +81,8 @@ class Quantity(StrEnum):
     """Of output tokens after the first, as one request gets them."""
     TEXT = "bytes-per-token"
     """Of prompt text."""
+    KV_CACHE = "kv-cache-tokens"
+    """Tokens that an engine's KV cache holds, as it told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +114,12 @@ class LearntFigure:
     observed: float | None = None
     off_seconds: float = 0.0
     """For how long `predicted`, or else `declared`, has been off by more than half (`fairlead.reports.figures_off`)."""
+    value: float | None = None
+    """What the router measured an instance to do, as `fairlead.capabilities` has it: tokens per second for prefills,
+    else in the quantity's unit. None while too little was observed to go by. `value_samples` observations made it, the
+    newest `age_seconds` ago; `p10`, `p50` and `p90` are their quantiles."""
+    value_samples: int = 0
+    age_seconds: float | None = None
+    p10: float | None = None
+    p50: float | None = None
+    p90: float | None = None

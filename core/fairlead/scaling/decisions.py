@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from xxhash import xxh3_128_hexdigest
 
+from fairlead.capabilities import source_words
 from fairlead.instances import Role
 from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Cause, Controller, Hold, Imbalance, Need, Recommendation, Verdict
@@ -118,7 +119,10 @@ def _grounds(found: Recommendation) -> str:
         seen_by_routers = found.demand
         if found.cause is Cause.IDLE:
             return f"no router has had a request for {seen_by_routers.idle_seconds or 0:.0f} s"
-        return f"{seen_by_routers.held_requests} requests with {seen_by_routers.held_prompt_tokens} prompt tokens wait for an instance"
+        held = f"{seen_by_routers.held_requests} requests with {seen_by_routers.held_prompt_tokens} prompt tokens wait for an instance"
+        if found.speed.value is None or found.role is Role.DECODE:
+            return held
+        return f"{held}, which prefills {found.speed.value:.0f} tokens/s ({source_words(found.speed, 'prefill')})"
     need, signals = found.need, found.signals[0]
     instances = "?" if need is None or need.instances is None else f"{need.instances:.1f}"
     cached = "" if signals.cached_share is None else f", {signals.cached_share:.0%} of them cached"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairlead.capabilities import UNKNOWN, Figure
 from fairlead.instances import Role
 from fairlead.scaling.bounds import BoundsInForce
 from fairlead.scaling.signals import PoolDemand, RoleSignals
@@ -131,6 +132,8 @@ class Recommendation:
     """What it was found from: the role's signals, or those of both."""
     demand: PoolDemand | None = None
     """What it was found from, to zero and from zero."""
+    speed: Figure = UNKNOWN
+    """The prefill speed of an instance by which the first ones were counted, from zero."""
 
     @property
     def line(self) -> str:

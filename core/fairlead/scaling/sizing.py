@@ -15,6 +15,7 @@ An instance of role both must meet the larger need: its measured prefill through
 from dataclasses import dataclass
 from math import ceil, inf
 
+from fairlead.capabilities import EngineCapability, Figure, value_of
 from fairlead.instances import Role
 from fairlead.scaling.overload import tokens_within
 from fairlead.scaling.recommendations import Need
@@ -31,11 +32,17 @@ _MOST_REFUSED = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What the pool declares of one instance: `spec.engine`, per second of the routers' clock."""
+    """What one instance can do, per second of the routers' clock."""
 
-    prefill_tokens_per_second: float
-    """For the first instances of a pool without any, of which nothing can be measured."""
+    prefill_speed: Figure
+    """Prompt tokens per second, for the first instances of a pool without any: as they were measured before it went to
+    zero, as fitted, or as declared."""
     kv_cache_tokens: int
+
+    @staticmethod
+    def of(known: EngineCapability) -> "Capacity":
+        """Raises ValueError where the size of the KV cache is unknown, which every spec declares."""
+        return Capacity(prefill_speed=known.prefill_tokens_per_second, kv_cache_tokens=round(value_of(known.kv_cache_tokens)))
 
 
 def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:

@@ -2,12 +2,14 @@
 
 A pool goes to zero when no router has had a request of it for `zero.idle_after_seconds`, has one in flight or holds
 one. It comes from zero when a router holds one: with as many instances as prefill what is held within
-`recovery_seconds`, one at least. What is not known keeps a pool awake, and one at zero asleep.
+`recovery_seconds`, one at least, by the best speed that is known (`fairlead.capabilities`): nothing runs that could be
+measured. What is not known keeps a pool awake, and one at zero asleep.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fairlead.capabilities import UNKNOWN, Figure
 from fairlead.instances import Role
 from fairlead.scaling.bounds import BoundsInForce
 from fairlead.scaling.memory import Recommended, RoleMemory, ScalingMemory, with_step
@@ -50,7 +52,7 @@ def stepped(
         if demand is None or not demand.held_requests or not all(one.upper for one in bounds.values()):
             return dict(roles), []
         numbers = {role: bounds[role].clamp(_for_held(role, demand, spec, capacity)) for role in roles}
-        return _all_to(numbers, roles, bounds, demand, Cause.HELD, spec, now)
+        return _all_to(numbers, roles, bounds, demand, Cause.HELD, spec, now, capacity.prefill_speed)
     if not may_sleep or demand is None or not _is_idle(demand, spec):
         return None
     return _all_to(dict.fromkeys(roles, 0), roles, bounds, demand, Cause.IDLE, spec, now)
@@ -65,7 +67,10 @@ def _for_held(role: Role, demand: PoolDemand, spec: ScalingSpec, capacity: Capac
     """Instances to begin with; how many decode instances are needed shows once there are outputs."""
     if role is Role.DECODE:
         return 1
-    needed = whole_instances(demand.held_prompt_tokens / capacity.prefill_tokens_per_second / spec.recovery_seconds)
+    speed = capacity.prefill_speed.value
+    if speed is None:
+        return 1
+    needed = whole_instances(demand.held_prompt_tokens / speed / spec.recovery_seconds)
     return max(1, min(needed, spec.scale_up.instances))
 
 
@@ -77,6 +82,7 @@ def _all_to(
     cause: Cause,
     spec: ScalingSpec,
     now: float,
+    speed: Figure = UNKNOWN,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]]:
     after, told = dict(roles), []
     for role, one in roles.items():
@@ -91,6 +97,7 @@ def _all_to(
             hold=None,
             bounds=bounds[role],
             demand=demand,
+            speed=speed,
         )
         if recommendation.line != one.told:
             told.append(recommendation)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 
@@ -87,6 +88,12 @@ class LearntOfEngines:
     predicted: float | None = None
     observed: float | None = None
     off_seconds: float = 0.0
+    value: float | None = None
+    value_samples: int = 0
+    age_seconds: float | None = None
+    p10: float | None = None
+    p50: float | None = None
+    p90: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +152,7 @@ class SessionsHeld:
 class InstanceDetail:
     """`caches` has a row for each live router that knows something of the instance's prefix cache, and `learnt` one for
     each and each quantity that it has learnt here. `ranks` has the data-parallel ranks, if there are several.
+    `capability` is what was measured of this instance, or else declared.
     """
 
     instance: InstanceSummary
@@ -154,3 +162,4 @@ class InstanceDetail:
     learnt: list[LearntOfEngines]
     held: SessionsHeld
     ranks: list[RankLoad] = field(default_factory=list)
+    capability: EngineCapability = NOTHING_KNOWN

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability
 from fairlead.tables import MIGRATIONS_MODES
 from fairlead_client.resources.instances import InstanceCount, InstanceSummary, LearntOfEngines
 
@@ -86,7 +87,8 @@ class PoolDetail:
 
     `desired` has the instances wanted now, per role, as the operator has them: an InferencePoolRole, an open window of
     a schedule, the load or the ratio may want others than the spec. `learnt` has a row for each live router and each
-    quantity that it has learnt of the pool's engines.
+    quantity that it has learnt of the pool's engines; `capability` is what an instance can do by the best source, which
+    each figure names: measured, fitted, declared or unknown.
     """
 
     pool: PoolSummary
@@ -98,6 +100,7 @@ class PoolDetail:
     table_acknowledged: bool
     desired: dict[str, int] = field(default_factory=dict)
     learnt: list[LearntOfEngines] = field(default_factory=list)
+    capability: EngineCapability = NOTHING_KNOWN
     counts: list[InstanceCount] = field(default_factory=list)
 
 

@@ -150,7 +150,7 @@ def desired_roles(
             adopts=role.selector is not None,
             workload=workloads.get(role.name),
             replace_stalled_after_seconds=spec.engine.replace_stalled_after_seconds,
-            prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
+            prefill_speed=spec.facts().engine.declared.prefill_tokens_per_second,
         )
         for role in spec.roles
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, joined
 from fairlead.conditions.facts import ScalingFacts
 from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations
@@ -65,7 +66,8 @@ def scaled(
     if spec is None or schedules is None:
         # What is remembered outlives a spec that cannot be read for a while: the next one goes on from it.
         return Scaled(wanted=wanted, facts=None, status=dict(status.get("scaling") or {}), ratio_step=None, due_in=inf)
-    declared = _declared(spec, wanted, schedules)
+    known = NOTHING_KNOWN if answer is None or answer.capability is None else answer.capability
+    declared = _declared(spec, wanted, schedules, known)
     before = read_memory(status)
     signals, demand = (answer.signals, answer.demand) if answer is not None else (None, None)
     memory, outcome = step(before, declared, signals, now, demand, standing)
@@ -86,8 +88,8 @@ def scaled(
     )
 
 
-def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Scheduled) -> Declared:
-    number, engine = {item.role: item.replicas for item in wanted}, spec.facts().engine
+def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Scheduled, known: EngineCapability) -> Declared:
+    number = {item.role: item.replicas for item in wanted}
     return Declared(
         roles=tuple(
             DeclaredRole(role=role.name, replicas=number[role.name], min_replicas=role.least, max_replicas=role.most) for role in spec.roles
@@ -95,7 +97,7 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
         scaling=spec.scaling,
         ratio=schedules.ratio,
         slo=schedules.told.slo,
-        capacity=Capacity(prefill_tokens_per_second=engine.prefill_tokens_per_second, kv_cache_tokens=engine.kv_cache_tokens),
+        capacity=Capacity.of(joined(known, spec.facts().engine.declared)),
         refuses_late=schedules.told.early_rejection.mode != "Disabled",
         windows=tuple(schedules.found.bounds),
         may_sleep=all(role.min_replicas == 0 for role in spec.roles),

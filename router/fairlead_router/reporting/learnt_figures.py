@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fairlead.capabilities import Figure, Source
 from fairlead.reports.engines import LearntFigure, Quantity
 from fairlead.reports.figures_off import off_figure
 from fairlead.routing.contracts.estimates import EstimateReport
@@ -14,7 +15,7 @@ def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
     """Of all its instances together, and of each in the table; nothing where nothing is learned. Of those together it
     is noted since when they are off.
     """
-    for figure in _figures(pool):
+    for figure in _figures(pool, now):
         if figure.instance is not None or not off_figure(figure):
             if figure.instance is None:
                 pool.figures_off.pop(figure.quantity, None)
@@ -23,10 +24,10 @@ def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
             yield replace(figure, off_seconds=max(0.0, now - pool.figures_off.setdefault(figure.quantity, now)))
 
 
-def _figures(pool: Pool) -> Iterator[LearntFigure]:
+def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
     sizes = pool.token_sizes.report()
     if sizes.learnt is not None:
-        yield LearntFigure(
+        text = LearntFigure(
             pool=pool.key,
             instance=None,
             quantity=Quantity.TEXT,
@@ -39,19 +40,55 @@ def _figures(pool: Pool) -> Iterator[LearntFigure]:
             predicted=sizes.bytes_per_token,
             observed=sizes.learnt,
         )
+        yield _measured(text, pool.token_sizes.figure(now))
     scheduler, speed = pool.scheduler, pool.table.engine.prefill_tokens_per_second
-    declared = max((len(pool.ranks(instance)) for instance in pool.addresses), default=1) or 1
+    parts = max((len(pool.ranks(instance)) for instance in pool.addresses), default=1) or 1
+    yield from _cache_sizes(pool, parts)
     for instance in (None, *pool.addresses):
         targets = (None,) if instance is None else [target_of(instance, rank) for rank in pool.ranks(instance) or (None,)]
-        prefill = max((scheduler.prefill_estimate(target) for target in targets), key=_samples)
-        decode = max((scheduler.decode_estimate(target) for target in targets), key=_samples)
-        yield from _times(pool, instance, Quantity.PREFILL, prefill, declared / speed)
-        yield from _times(pool, instance, Quantity.DECODE, decode, None)
+        prefilling = max(targets, key=lambda one: scheduler.prefill_estimate(one).samples)  # of ranks, that which taught most
+        decoding = max(targets, key=lambda one: scheduler.decode_estimate(one).samples)
+        prefill, known = scheduler.prefill_estimate(prefilling), scheduler.prefill_figure(now, prefilling)
+        if prefill.seconds_per_token is None and known.observed:  # whole answers taught it, and no prefill was seen
+            prefill = replace(prefill, seconds_per_token=1 / known.observed, samples=known.samples, in_use=True)
+        for figure in _times(pool, instance, Quantity.PREFILL, prefill, parts / speed):
+            yield _measured(figure, known, parts)
+        for figure in _times(pool, instance, Quantity.DECODE, scheduler.decode_estimate(decoding), None):
+            yield _measured(figure, scheduler.decode_figure(now, decoding))
 
 
-def _samples(report: EstimateReport) -> int:
-    """Of an instance with data-parallel ranks, that one speaks which has taught most."""
-    return report.samples
+def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:
+    """With what was measured; an instance has so many ranks that each do as much."""
+    if known.source is not Source.MEASURED or known.value is None:
+        return figure
+    spread = known.spread
+    return replace(
+        figure,
+        value=known.value * parts,
+        value_samples=known.samples,
+        age_seconds=known.age_seconds,
+        p10=None if spread is None else spread.p10 * parts,
+        p50=None if spread is None else spread.p50 * parts,
+        p90=None if spread is None else spread.p90 * parts,
+    )
+
+
+def _cache_sizes(pool: Pool, parts: int) -> Iterator[LearntFigure]:
+    """What the engine with the smallest KV cache told; it is asked again and again, so it is of now."""
+    sizes = pool.engines.told_cache_sizes
+    if sizes:
+        told = LearntFigure(
+            pool=pool.key,
+            instance=None,
+            quantity=Quantity.KV_CACHE,
+            learnt=float(min(sizes) * parts),
+            declared=float(pool.table.engine.kv_cache_tokens),
+            samples=len(sizes),
+            error=None,
+            declared_error=None,
+            in_use=True,
+        )
+        yield replace(told, value=told.learnt, value_samples=told.samples, age_seconds=0.0)
 
 
 def _times(pool: Pool, instance: str | None, quantity: Quantity, report: EstimateReport, declared: float | None) -> Iterator[LearntFigure]:

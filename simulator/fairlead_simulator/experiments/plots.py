@@ -91,8 +91,7 @@ def _heatmap(result: CellResult) -> Figure:
     names = sorted({name for _, pending in result.loads for name in pending})
     step = max(1, len(result.loads) // _HEAT_COLUMNS)
     columns = [result.loads[begin : begin + step] for begin in range(0, len(result.loads), step)]
-    speed = result.cell.spec.prefill_tokens_per_second
-    cells = [[max(pending.get(name, nan) for _, pending in column) / speed for column in columns] for name in names]
+    cells = [[max(pending.get(name, nan) for _, pending in column) for column in columns] for name in names]
     end = result.loads[-1][0]
     figure = Figure(figsize=(11, 1.2 + 0.28 * len(names)), layout="constrained")
     axes = figure.subplots()
@@ -105,7 +104,7 @@ def _heatmap(result: CellResult) -> Figure:
     axes.scatter([move[0] for move in moves], [row[move[2]] for move in moves], s=3, color="#d55e00", linewidths=0)
     axes.set_yticks(range(len(names)), names, fontsize=6)
     axes.set(xlabel="seconds")
-    figure.colorbar(image, label="pending prefill, s")
+    figure.colorbar(image, label="pending prefill, tokens")
     figure.suptitle(f"{result.cell.label} at {result.figures.rate_achieved:.2f}/s: {len(moves)} moves (dots, at their target)")
     return figure
 

@@ -3,9 +3,10 @@
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from fairlead.capabilities import best, declared
 from fairlead.instances import Role
 from fairlead.reports.loads import HeldDemand
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -96,7 +97,7 @@ class Autoscaler:
             scaling=rules.scaling,
             ratio=rules.ratio,
             slo=SloFacts(ttft_seconds=pool.slo_ttft_seconds, tpot_seconds=pool.slo_tpot_seconds),
-            capacity=Capacity(prefill_tokens_per_second=pool.prefill_tokens_per_second, kv_cache_tokens=pool.preset.kv_tokens),
+            capacity=Capacity(prefill_speed=declared(pool.prefill_tokens_per_second), kv_cache_tokens=pool.preset.kv_tokens),
             refuses_late=pool.early_rejection != "Disabled",
             may_sleep=all(rules.range_of(role)[0] == 0 for role in numbers),
         )
@@ -117,7 +118,9 @@ class Autoscaler:
         demand = PoolDemand(
             held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, in_flight=in_flight, idle_seconds=now - self._used_at
         )
-        self._memory, outcome = step(self._memory, self._declared, self.meter.signals(loads, now), now, demand)
+        speed = best(self.meter.prefill_figure(now), self._declared.capacity.prefill_speed)
+        known = replace(self._declared, capacity=replace(self._declared.capacity, prefill_speed=speed))
+        self._memory, outcome = step(self._memory, known, self.meter.signals(loads, now), now, demand)
         self.recommendations += [(now, one) for one in outcome.recommendations]
         return self._events(outcome, now)
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf, sqrt
 
+from fairlead.capabilities import UNKNOWN, Figure, Source, recalled
 from fairlead.instances import Role
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -67,6 +68,10 @@ class SignalMeter:
         self._long = RollingSums(MEMORY_SECONDS)
         self._generated: dict[int, int] = {}
         """Output tokens counted so far, by the index of a running job."""
+        self._speed: Figure = UNKNOWN
+        self._speed_at = 0.0
+        """The last prefill speed that was measured, and when."""
+        self._prefills = 0
 
     def arrived(self, job: Job, now: float) -> None:
         """A request came, whatever becomes of it."""
@@ -85,6 +90,7 @@ class SignalMeter:
         """Its prompt is computed."""
         self._recent.add(now, first=1, first_in_time=self._is_in_time(job))
         self._long.add(now, computed=job.input_tokens - job.hit_tokens)
+        self._prefills += 1
 
     def _is_in_time(self, job: Job) -> bool:
         return job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
@@ -114,6 +120,9 @@ class SignalMeter:
         """One more second of all instances."""
         for window in (self._recent, self._long):
             window.forget(now)
+        speed = self._prefill_speed()
+        if speed is not None:
+            self._speed, self._speed_at = Figure(value=speed, source=Source.MEASURED, samples=self._prefills, age_seconds=0.0), now
         serving = [load for load in loads if load.entry.accepting]
         prefilling = [load for load in serving if load.entry.role is not Role.DECODE]
         decoding = [load for load in serving if load.entry.role is not Role.PREFILL]
@@ -128,6 +137,10 @@ class SignalMeter:
             self._recent.add(now, prefill_load=sum(map(self._prefill_load, prefilling)) / len(prefilling), prefill_samples=1)
         if decoding:
             self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
+
+    def prefill_figure(self, now: float) -> Figure:
+        """Prompt tokens per second of an instance as measured last, also when none is left; unknown before that."""
+        return recalled(self._speed, now - self._speed_at)
 
     def signals(self, loads: Sequence[InstanceLoad], now: float) -> PoolSignals:
         """What is known now, of each role that has instances."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
+from fairlead.capabilities import Source, declared
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import LONGEST_MESSAGE, PoolEvent
 from fairlead.reports.batches import Acknowledgement, RouterGone
@@ -104,6 +105,46 @@ async def test_what_live_routers_have_learnt_is_told_with_its_instance_and_with_
     await api.router.post_report(a_report("r3", "router-0"))
     await api.router.post_report(other)
     assert [one.router for one in (await api.viewer.instance(CHAT, "a")).learnt] == ["router-1"], "a state replaces the one before"
+
+
+async def test_what_an_instance_can_do_is_measured_first_and_remembered_when_no_router_is_left(api: ApiInstance) -> None:
+    before = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a", state=InstanceState.STARTING)))
+    assert before.capability is not None
+    assert before.capability.prefill_tokens_per_second == declared(6250.0)
+    assert before.capability.start_seconds.source is Source.UNKNOWN
+    measured = LearntFigure(
+        pool=CHAT,
+        instance=None,
+        quantity=Quantity.PREFILL,
+        learnt=1 / 20_000,
+        declared=1 / 6250,
+        samples=50,
+        error=None,
+        declared_error=None,
+        in_use=True,
+        value=21_000.0,
+        value_samples=41,
+        age_seconds=20.0,
+        p10=19_000.0,
+        p50=21_000.0,
+        p90=23_000.0,
+    )
+    await api.router.post_report(a_report("r1", learnt_figures=(measured, replace(measured, instance="a", value=22_000.0))))
+    seen = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2))
+    assert seen.capability is not None
+    speed = seen.capability.prefill_tokens_per_second
+    assert (speed.value, speed.source, speed.samples) == (21_000.0, Source.MEASURED, 41)
+    assert seen.capability.start_seconds.source is Source.MEASURED, "it was seen to start and then to serve"
+    assert (await api.viewer.pool(CHAT)).capability.prefill_tokens_per_second.value == 21_000.0
+    assert (await api.viewer.instance(CHAT, "a")).capability.prefill_tokens_per_second.value == 22_000.0
+    await api.router.post_router_gone(RouterGone(router="router-0", at=datetime.now(UTC).timestamp()))
+    alone = await api.pool_operator.put_pool_state(CHAT, a_state(version=3))
+    assert alone.capability is not None
+    assert alone.capability.prefill_tokens_per_second.value == 21_000.0
+    other = {**SPEC, "engine": {**SPEC["engine"], "bytesPerToken": 3}}
+    changed = await api.pool_operator.put_pool_state(CHAT, a_state(version=4, generation=2, spec=other))
+    assert changed.capability is not None
+    assert changed.capability.prefill_tokens_per_second.source is Source.DECLARED, "of other engines it says nothing"
 
 
 async def test_a_new_version_comes_only_when_what_routers_act_on_changes(api: ApiInstance) -> None:

@@ -4,7 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.capabilities import UNKNOWN, Figure, Source, best, declared, spread_of
+from fairlead.capabilities import (
+    UNKNOWN,
+    EngineCapability,
+    Figure,
+    FigureWords,
+    Source,
+    Spread,
+    agreed,
+    best,
+    declared,
+    in_words,
+    recalled,
+    source_words,
+    spread_of,
+)
 
 FIGURES = st.builds(
     Figure, value=st.floats(0.1, 1e6), source=st.sampled_from([one for one in Source if one is not Source.UNKNOWN])
@@ -43,3 +57,47 @@ def test_a_quantile_goes_by_weight() -> None:
     assert spread is not None
     assert spread.p50 == 9.0
     assert spread_of([(float("nan"), 1.0), (2.0, 0.0)]) is None
+
+
+@given(st.lists(st.builds(Figure, value=st.floats(1.0, 1e5), source=st.just(Source.MEASURED), samples=st.integers(1, 500)), min_size=1))
+def test_several_routers_agree_on_a_figure_between_theirs_in_any_order(figures: list[Figure]) -> None:
+    found = agreed(figures)
+    values = [one.value or 0.0 for one in figures]
+    assert found.value is not None
+    assert min(values) * 0.999 <= found.value <= max(values) * 1.001
+    assert found.value == pytest.approx(agreed(figures[::-1]).value)
+    assert found.samples == sum(one.samples for one in figures)
+
+
+def test_a_router_that_measured_nothing_has_no_say() -> None:
+    seen = Figure(value=9000.0, source=Source.MEASURED, samples=7, age_seconds=3.0)
+    assert agreed([UNKNOWN, seen, declared(6250.0)]) == seen
+    assert agreed([UNKNOWN, declared(6250.0)]) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        (Figure(value=1.0, source=Source.MEASURED, samples=41, age_seconds=20.0), "measured, 41 prefills, 20 s ago"),
+        (Figure(value=1.0, source=Source.MEASURED, samples=1, age_seconds=7300.0), "measured, 1 prefill, 2 h ago"),
+        (
+            Figure(value=1.0, source=Source.FITTED, samples=240, age_seconds=300_000.0),
+            "fitted to 240 recorded requests, fitted 3 d ago, not measured yet",
+        ),
+        (declared(6250.0), "declared, not measured yet"),
+        (UNKNOWN, "unknown"),
+    ],
+)
+def test_people_read_where_a_figure_comes_from(figure: Figure, words: str) -> None:
+    assert source_words(figure, "prefill") == words
+
+
+def test_a_figure_ages_and_all_are_read_in_their_units() -> None:
+    seen = Figure(value=0.0312, source=Source.MEASURED, spread=Spread(p10=0.02, p50=0.03, p90=0.05), samples=2, age_seconds=10.0)
+    known = EngineCapability(decode_step_seconds=recalled(seen, 5.0), kv_cache_tokens=declared(1_198_372))
+    words = {one.name: one for one in in_words(known)}
+    assert words["Decode step"] == FigureWords(
+        name="Decode step", value="31.2 ms", source="measured, 2 answers, 15 s ago", spread="20.0 to 50.0"
+    )
+    assert words["KV cache"].value == "1,198,372 tokens"
+    assert words["Prefill speed"] == FigureWords(name="Prefill speed", value="", source="unknown", spread="")

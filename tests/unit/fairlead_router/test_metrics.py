@@ -1,5 +1,6 @@
 """The Prometheus page."""
 
+from fairlead.capabilities import Figure, Source, declared
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.knowledge.progress import EngineProgress, Movement
@@ -58,14 +59,17 @@ def estimate(seconds_per_token: float | None = None, error: float | None = None,
     )
 
 
+MEASURED = Figure(value=2000.0, source=Source.MEASURED, samples=41, age_seconds=20.0)
+
+
 def test_a_pool_tells_what_it_learnt_of_its_engines_and_how_wrong_that_is() -> None:
     metrics = RouterMetrics()
     nothing = estimate()
     told = TokenSizeReport(bytes_per_token=2.1, learnt=2.1, samples=40, error=0.05, declared_error=0.48)
     untold = TokenSizeReport(bytes_per_token=4.0, learnt=None, samples=0, error=None, declared_error=None)
     metrics.pool_readings = [
-        PoolReading("default/chat", 3, told, estimate(0.0005, 0.1, 0.5), estimate(0.02, 0.07)),
-        PoolReading("default/code", 0, untold, nothing, nothing),
+        PoolReading("default/chat", 3, told, MEASURED, estimate(0.0005, 0.1, 0.5), estimate(0.02, 0.07)),
+        PoolReading("default/code", 0, untold, declared(6250.0), nothing, nothing),
     ]
     page = render(metrics).decode()
     assert 'fairlead_router_held{pool="default/chat"} 3.0' in page
@@ -74,6 +78,8 @@ def test_a_pool_tells_what_it_learnt_of_its_engines_and_how_wrong_that_is() -> N
     assert 'fairlead_router_prompt_tokens_error{bytes_per_token="in-use",pool="default/chat"} 0.05' in page
     assert 'fairlead_router_prompt_tokens_error{bytes_per_token="declared",pool="default/chat"} 0.48' in page
     assert 'fairlead_router_prompt_tokens_error{bytes_per_token="in-use",pool="default/code"}' not in page
+    assert 'fairlead_router_prefill_tokens_per_second{pool="default/chat",source="measured"} 2000.0' in page
+    assert 'fairlead_router_prefill_tokens_per_second{pool="default/code",source="declared"} 6250.0' in page
     assert 'fairlead_router_seconds_per_token{phase="prefill",pool="default/chat"} 0.0005' in page
     assert 'fairlead_router_seconds_per_token{phase="decode",pool="default/chat"} 0.02' in page
     assert 'fairlead_router_time_estimate_error{by="learnt",phase="prefill",pool="default/chat"} 0.1' in page

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.capabilities import UNKNOWN, Figure
 from fairlead.errors import InvalidInput
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
@@ -173,6 +174,12 @@ class CheckingScheduler:
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
         return NOTHING_LEARNT
+
+    def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
+        return UNKNOWN
+
+    def decode_figure(self, now: float, instance: str | None = None) -> Figure:
+        return UNKNOWN
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         _check(table)

@@ -1,11 +1,13 @@
 """`…/engine`: by which engine what-if and plans simulate a pool, where it comes from, and how far off it is."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead.capabilities import FigureWords, in_words
 from fairlead_client.resources.engine_fits import EngineFit, FitAccuracy, FitPoint, PoolEngine
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Routes
@@ -34,6 +36,7 @@ class EnginePage(Context):
     template: ClassVar[str] = "pages/engine.html"
     shell: Shell
     engine: PoolEngine
+    known: list[FigureWords]
     fit: EngineFit | None
     comparisons: list[Comparison]
     side: int
@@ -42,7 +45,7 @@ class EnginePage(Context):
 
 async def show(visit: Visit) -> Response:
     key = visit.pool_key()
-    engine = await visit.api.pool_engine(key)
+    engine, detail = await asyncio.gather(visit.api.pool_engine(key), visit.api.pool(key, instances=False))
     shell = await visit.shell(
         f"Engine of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Engine")), pool=str(key), tab="engine"
     )
@@ -50,6 +53,7 @@ async def show(visit: Visit) -> Response:
         EnginePage(
             shell=shell,
             engine=engine,
+            known=in_words(detail.capability),
             fit=engine.fit,
             comparisons=[] if engine.fit is None else comparisons(engine.fit),
             side=SIDE,

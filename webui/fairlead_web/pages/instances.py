@@ -244,7 +244,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             shown=shown_instance(found) if found else None,
             passing=PASSING,
             caches=[cache_row(one) for one in detail.caches],
-            learnt=learnt_of(detail.learnt, TIMES[detail.instance.role]),
+            learnt=learnt_of(detail.learnt, TIMES[detail.instance.role], detail.capability),
             states=state_band(detail.transitions, visit.range),
             state_ticks=even_ticks(visit.range.start, visit.range.end),
             explained=explained,

@@ -138,7 +138,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             notes=parameter_notes(detail),
             mix=mix_of(reasons.reasons) if reasons else None,
             mixed=sum(one.decisions for one in reasons.reasons) if reasons else 0,
-            learnt=learnt_of(detail.learnt, tuple(Quantity)),
+            learnt=learnt_of(detail.learnt, tuple(Quantity), detail.capability),
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
             forms=change_forms(detail.pool, detail.spec, detail.desired, typed, problem),

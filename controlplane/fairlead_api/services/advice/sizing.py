@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from fairlead.advice.situations import PoolSituation
+from fairlead.capabilities import Figure, Source, best
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL
@@ -21,7 +22,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.advice.asking import SituationReader
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.simulations.asking import PoolAtPresent, target_of
-from fairlead_api.services.simulations.expectations import LEAST, LEAST_SECONDS, MOST, USUAL_STARTUP_SECONDS, WINDOW
+from fairlead_api.services.simulations.expectations import LEAST, LEAST_SECONDS, MOST, WINDOW, startup_of
 from fairlead_api.services.simulations.sizing import MOST_SIZED, Asked, first_runs
 from fairlead_client.resources.simulations import SimulationRequest
 from fairlead_client.simulation_jobs import JobRun, SimulatedTarget
@@ -48,13 +49,11 @@ class SizingTrial:
 class SizingStore(Protocol):
     """Simulations for advice in the database."""
 
-    async def present(self, pool: PoolKey) -> PoolAtPresent: ...
+    async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent: ...
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
-
-    async def startup_seconds(self, pool: PoolKey) -> float | None: ...
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
         """Queues it, unless one of the pool is at work; those that are of no use any more are deleted."""
@@ -78,21 +77,21 @@ class Sizing:
     async def _queue(self, pool: PoolSituation, now: datetime) -> None:
         key, window = PoolKey.parse(pool.pool), (now - WINDOW, now)
         try:
-            present = await self._store.present(key)
+            present = await self._store.present(key, now)
         except NotFound:
             return  # deleted meanwhile
         role = busiest(pool, present)
         if role is None:
             return
-        startup = await self._store.startup_seconds(key)
-        asked = asked_of(pool, present, role, USUAL_STARTUP_SECONDS if startup is None else startup)
+        present = _as_measured(present, pool, role)
+        asked = asked_of(pool, present, role, startup_of(present))
         asked = replace(asked, requests=await self._most(key, window))
         requests = await self._store.recorded(key, *window, asked.requests)
         refusal = await self._refusal(key, requests, window, asked.requests)
         target: SimulatedTarget | None = None
         if refusal is None:
             try:
-                target = _as_measured(target_of(SimulationRequest(policies=[]), present, now), asked)
+                target = target_of(SimulationRequest(policies=[]), present, now)
             except InvalidInput as error:
                 refusal = str(error)
         runs = first_runs(asked)
@@ -146,7 +145,7 @@ def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
 
 def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
     """What is to be simulated of a role."""
-    needed, signals, routing = _needed(pool, role), _signals(pool, role), present.facts.routing
+    needed, routing = _needed(pool, role), present.facts.routing
     seen, found = pool.role(role), pool.simulated
     held = None if found is None or found.role is not role else enough_instances(found)
     return Asked(
@@ -161,14 +160,25 @@ def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_se
         startup_seconds=startup_seconds,
         estimate=None if needed is None else whole_instances(needed),
         held=None if held is None else math.ceil(held.value),
-        prefill_tokens_per_second=(signals and signals.prefill_tokens_per_second) or pool.capacity.prefill_tokens_per_second,
+        prefill_tokens_per_second=_speed(present),
     )
 
 
-def _as_measured(target: SimulatedTarget, asked: Asked) -> SimulatedTarget:
-    """With the speed that instances showed; simulated engines have the one they declare."""
-    speed = asked.prefill_tokens_per_second
-    return target if target.simulated is not None or not speed else replace(target, prefill_tokens_per_second=speed)
+def _speed(present: PoolAtPresent) -> float | None:
+    """What an instance was seen to compute; simulated ones have the speed that they declare."""
+    if present.simulated is not None:
+        return present.facts.engine.declared.prefill_tokens_per_second.value
+    return present.capability.prefill_tokens_per_second.observed
+
+
+def _as_measured(present: PoolAtPresent, pool: PoolSituation, role: Role) -> PoolAtPresent:
+    """With what instances of the role computed in the last half minute, where routers have measured no speed yet."""
+    signals = _signals(pool, role)
+    if signals is None or not signals.prefill_tokens_per_second:
+        return present
+    of_late = Figure(value=signals.prefill_tokens_per_second, source=Source.MEASURED)
+    known = best(present.capability.prefill_tokens_per_second, of_late)
+    return replace(present, capability=replace(present.capability, prefill_tokens_per_second=known))
 
 
 def _signals(pool: PoolSituation, role: Role) -> RoleSignals | None:

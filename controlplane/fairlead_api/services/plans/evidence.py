@@ -38,8 +38,7 @@ class PoolUse:
     """The present use of a pool, and the facts of its spec in force.
 
     `miss_tokens_per_second` prompt tokens that need prefill arrive over the whole pool, in `requests_per_second`
-    requests; None = no traffic seen. Instances that had prompts to compute did `prefill_tokens_per_second` each in the
-    last minutes; None = they computed too few.
+    requests; None = no traffic seen. Instances were seen to prefill `prefill_tokens_per_second` each; None = not yet.
     """
 
     facts: TableFacts

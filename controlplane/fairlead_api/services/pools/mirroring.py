@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from fairlead.capabilities import EngineCapability
 from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
@@ -137,6 +138,7 @@ def observations(
     traffic: Traffic,
     signals: PoolSignals | None = None,
     idle_elsewhere: float | None = None,
+    capability: EngineCapability | None = None,
 ) -> PoolObservations:
     """The answer to the operator. Pure.
 
@@ -154,6 +156,7 @@ def observations(
         slo_attainment=traffic.slo_attainment,
         requests_per_second=traffic.requests_per_second,
         signals=signals,
+        capability=capability,
         demand=_demand(routers, idle_elsewhere, behind=traffic.behind_seconds > 0),
         figures_behind_seconds=traffic.behind_seconds,
         troubled_engines=_troubled(routers, {instance.id for instance in instances}),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, joined, source_words, value_of
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
@@ -44,6 +45,8 @@ class PoolAtPresent:
     simulated: SimulatedSpec | None = None
     fit: EngineFit | None = None
     """The engine fitted to its requests."""
+    capability: EngineCapability = NOTHING_KNOWN
+    """What its instances were seen to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,15 +133,19 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
     facts = pool.facts
     numbers = _instances(request, pool)
     engine = request.engine or (EngineModel.SIMULATED if facts.engine.type == "simulated" else EngineModel.VLLM_8B)
+    simulated = pool.simulated if engine is EngineModel.SIMULATED else None
     fit = pool.fit if request.engine is None and engine is not EngineModel.SIMULATED else None
+    # simulated engines are as the pool declares them, whatever was seen
+    known = facts.engine.declared if simulated is not None else joined(pool.capability, facts.engine.declared)
     return SimulatedTarget(
         engine=engine,
         fitted=None if fit is None else fit.costs,
         fit_words="" if fit is None else fit_words(fit, now),
-        simulated=pool.simulated if engine is EngineModel.SIMULATED else None,
+        simulated=simulated,
         **numbers,
-        prefill_tokens_per_second=facts.engine.prefill_tokens_per_second,
-        kv_cache_tokens=facts.engine.kv_cache_tokens,
+        prefill_tokens_per_second=value_of(known.prefill_tokens_per_second),
+        speed_source=source_words(known.prefill_tokens_per_second, "prefill"),
+        kv_cache_tokens=round(value_of(known.kv_cache_tokens)),
         prefills_in_flight=facts.routing.prefills_in_flight,
         anchors=facts.anchors_per_instance,
         session_ttl_seconds=facts.session.ttl_seconds,

@@ -54,18 +54,21 @@ class PlanTrial:
     notes: Sequence[str] = ()
 
 
+def startup_of(present: PoolAtPresent) -> float:
+    """How long a new instance of the pool takes to serve: as its last ones did, or as usual where none was seen."""
+    seconds = present.capability.start_seconds.value
+    return USUAL_STARTUP_SECONDS if seconds is None else seconds
+
+
 class ExpectationStore(Protocol):
     """Simulations of plans in the database."""
 
-    async def present(self, pool: PoolKey) -> PoolAtPresent: ...
+    async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent: ...
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
         """From the first to the last of the window's newest recorded requests, of which `most` are simulated."""
-
-    async def startup_seconds(self, pool: PoolKey) -> float | None:
-        """How long the pool's instances took to serve, by the median of those that do; None when none does."""
 
     async def waiting_plans(self) -> int:
         """Plans whose simulations are not at their end."""
@@ -165,11 +168,10 @@ class Expectations:
             if not self._enabled:
                 raise CannotSimulate("this control API simulates nothing: FAIRLEAD_SIMULATION_PROCESSES is 0")
             try:
-                use = await self._evidence.use(pool, now)
+                use, present = await self._evidence.use(pool, now), await self._store.present(pool, now)
             except NotFound as error:
                 raise CannotSimulate("the pool has no usable spec yet") from error
-            startup = await self._store.startup_seconds(pool)
-            trial = trial_of(plan.kind, question, spec, use, USUAL_STARTUP_SECONDS if startup is None else startup)
+            trial = trial_of(plan.kind, question, spec, use, startup_of(present))
             requests = await self._store.recorded(pool, *window, MOST)
             if requests < LEAST:
                 raise CannotSimulate(f"{requests} requests were recorded in the last hour, and {LEAST} are needed")
@@ -179,7 +181,6 @@ class Expectations:
             if await self._store.waiting_plans() >= MOST_WAITING:
                 raise CannotSimulate(f"{MOST_WAITING} plans wait to be simulated already")
             runs = trial.runs
-            present = await self._store.present(pool)
             as_used = replace(present, facts=trial.facts, instances=trial.instances, weights=trial.weights)
             target = target_of(SimulationRequest(policies=[]), as_used, now)
         except CannotSimulate as error:

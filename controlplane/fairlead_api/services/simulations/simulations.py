@@ -32,7 +32,7 @@ from fairlead_client.resources.simulations import (
 class SimulationStore(Protocol):
     """Simulations in the database. All raise NotFound for a pool that does not live."""
 
-    async def present(self, pool: PoolKey) -> PoolAtPresent:
+    async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent:
         """Raises NotFound also for a pool whose spec was never usable."""
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
@@ -69,7 +69,7 @@ class Simulations:
                 "simulations-disabled",
                 "this control API simulates nothing; run it by `fairlead api`, with FAIRLEAD_SIMULATION_PROCESSES of 1 or more",
             )
-        inputs = inputs_of(request, await self._store.present(pool), self._policies, now)
+        inputs = inputs_of(request, await self._store.present(pool, now), self._policies, now)
         runs = len(inputs.policies) * len(inputs.rates)
         requests = len(inputs.trace or ())
         if inputs.window is not None:

@@ -44,7 +44,7 @@ class Asked:
     estimate: int | None = None
     held: int | None = None
     prefill_tokens_per_second: float | None = None
-    """What an instance was measured to compute, or declares."""
+    """What an instance was seen to compute; None = unknown."""
     requests: int = MOST_SIZED
     """The newest that are simulated."""
 

@@ -19,6 +19,7 @@ from fairlead.advice.situations import (
     SeenSizing,
     Served,
 )
+from fairlead.capabilities import joined
 from fairlead.errors import FairleadError
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.pools import PoolSpec, parse_spec
@@ -30,6 +31,7 @@ from fairlead.tables import MIGRATIONS_PAUSED, EarlyRejectionFacts, EngineFigure
 from fairlead_api.services.errors import Conflict
 from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
 from fairlead_api.store.advice.statements import MOVES_SECONDS, WINDOW_SECONDS
+from fairlead_api.store.pools.capabilities import remembered_capability
 from fairlead_api.store.pools.pool_summaries import desired_of
 from fairlead_api.store.pools.rows import conditions_of, slo_of
 from fairlead_client.resources.plans import PlanKind
@@ -96,7 +98,7 @@ def situation(
         scaling=ScalingSpec() if spec is None else spec.scaling,
         early_rejection=EarlyRejectionFacts() if facts is None else facts.table.early_rejection,
         ratio_mode=RatioMode.FIXED if spec is None else spec.ratio.mode,
-        capacity=Capacity(prefill_tokens_per_second=engine.prefill_tokens_per_second, kv_cache_tokens=engine.kv_cache_tokens),
+        capacity=Capacity.of(joined(remembered_capability(row, now), engine.declared)),
         roles=_roles(row, spec),
         can_scale=_possible(PlanKind.SCALE, row),
         can_drain=engines_file(row.annotations) is None,

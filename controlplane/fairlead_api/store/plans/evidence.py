@@ -12,6 +12,7 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.slo_reading import stretch_of
 from fairlead_api.services.plans.evidence import InstanceUse, PoolUse, Replay
 from fairlead_api.store.database import Database
+from fairlead_api.store.pools.capabilities import read_capability
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.pools.rows import pool_row
 from fairlead_api.store.pools.slo import PostgresSlo
@@ -28,12 +29,6 @@ SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_to
 sum(prompt_tokens - hit_tokens) AS misses, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
 FROM pool_rollups_10s WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes'
 """
-_SPEED = """
-SELECT sum(prefilled_tokens) / nullif(sum(prefilling_seconds), 0) AS speed, sum(prefilling_seconds) AS seconds
-FROM load_samples WHERE pool_id = :pool AND second > CAST(:now AS timestamptz) - interval '1 minute'
-"""
-_ENOUGH_SECONDS = 1.0
-"""Of prefilling, for its speed to be known."""
 _OVER_LIMIT = """
 SELECT sum(CAST(best > :limit AS int) / rate) / sum(1 / rate) AS share, count(*) AS requests
 FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_seconds' AS float8)) FROM jsonb_array_elements(candidates) AS one) AS best
@@ -59,7 +54,7 @@ class PostgresEvidence:
             routers = await live_routers(connection, row.id)
             rows = (await connection.execute(text(_USES), {"pool": row.id})).all()
             traffic = (await connection.execute(text(_TRAFFIC), {"pool": row.id, "now": now})).one()
-            computed = (await connection.execute(text(_SPEED), {"pool": row.id, "now": now})).one()
+            capability = await read_capability(connection, row, now)
             behind = bool(await complete_until(connection, [row.id], now))
         flowing = bool(traffic.requests) and not behind
         return PoolUse(
@@ -68,7 +63,7 @@ class PostgresEvidence:
             attainment=float(traffic.within / traffic.total) if traffic.total and not behind else None,
             requests_per_second=float(traffic.requests) / float(traffic.seconds) if flowing else None,
             miss_tokens_per_second=float(traffic.misses) / float(traffic.seconds) if flowing else None,
-            prefill_tokens_per_second=float(computed.speed) if computed.speed and computed.seconds >= _ENOUGH_SECONDS else None,
+            prefill_tokens_per_second=capability.prefill_tokens_per_second.observed,
         )
 
     async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:

@@ -15,7 +15,7 @@ from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_api.store.pools.last_minutes import NOTHING, LastMinutes
 from fairlead_api.store.pools.observations import live_routers
 from fairlead_api.store.records import read
-from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceCount, InstanceSummary, LearntOfEngines, RankLoad
+from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceCount, InstanceSummary, RankLoad
 
 _LATELY = "load_samples WHERE pool_id = :pool AND {of} AND second > CAST(:now AS timestamptz) - interval '20 seconds'"
 # To sort all these samples takes twice as long as to find the newest seconds first. IS TRUE keeps the planner, which
@@ -65,15 +65,6 @@ async def engine_conditions(connection: AsyncConnection, pool_id: int, instance:
         )
         for one in newest_of_each(found)
     ]
-
-
-async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """What each live router has learnt of the instance, or of all the pool's, by quantity and by the router's name."""
-    routers = tables.routers
-    learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]
-    rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))
-    found = [LearntOfEngines(router=router, **fields) for router, figures in rows for fields in figures]
-    return sorted(found, key=lambda one: (one.quantity, one.router))
 
 
 async def rank_loads(connection: AsyncConnection, pool_id: int, instance: str, now: datetime) -> list[RankLoad]:

@@ -25,6 +25,7 @@ from fairlead_api.services.pools.mirroring import Shares, is_outdated
 from fairlead_api.services.streams.notices import Notice, PoolDeleted, TableChanged
 from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.pools.capabilities import measured_to_remember
 from fairlead_api.store.pools.events import store_events
 from fairlead_api.store.pools.instances import note_instances
 from fairlead_api.store.pools.observations import read_held_pools, read_observations
@@ -88,7 +89,8 @@ class PostgresPools:
                     notices.append(TableChanged(pool, version))
             numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
             await note_wanted(connection, row, state, now)
-            await _save_pool(connection, row, state, in_force, numbers, now)
+            measured = await measured_to_remember(connection, row, state.spec, now)
+            await _save_pool(connection, row, state, in_force, numbers, measured, now)
             await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
             await notifying.send(connection, notices)
             await audit.append(connection, drafts, now)
@@ -173,9 +175,17 @@ def _stored_facts(row: Any) -> MirroredFacts | None:
 
 
 async def _save_pool(
-    connection: AsyncConnection, row: Any, state: PoolState, facts: MirroredFacts | None, numbers: dict[str, int], now: datetime
+    connection: AsyncConnection,
+    row: Any,
+    state: PoolState,
+    facts: MirroredFacts | None,
+    numbers: dict[str, int],
+    measured: dict[str, Any] | None,
+    now: datetime,
 ) -> None:
-    """Write what the state changed in the pool's row; `numbers` are the versions that follow from it."""
+    """Write what the state changed in the pool's row; `numbers` are the versions that follow from it, and `measured` is
+    what its engines were seen to do.
+    """
     pools = tables.pools
     model = state.spec.get("model")
     values: dict[str, Any] = {
@@ -191,6 +201,7 @@ async def _save_pool(
         "problem": state.problem,
         "conditions": list(state.conditions),
         "desired": state.desired or None,
+        "measured": measured,
         "observed_at": now,
         "deleted_at": None,
         **numbers,

@@ -14,6 +14,7 @@ from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, Ro
 from fairlead_api.services.pools.signals import PresentInstance, pool_signals
 from fairlead_api.store import tables
 from fairlead_api.store.live_routers import IS_LIVE
+from fairlead_api.store.pools.capabilities import read_capability
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.pools.signals import Measuring
 from fairlead_api.store.rollup_lags import complete_until
@@ -63,7 +64,9 @@ async def read_observations(
     traffic, elsewhere = await _traffic(connection, pool_id, now), await _idle_elsewhere(connection, pool_id)
     if routers and facts is not None and facts.scales and not traffic.behind_seconds:
         signals = pool_signals(await measuring.read(connection, pool_id, now), present, facts.table, now.timestamp())
-    return observations(table_version, routers, instances, traffic, signals, elsewhere)
+    row = (await connection.execute(select(tables.pools).where(tables.pools.c.id == pool_id))).one()
+    capability = await read_capability(connection, row, now)
+    return observations(table_version, routers, instances, traffic, signals, elsewhere, capability)
 
 
 async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:

@@ -9,20 +9,22 @@ from typing import Any
 
 from sqlalchemy import select
 
+from fairlead.capabilities import joined
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
+from fairlead_api.services.pools.capabilities import measured
 from fairlead_api.services.pools.mirroring import table_acknowledged
 from fairlead_api.services.sharing import Shared
 from fairlead_api.services.spans import Span
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
+from fairlead_api.store.pools.capabilities import engine_of, learnt_figures, read_capability
 from fairlead_api.store.pools.instance_summaries import (
     engine_conditions,
     instance_counts,
     instance_summaries,
     known_caches,
-    learnt_figures,
     rank_loads,
 )
 from fairlead_api.store.pools.last_minutes import LastMinutes
@@ -73,7 +75,14 @@ class PostgresPoolReads:
             held = await sessions_held(connection, row.id, instance)
             ranks = await rank_loads(connection, row.id, instance, now)
         return InstanceDetail(
-            instance=found[0], transitions=transitions, conditions=conditions, caches=caches, learnt=learnt, held=held, ranks=ranks
+            instance=found[0],
+            transitions=transitions,
+            conditions=conditions,
+            caches=caches,
+            learnt=learnt,
+            held=held,
+            ranks=ranks,
+            capability=joined(measured(learnt), engine_of(row).declared),
         )
 
     async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
@@ -117,6 +126,7 @@ class PostgresPoolReads:
                 table_acknowledged=table_acknowledged(row.table_version, routers),
                 desired=desired_of(row),
                 learnt=await learnt_figures(connection, row.id, None),
+                capability=await read_capability(connection, row, now),
                 counts=await instance_counts(connection, row.id),
             )
 

@@ -45,8 +45,10 @@ pools = Table(
     time_column("observed_at"),
     time_column("deleted_at", null=True),
     time_column("starts_noted_at", null=True),
+    json_column("measured", null=True),
     UniqueConstraint("namespace", "name"),
 )
+"""`measured` is what routers measured of the pool's engines (`services.pools.capabilities.Remembered`)."""
 
 pool_revisions = Table(
     "pool_revisions",

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fairlead.capabilities import Figure
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
@@ -240,6 +241,12 @@ class Scheduler(Protocol):
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
         """How long decoded tokens take on an instance or on all, and how well that is predicted."""
+
+    def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
+        """Uncached prompt tokens per second of an instance or of all: measured, else declared."""
+
+    def decode_figure(self, now: float, instance: str | None = None) -> Figure:
+        """Seconds of an output token after the first, as one request gets it there; unknown before any was seen."""
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are

@@ -13,7 +13,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from fairlead.capabilities import Figure, best, declared
+from fairlead.capabilities import UNKNOWN, Figure, Source, best, declared
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, misses
 from fairlead.routing.knowledge.least_squares import LeastSquares
@@ -89,6 +89,13 @@ class _Observed:
         if declared is not None:
             mean = self.declared_error
             mean.sum, mean.weight = mean.sum * KEPT + abs(declared - seconds), mean.weight * KEPT + seconds
+
+    def figure(self, now: float) -> Figure:
+        """The mean, measured; unknown before anything was."""
+        value = self.seconds_per_token.value
+        if value is None:
+            return UNKNOWN
+        return Figure(value=value, source=Source.MEASURED, samples=self.samples, age_seconds=max(0.0, now - self.observed_at))
 
     def report(self, form: str, in_use: bool) -> EstimateReport:
         return EstimateReport(
@@ -225,9 +232,10 @@ class PrefillTimes:
         if self.whole.observe(instance, prompt_tokens, output_tokens, context_tokens, requests, seconds, now):
             self._go_by_best()
 
-    def figure(self, now: float) -> Figure:
-        """The speed with its source, spread and age."""
-        return best(self.speeds.figure(now), self.whole.figure(now), declared(self._declared))
+    def figure(self, now: float, instance: str | None = None) -> Figure:
+        """The speed of all, or of one instance by the prefills seen there, with its source, spread and age."""
+        answers = self.whole.figure(now) if instance is None else UNKNOWN
+        return best(self.speeds.figure(now, instance), answers, declared(self._declared))
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
@@ -341,6 +349,10 @@ class DecodeTimes:
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
+
+    def figure(self, now: float, instance: str | None = None) -> Figure:
+        """Seconds of an output token after the first, as one request gets it on one instance, or on any."""
+        return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:
         """The instance is gone, or another engine runs there."""

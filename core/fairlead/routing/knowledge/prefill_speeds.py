@@ -107,17 +107,17 @@ class PrefillSpeeds:
             self._measure()
         return self
 
-    def figure(self, now: float) -> Figure:
-        """Tokens per second, with the spread over prefills and the age of the newest."""
+    def figure(self, now: float, instance: str | None = None) -> Figure:
+        """Tokens per second of all instances or of one, with the spread over prefills and the age of the newest."""
         if self.tokens_per_second is None or self._spread is None:
             return UNKNOWN
-        return Figure(
-            value=self.tokens_per_second,
-            source=Source.MEASURED,
-            spread=self._spread,
-            samples=self._used,
-            age_seconds=max(0.0, now - self._prefills[-1].at),
-        )
+        if instance is None:
+            return _figure(self.tokens_per_second, self._spread, self._used, now - self._prefills[-1].at)
+        telling = [one for one in self._telling() if one.instance == instance]
+        spread = _spread(telling)
+        if spread is None or len(telling) < ENOUGH_PREFILLS:
+            return UNKNOWN
+        return _figure(self._speed(telling, spread), spread, len(telling), now - telling[-1].at)
 
     def _keep(self, prefills: Iterable[_Prefill]) -> None:
         kept = list(prefills)
@@ -129,12 +129,15 @@ class PrefillSpeeds:
         self._new = 0
         telling = self._telling()
         self._used = len(telling)
-        self._spread = spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in telling)
+        self._spread = _spread(telling)
         if self._spread is None:
             self.tokens_per_second, self.computing_share = None, 1.0
         else:
-            self.tokens_per_second = _fast(telling) if self.among_others else _usual(telling, self._spread.p50)
+            self.tokens_per_second = self._speed(telling, self._spread)
             self.computing_share = min(1.0, max(LEAST_COMPUTING, _slope(telling) * self.tokens_per_second))
+
+    def _speed(self, telling: list[_Prefill], spread: Spread) -> float:
+        return _fast(telling) if self.among_others else _usual(telling, spread.p50)
 
     def _telling(self) -> list[_Prefill]:
         long = [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]
@@ -143,6 +146,15 @@ class PrefillSpeeds:
         seconds = sorted(one.seconds for one in self._prefills)
         slow = len(seconds) >= ENOUGH_PREFILLS and seconds[len(seconds) // 2] >= SLOW_SECONDS
         return list(self._prefills) if slow else []
+
+
+def _figure(value: float, spread: Spread, samples: int, age: float) -> Figure:
+    return Figure(value=value, source=Source.MEASURED, spread=spread, samples=samples, age_seconds=max(0.0, age))
+
+
+def _spread(prefills: list[_Prefill]) -> Spread | None:
+    """Of their speeds, each weighed by its tokens."""
+    return spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills)
 
 
 def _usual(prefills: list[_Prefill], median: float) -> float:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from operator import itemgetter
 
+from fairlead.capabilities import UNKNOWN, Figure, Source, best, declared, spread_of
 from fairlead.tables import EngineFacts
 
 MEMORY_PROMPTS = 100
@@ -113,6 +114,18 @@ class _Estimate:
     def observed_at(self) -> float:
         """When it last observed something."""
         return self._last[-1][0]
+
+    def figure(self, now: float) -> Figure:
+        """The estimate, measured; unknown while there is none."""
+        if self.value is None:
+            return UNKNOWN
+        return Figure(
+            value=self.value,
+            source=Source.MEASURED,
+            spread=spread_of((ratio, weight) for _, ratio, weight in self._last),
+            samples=len(self._last),
+            age_seconds=max(0.0, now - self.observed_at),
+        )
 
     def forget(self, before: float) -> None:
         """Let go of what was observed before then."""
@@ -214,6 +227,10 @@ class TokenSizes:
             declared_error=sum(declared for _, declared in self._errors) / count if count else None,
             kinds=tuple(self._kind_reports()),
         )
+
+    def figure(self, now: float) -> Figure:
+        """Bytes of prompt text per token: measured, else declared."""
+        return best(self._text.figure(now), declared(self.declared))
 
     def _kind_reports(self) -> Iterator[KindReport]:
         fallback = "declared" if self.bytes_per_token == self.declared else "text"

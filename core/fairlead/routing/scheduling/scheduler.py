@@ -399,13 +399,17 @@ class PoolScheduler:
         """Uncached prompt tokens per second and instance: as measured, else as declared."""
         return self._state.prefill_times.speed
 
-    def prefill_figure(self, now: float) -> Figure:
-        """The same with its source, spread and age."""
-        return self._state.prefill_times.figure(now)
+    def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
+        """The same with its source, spread and age, of an instance or of all."""
+        return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
         """How long decoded tokens take on an instance or on all, and how well that is predicted."""
         return self._state.decode_times.report(instance)
+
+    def decode_figure(self, now: float, instance: str | None = None) -> Figure:
+        """Seconds of an output token after the first, with source and age, on an instance or on any."""
+        return self._state.decode_times.figure(now, instance)
 
     def pool_loads(self, now: float) -> PoolLoads:
         """Prefill and decode loads of the pool, over their SLOs."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from fairlead.capabilities import declared
 from fairlead.instances import Role
 from fairlead.scaling.bounds import DeclaredRole
 from fairlead.scaling.decisions import ScalingDecisionRecord
@@ -58,7 +59,7 @@ def declared_pool(*roles: DeclaredRole, scaling: ScalingSpec | None = None, rati
         scaling=scaling or ScalingSpec(),
         ratio=ratio or RatioSpec(),
         slo=SloFacts(),
-        capacity=Capacity(prefill_tokens_per_second=1000.0, kv_cache_tokens=1_000_000),
+        capacity=Capacity(prefill_speed=declared(1000.0), kv_cache_tokens=1_000_000),
     )
     return replace(pool, **changes)
 

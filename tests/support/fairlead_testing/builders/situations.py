@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from fairlead.advice.situations import PoolSituation, SeenInstance, SeenRole, Served
+from fairlead.capabilities import declared
 from fairlead.instances import Role
 from fairlead.scaling.signals import PoolSignals, RoleSignals
 from fairlead.scaling.sizing import Capacity
@@ -33,7 +34,7 @@ def well(pool: str = "default/chat", *, instances: int = 4, **changes: Any) -> P
         slo=SloFacts(),
         scaling=ScalingSpec(),
         early_rejection=EarlyRejectionFacts(),
-        capacity=Capacity(prefill_tokens_per_second=1000, kv_cache_tokens=100_000),
+        capacity=Capacity(prefill_speed=declared(1000), kv_cache_tokens=100_000),
         roles=(SeenRole(role=Role.BOTH, wanted=instances, least=0, most=64),),
         window_seconds=100.0,
         instances=tuple(SeenInstance(id=f"i{number}", served=served()) for number in range(instances)),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import floats
 
+from fairlead.capabilities import declared
 from fairlead.instances import Role
 from fairlead.scaling.overload import tokens_within
 from fairlead.scaling.signals import RoleSignals
@@ -13,7 +14,7 @@ from fairlead.scaling.sizing import Capacity, need, prefill_work
 from fairlead.scaling.specs import ScalingSpec
 from fairlead.tables import SloFacts
 
-CAPACITY = Capacity(prefill_tokens_per_second=6250.0, kv_cache_tokens=1_000_000)
+CAPACITY = Capacity(prefill_speed=declared(6250.0), kv_cache_tokens=1_000_000)
 SLO = SloFacts(ttft_seconds=2.0)
 
 

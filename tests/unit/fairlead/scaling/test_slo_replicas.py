@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from fairlead.capabilities import declared
 from fairlead.instances import Role
 from fairlead.scaling.bounds import RoleBounds
 from fairlead.scaling.recommendations import Cause, Hold, Verdict
@@ -15,7 +16,7 @@ from fairlead.tables import SloFacts
 from fairlead_testing.builders.scaling import Rounds, declared_pool, declared_role, pool_signals, role_signals
 
 SLO = ScalingSpec(mode=ScalingMode.SLO)
-CAPACITY = Capacity(prefill_tokens_per_second=1000.0, kv_cache_tokens=1_000_000)
+CAPACITY = Capacity(prefill_speed=declared(1000.0), kv_cache_tokens=1_000_000)
 
 
 def slo_pool(scaling: ScalingSpec = SLO, replicas: int = 4) -> Declared:
@@ -47,7 +48,7 @@ def test_outputs_need_instances_by_the_largest_batch_within_the_slo() -> None:
 
 
 def test_outputs_need_more_instances_where_memory_limits_the_batch() -> None:
-    small = Capacity(prefill_tokens_per_second=1000.0, kv_cache_tokens=75_000)  # 60 contexts of 1,000 at 80 %: 50 ms a step
+    small = Capacity(prefill_speed=declared(1000.0), kv_cache_tokens=75_000)  # 60 contexts of 1,000 at 80 %: 50 ms a step
     needed = need(role_signals(Role.DECODE, output_tokens_per_second=6000), SloFacts(), small, SLO)
     assert needed.for_outputs == pytest.approx(5.0)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead import capabilities
 from fairlead.instances import Role
 from fairlead.scaling.bounds import DeclaredRole, RoleBounds
 from fairlead.scaling.decisions import sentence
@@ -30,7 +31,7 @@ def declared(*roles: tuple[Role, int], spec: ScalingSpec = SPEC, windows: tuple[
         scaling=spec,
         ratio=RatioSpec(),
         slo=SloFacts(),
-        capacity=Capacity(prefill_tokens_per_second=1000.0, kv_cache_tokens=1_000_000),
+        capacity=Capacity(prefill_speed=capabilities.declared(1000.0), kv_cache_tokens=1_000_000),
         windows=windows,
         may_sleep=may_sleep,
     )
@@ -115,7 +116,13 @@ def test_the_row_says_why() -> None:
     memory, outcome = step(ScalingMemory(), ONE, None, NOW, demand(idle_seconds=612.4))
     assert sentence(outcome.recommendations[0]) == "no router has had a request for 612 s"
     _, outcome = step(memory, ONE, None, NOW + 1, HELD)
-    assert sentence(outcome.recommendations[0]) == "20 requests with 70000 prompt tokens wait for an instance"
+    assert sentence(outcome.recommendations[0]) == (
+        "20 requests with 70000 prompt tokens wait for an instance, which prefills 1000 tokens/s (declared, not measured yet)"
+    )
+    seen = capabilities.Figure(value=2000.0, source=capabilities.Source.MEASURED, samples=41, age_seconds=3700.0)
+    _, outcome = step(memory, replace(ONE, capacity=replace(ONE.capacity, prefill_speed=seen)), None, NOW + 1, HELD)
+    assert numbers(outcome) == [2], "70,000 tokens within 30 s at the speed that was measured before the pool went to zero"
+    assert sentence(outcome.recommendations[0]).endswith("which prefills 2000 tokens/s (measured, 41 prefills, 62 min ago)")
 
 
 def test_mode_fixed_goes_nowhere() -> None:

@@ -29,8 +29,8 @@ def serve(pool: Pool, name: str, began: float, prefill_seconds: float) -> float:
     return began + prefill_seconds + 2.0
 
 
-def told(pool: Pool) -> dict[tuple[str | None, str], LearntFigure]:
-    return {(one.instance, one.quantity): one for one in learnt_figures(pool, 0.0)}
+def told(pool: Pool, now: float = 0.0) -> dict[tuple[str | None, str], LearntFigure]:
+    return {(one.instance, one.quantity): one for one in learnt_figures(pool, now)}
 
 
 def test_nothing_is_told_before_anything_is_learnt() -> None:
@@ -42,12 +42,17 @@ def test_what_all_instances_and_each_one_taught_is_told_with_its_error() -> None
     pool, now = a_pool(), 1.0
     for number in range(10):
         now = serve(pool, str(number), now, 0.2 if number % 2 else 0.4)
-    found = told(pool)
+    found = told(pool, now)
     assert {one.pool for one in found.values()} == {CHAT}
     assert {(instance, quantity) for instance, quantity in found} == {
         (None, Quantity.TEXT),
         *((instance, quantity) for instance in (None, "i0", "i1") for quantity in (Quantity.PREFILL, Quantity.DECODE)),
     }
+    assert found[None, Quantity.PREFILL].value == pytest.approx(9_000 / 2.8), "tokens over seconds, found again now and then"
+    assert found[None, Quantity.PREFILL].age_seconds == pytest.approx(2.0)
+    assert [found[one, Quantity.PREFILL].value for one in ("i0", "i1")] == [pytest.approx(5_000.0), pytest.approx(2_500.0)]
+    assert found[None, Quantity.DECODE].value == pytest.approx(2.0 / 40)
+    assert found[None, Quantity.TEXT].value is None, "twenty prompts make an estimate"
     text = found[None, Quantity.TEXT]
     assert text.learnt == pytest.approx(3.0)
     assert (text.declared, text.samples, text.in_use) == (4, 10, False)
@@ -88,3 +93,12 @@ def test_a_figure_that_is_off_by_more_than_half_is_told_with_since_when_until_it
     for number in range(1_000):
         now = serve(pool, f"later{number}", now, 0.2)
     assert {one.off_seconds for one in learnt_figures(pool, now + 400)} == {0.0}
+
+
+def test_the_size_of_kv_caches_is_told_once_an_engine_says_it_also_where_it_is_as_declared() -> None:
+    pool = a_pool()
+    assert (None, Quantity.KV_CACHE) not in told(pool)
+    pool.learn_cache_size("i0", TABLE.engine.kv_cache_tokens, 1.0)
+    pool.learn_cache_size("i1", TABLE.engine.kv_cache_tokens // 2, 1.0)
+    found = told(pool)[None, Quantity.KV_CACHE]
+    assert (found.value, found.value_samples) == (TABLE.engine.kv_cache_tokens // 2, 2), "of the smallest"

@@ -102,6 +102,7 @@ class Pools:
                 table_acknowledged=True,
                 desired=self._world.desired_of(pool),
                 learnt=self._world.learnt(pool),
+                capability=self._world.capability(pool),
                 counts=[
                     InstanceCount(role=role, state=state, count=count)
                     for (role, state), count in sorted(Counter((one.role, one.state) for one in self._world.instances(pool)).items())
@@ -123,6 +124,7 @@ class Pools:
                 caches=self._world.caches(),
                 learnt=learnt,
                 held=self._world.held(pool, name),
+                capability=self._world.capability(pool),
             )
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from fairlead.advice.situations import PoolSituation, SeenCondition, SeenInstance, SeenRole, SeenSizing, Served
+from fairlead.capabilities import declared
 from fairlead.instances import Role
 from fairlead.reports.rejections import RejectionReason
 from fairlead.scaling.remedies import Reach, Simulated, Tried
@@ -33,7 +34,7 @@ def situation(pool: PoolSummary, instances: list[InstanceSummary], conditions: l
         slo=SloFacts(ttft_seconds=pool.ttft_slo_seconds, percentile=pool.slo_percentile),
         scaling=ScalingSpec(),
         early_rejection=EarlyRejectionFacts(),
-        capacity=Capacity(prefill_tokens_per_second=SPEED, kv_cache_tokens=1_198_372),
+        capacity=Capacity(prefill_speed=declared(SPEED), kv_cache_tokens=1_198_372),
         roles=(SeenRole(role=Role.BOTH, wanted=pool.desired, least=0, most=64),),
         can_scale=not pool.runs_already or pool.scale_target is not None,
         can_drain=pool.engines_file is None,

@@ -5,8 +5,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from fairlead.capabilities import EngineCapability, Figure, Source, Spread
 from fairlead.instances import InstanceState
 from fairlead.reports.engines import EngineTrouble, Quantity
+from fairlead.tables import EngineFigures
 from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceSummary, InstanceTransition, LearntOfEngines
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
@@ -120,6 +122,23 @@ def learnt(pool: str) -> list[LearntOfEngines]:
     )
     decode = replace(prefill, quantity=Quantity.DECODE, learnt=0.0312, declared=None, samples=1_733, error=0.094, declared_error=None)
     return [one for row in (prefill, decode, size) for one in (row, replace(row, router="router-1", samples=row.samples // 3))]
+
+
+def capability(pool: str) -> EngineCapability:
+    """One pool's engines were measured; of the others it is known what they declare."""
+    told = EngineFigures(prefill_tokens_per_second=5_000.0).declared
+    if pool != CHAT:
+        return told
+    speed = Figure(
+        value=5_120.0, source=Source.MEASURED, spread=Spread(p10=4_870.0, p50=5_110.0, p90=5_260.0), samples=200, age_seconds=20.0
+    )
+    return replace(
+        told,
+        prefill_tokens_per_second=speed,
+        decode_step_seconds=Figure(value=0.0312, source=Source.MEASURED, samples=1_733, age_seconds=3.0),
+        bytes_per_token=Figure(value=3.1, source=Source.MEASURED, samples=100, age_seconds=20.0),
+        start_seconds=Figure(value=94.0, source=Source.MEASURED, samples=4, age_seconds=7_500.0),
+    )
 
 
 def transitions(now: datetime, one: InstanceSummary) -> list[InstanceTransition]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from fairlead.capabilities import EngineCapability
 from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.revisions import revision_data
 from fairlead_api.services.plans.merge_patches import merged
@@ -236,6 +237,9 @@ class World:
 
     def caches(self) -> list[CacheKnowledge]:
         return pools.caches()
+
+    def capability(self, pool: str) -> EngineCapability:
+        return pools.capability(pool)
 
     def learnt(self, pool: str) -> list[LearntOfEngines]:
         return pools.learnt(pool)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fairlead.advice.situations import PoolSituation, SeenSizing
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, Figure, Source
 from fairlead.instances import Role
 from fairlead.pools import parse_spec
 from fairlead.reports.rejections import RejectionReason
@@ -23,22 +24,20 @@ SPEC = {"model": "m", "replicas": 4, "engine": {"prefillTokensPerSecond": 6250}}
 class Store:
     """A pool of four instances with so many recorded requests, so many a second."""
 
-    def __init__(self, requests: int, rate: float) -> None:
+    def __init__(self, requests: int, rate: float, capability: EngineCapability = NOTHING_KNOWN) -> None:
         self._requests = requests
         self._rate = rate
         self.added: list[SizingTrial] = []
+        self.pool = PoolAtPresent(facts=parse_spec(SPEC).facts(), instances={Role.BOTH: 4}, capability=capability)
 
-    async def present(self, pool: PoolKey) -> PoolAtPresent:
-        return PoolAtPresent(facts=parse_spec(SPEC).facts(), instances={Role.BOTH: 4})
+    async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent:
+        return self.pool
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
         return min(most, self._requests)
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
         return min(most, self._requests) / self._rate
-
-    async def startup_seconds(self, pool: PoolKey) -> float | None:
-        return None
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
         self.added.append(trial)
@@ -52,8 +51,10 @@ class Seen:
         return Situations(window_seconds=300.0, pools=self._pools)
 
 
-async def looked(*pools: PoolSituation, requests: int = 3000, rate: float = 1.0, enabled: bool = True) -> list[SizingTrial]:
-    store, numbers = Store(requests, rate), iter(range(100))
+async def looked(
+    *pools: PoolSituation, requests: int = 3000, rate: float = 1.0, enabled: bool = True, capability: EngineCapability = NOTHING_KNOWN
+) -> list[SizingTrial]:
+    store, numbers = Store(requests, rate, capability), iter(range(100))
     await Sizing(Seen(*pools), store, lambda: str(next(numbers)), enabled=enabled).look(NOW)
     return store.added
 
@@ -64,6 +65,18 @@ async def test_a_pool_that_refuses_is_simulated_with_the_speed_that_its_instance
     assert trial.target is not None
     assert trial.target.prefill_tokens_per_second == 1000.0, "declared are 6,250"
     assert [one.change.replicas for one in trial.runs if one.change] == [None, None, 6, 7, 8, 12, 20, 32]
+
+
+@pytest.mark.parametrize("source", [Source.MEASURED, Source.FITTED])
+async def test_advice_asks_for_what_was_measured_then_for_what_was_fitted_and_never_for_a_declared_speed(source: Source) -> None:
+    known = EngineCapability(prefill_tokens_per_second=Figure(value=20_000.0, source=source, samples=41, age_seconds=20.0))
+    (idle,) = await looked(replace(REFUSING, signals=None), capability=known)
+    assert idle.target is not None
+    assert (idle.target.prefill_tokens_per_second, idle.asked.prefill_tokens_per_second) == (20_000.0, 20_000.0)
+    (busy,) = await looked(REFUSING, capability=known)
+    assert busy.asked.prefill_tokens_per_second == (20_000.0 if source is Source.MEASURED else 1000.0), "seen of late goes before a fit"
+    (unknown,) = await looked(replace(REFUSING, signals=None))
+    assert unknown.asked.prefill_tokens_per_second is None, "no prompt is said to be too long by what is declared"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.capabilities import EngineCapability, Figure, Source
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
@@ -53,6 +54,20 @@ def test_a_pool_is_simulated_by_the_engine_fitted_to_it_unless_another_is_asked_
     )
     assert inputs_of(asked(engine=EngineModel.VLLM_8B), real, BUILT_IN, NOW).target.fitted is None
     assert inputs_of(asked(), replace(POOL, fit=a_fit()), BUILT_IN, NOW).target.fitted is None, "simulated engines are as they are declared"
+
+
+def test_a_pool_of_real_engines_is_simulated_as_they_were_seen_and_the_source_is_said() -> None:
+    real = replace(POOL, facts=replace(POOL.facts, engine=replace(POOL.facts.engine, type="vllm")), simulated=None)
+    unseen = inputs_of(asked(), real, BUILT_IN, NOW).target
+    assert (unseen.prefill_tokens_per_second, unseen.speed_source) == (6250.0, "declared, not measured yet")
+    speed = Figure(value=23_000.0, source=Source.MEASURED, samples=41, age_seconds=20.0)
+    cache = Figure(value=400_000.0, source=Source.MEASURED, samples=4, age_seconds=0.0)
+    seen = replace(real, capability=EngineCapability(prefill_tokens_per_second=speed, kv_cache_tokens=cache))
+    found = inputs_of(asked(), seen, BUILT_IN, NOW).target
+    assert (found.prefill_tokens_per_second, found.kv_cache_tokens) == (23_000.0, 400_000)
+    assert found.speed_source == "measured, 41 prefills, 20 s ago"
+    own = inputs_of(asked(), replace(POOL, capability=seen.capability), BUILT_IN, NOW).target
+    assert own.prefill_tokens_per_second == 6250.0, "simulated engines are as they are declared"
 
 
 def test_instances_keep_their_weights_and_those_the_pool_does_not_have_have_1() -> None:

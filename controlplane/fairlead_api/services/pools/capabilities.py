@@ -1,0 +1,76 @@
+"""What a pool's engines can do, from all that is known: measured of late, measured before, fitted, declared. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+
+from fairlead.capabilities import NOTHING_KNOWN, UNKNOWN, EngineCapability, Figure, Source, Spread, agreed, joined, recalled
+from fairlead.reports.engines import Quantity
+from fairlead.tables import EngineFigures
+from fairlead_client.resources.engine_fits import EngineFit
+from fairlead_client.resources.instances import LearntOfEngines
+
+REMEMBERED_SECONDS = 7 * 86_400.0
+"""How long a figure counts that was measured and that no router has now: a pool may be at zero over a weekend."""
+
+_QUANTITIES: Mapping[str, str] = {
+    "prefill_tokens_per_second": Quantity.PREFILL,
+    "decode_step_seconds": Quantity.DECODE,
+    "bytes_per_token": Quantity.TEXT,
+    "kv_cache_tokens": Quantity.KV_CACHE,
+}
+"""The figures that routers measure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What was measured before, `at` that Unix time, of engines of this `kind`."""
+
+    at: float
+    kind: str
+    capability: EngineCapability
+
+
+def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
+    """What live routers measured of all the pool's instances."""
+    return EngineCapability(
+        **{name: agreed([_figure(one) for one in told if one.quantity == quantity]) for name, quantity in _QUANTITIES.items()}
+    )
+
+
+def _figure(one: LearntOfEngines) -> Figure:
+    if one.value is None:
+        return UNKNOWN
+    known = one.p10 is not None and one.p50 is not None and one.p90 is not None
+    spread = Spread(p10=one.p10 or 0.0, p50=one.p50 or 0.0, p90=one.p90 or 0.0) if known else None
+    return Figure(value=one.value, source=Source.MEASURED, spread=spread, samples=one.value_samples, age_seconds=one.age_seconds)
+
+
+def remembering(now_measured: EngineCapability, before: Remembered | None, kind: str, now: float) -> Remembered | None:
+    """What to remember of both; None while nothing was ever measured of engines of this kind."""
+    found = joined(now_measured, still_known(before, kind, now))
+    return None if found == NOTHING_KNOWN else Remembered(at=now, kind=kind, capability=found)
+
+
+def capability_of(
+    now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, engine: EngineFigures, now: datetime
+) -> EngineCapability:
+    """Each figure of the best source that there is."""
+    remembered = still_known(before, kind, now.timestamp())
+    return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now), engine.declared)
+
+
+def fitted(fit: EngineFit, now: datetime) -> EngineCapability:
+    """What the engine does that was fitted to the pool's requests."""
+    age = max(0.0, (now - fit.fitted_at).total_seconds())
+    known = Figure(value=fit.costs.prefill_tokens_per_second(), source=Source.FITTED, samples=fit.fitted, age_seconds=age)
+    return EngineCapability(prefill_tokens_per_second=known, decode_step_seconds=replace(known, value=fit.costs.decode_step_seconds()))
+
+
+def still_known(before: Remembered | None, kind: str, now: float) -> EngineCapability:
+    """What was measured before of the same engines, as old as it is now."""
+    if before is None or before.kind != kind:
+        return NOTHING_KNOWN
+    passed = max(0.0, now - before.at)
+    aged = {one.name: recalled(getattr(before.capability, one.name), passed) for one in fields(EngineCapability)}
+    return EngineCapability(**{name: one for name, one in aged.items() if (one.age_seconds or 0.0) <= REMEMBERED_SECONDS})
