@@ -60,9 +60,9 @@ def _setting(context: Context) -> str:
 {TOLD_SECONDS:g} s later; or it is told nothing, as while the control API is away.
 
 **What was run.** {trace}, {REQUESTS:,} requests of which the first {WARMUP} are not measured, preset `{PRESET.name}`, {INSTANCES} instances without
-fetching, policy `fairlead`, requests to routers in turn, early rejection disabled, {context.seeds} seeds; routers know how long decode steps take.
-Shares are of all requests, as mean and 95 % interval over the seeds (Student's t); the targets are a TTFT of {PRESET.slo_ttft_seconds:g} s and a TPOT of
-{1000 * PRESET.slo_tpot_seconds:g} ms."""
+fetching, policy `fairlead`, requests to routers in turn, early rejection disabled, {context.seeds} seeds; as in a real pool, routers find out how long
+decode steps take. Shares are of all requests, as mean and 95 % interval over the seeds (Student's t); the targets are a TTFT of
+{PRESET.slo_ttft_seconds:g} s and a TPOT of {1000 * PRESET.slo_tpot_seconds:g} ms."""
 
 
 def _results(context: Context) -> dict[tuple[float, Arm], list[CellResult]]:

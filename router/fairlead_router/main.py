@@ -59,7 +59,7 @@ from fairlead_router.sending import Sender
 from fairlead_router.serving import GatewayServer, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
 from fairlead_router.silences import Silences
-from fairlead_router.table_cache import TableCache
+from fairlead_router.table_cache import KeptRouters, TableCache
 from fairlead_router.table_stream import TableFollower
 from fairlead_router.training.trainer import Trainer
 from fairlead_router.upstream import UpstreamPool
@@ -207,6 +207,7 @@ class Router:
         keys = self.cache.load_gateway_keys()
         if keys is not None:
             self.keys.replace(keys, self.now())
+        self._recall_routers()
         for table in tables:
             self.pools.apply(table)
         self.pools.apply_bindings(bindings)
@@ -215,6 +216,15 @@ class Router:
         if tables or len(self.spool):
             found = {"pools": len(tables), "bindings": len(bindings), "prefixes_of_instances": recalled, "unsent_batches": len(self.spool)}
             logger.info("recalled from disk", extra=found)
+
+    def _recall_routers(self) -> None:
+        """While the control API is away a router is not taken to be alone that was not before its restart."""
+        kept = self.cache.load_routers()
+        if kept is not None:
+            self.pools.assume_routers(kept.live)
+            self.keys.know_routers(kept.live, self.now())
+            extra = {"assumed": kept.live, "told_seconds_ago": round(self.now() - kept.told_at)}
+            logger.info("number of live routers unknown until the control API tells it", extra=extra)
 
     def start(self) -> None:
         """Begin following, reporting, scraping and ticking."""
@@ -232,9 +242,13 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write what instances are believed to hold to disk, for a router that begins anew."""
-        memories = self.pools.prefix_memories()
+        """Write what instances are believed to hold, and how many routers are live, to disk, for a router that begins
+        anew.
+        """
+        memories, told_at = self.pools.prefix_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)
+        if told_at is not None:
+            await asyncio.to_thread(self.cache.keep_routers, KeptRouters(live=self.pools.routers, told_at=told_at))
 
     async def _tick(self) -> None:
         self._ticks += 1

@@ -123,7 +123,11 @@ class RouterMetrics(Collector):
             ("spool_batches", "Reports on disk that are not acknowledged yet.", self.spool_batches),
             ("oldest_unsent_report_seconds", "Age of the oldest report not acknowledged yet.", self.oldest_unsent_report_seconds),
             ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
-            ("live_routers", "Live routers as the control API told last, this one among them; 1 until it has.", self.live_routers),
+            (
+                "live_routers",
+                "Live routers as the control API told last, this one among them; until it has, as many as before a restart, or 1.",
+                self.live_routers,
+            ),
             ("met_routers", "Other routers that this one is connected to and could ask.", self.met_routers),
             ("asking_routers", "Other routers for which this one decides, in at least one pool.", self.asking_routers),
             ("body_bytes", "Memory that the bodies of all requests under way take (FAIRLEAD_BODY_MEMORY_BYTES).", self.body_bytes()),

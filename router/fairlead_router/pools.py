@@ -59,6 +59,8 @@ class Pools:
         self._tells_at: dict[str, float] = {}
         """By pool: from when on a failure is logged again."""
         self._routers = 1
+        self.routers_told_at: float | None = None
+        """When the API told how many live routers there are; None while that is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
         """By pool: sessions all of whose decisions are kept, and until when."""
 
@@ -150,6 +152,16 @@ class Pools:
 
     def know_routers(self, count: int) -> None:
         """Tell schedulers how many live routers there are, as the API told last. While it is away that number holds."""
+        self.routers_told_at = self._clock()
+        self.assume_routers(count)
+
+    @property
+    def routers(self) -> int:
+        """How many live routers are gone by, this one among them."""
+        return self._routers
+
+    def assume_routers(self, count: int) -> None:
+        """Let schedulers go by so many live routers until the API tells: as many as before a restart."""
         self._routers = self._metrics.live_routers = max(1, count)
         for pool in self.living():
             pool.scheduler.know_routers(self._routers)

@@ -4,7 +4,7 @@ while the control API is away.
 Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
 an earlier one. The log is compacted when it has grown to twice what it was: bindings to instances that have left, which
 nobody has told of for the pool's TTL, are forgotten then. A torn last line, from a crash while writing, is ignored.
-What instances are believed to hold is one file too, packed.
+What instances are believed to hold is one file too, packed, and so is how many routers were live.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.schedulers import PrefixMemory
 from fairlead.tables import PoolKey, RoutingTable
+from fairlead.values import value
 
 _SLACK = 10_000
 """Lines the binding log may hold beyond twice those it had when it was compacted."""
@@ -33,6 +34,17 @@ _binding = msgspec.json.Decoder(Binding)
 _encoder = msgspec.json.Encoder()
 _prefixes = msgspec.msgpack.Decoder(tuple[PrefixMemory, ...])
 _packer = msgspec.msgpack.Encoder()
+
+
+@value
+class KeptRouters:
+    """How many routers the control API said were live, and when (Unix seconds)."""
+
+    live: int
+    told_at: float
+
+
+_routers = msgspec.json.Decoder(KeptRouters)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -54,6 +66,7 @@ class TableCache:
         self._keys_path = directory / "gateway-keys.json"
         self._bindings_path = directory / "bindings.ndjson"
         self._prefixes_path = directory / "prefixes.msgpack"
+        self._routers_path = directory / "routers.json"
         self._bindings: dict[tuple[PoolKey, str], Binding] = {}
         self._tables: dict[PoolKey, RoutingTable] = {}
         self._lines = 0
@@ -104,6 +117,22 @@ class TableCache:
     def keep_prefixes(self, memories: Sequence[PrefixMemory]) -> None:
         """Replace what instances are believed to hold."""
         self._guard(lambda: replace_file(self._prefixes_path, _packer.encode(tuple(memories))))
+
+    def load_routers(self) -> KeptRouters | None:
+        """Read how many routers there were; None where that was never told. A damaged file counts as absent, with a
+        warning.
+        """
+        try:
+            return _routers.decode(self._routers_path.read_bytes())
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("kept number of routers unusable", extra={"file": str(self._routers_path), "error": str(error)})
+        return None
+
+    def keep_routers(self, kept: KeptRouters) -> None:
+        """Replace how many routers there were."""
+        self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
 
     def keep_gateway_keys(self, keys: Sequence[GatewayKeyFacts]) -> None:
         """Replace the kept keys."""

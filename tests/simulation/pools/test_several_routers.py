@@ -53,7 +53,7 @@ def run(routers: int) -> tuple[Simulation, float, float]:
     return simulation, sum(loads) / len(loads) / computed, max(unlike)
 
 
-@pytest.mark.parametrize("routers", [1, 2, 3])
+@pytest.mark.parametrize("routers", [1, 2, 3, 4])
 def test_each_router_sees_the_load_of_the_whole_pool_and_equal_instances_as_equal(routers: int) -> None:
     _, seen, unlike = run(routers)
     assert seen == pytest.approx(1.0, abs=0.25)
@@ -104,6 +104,13 @@ def test_routers_that_let_one_decide_serve_as_a_single_one(clients: Clients) -> 
 def test_routers_that_never_hear_each_other_serve_as_if_they_had_never_asked() -> None:
     parted = PartRouters(at=0.0, for_seconds=10_000.0, noticed_after_seconds=0.0)
     assert shares(replace(TOGETHER, routers=4), parted) == shares(replace(TOGETHER, routers=4, asking_seconds=None))
+
+
+@pytest.mark.parametrize(("told_seconds", "most"), [(2.0, 0.05), (None, 0.15)])
+def test_routers_that_decide_for_themselves_give_late_requests_no_time_that_others_need(told_seconds: float | None, most: float) -> None:
+    in_time, _ = shares(replace(TOGETHER, asking_seconds=None))
+    apart, _ = shares(replace(TOGETHER, routers=4, asking_seconds=None, told_seconds=told_seconds))
+    assert apart >= in_time - most
 
 
 def test_a_break_costs_no_more_than_deciding_alone_as_long_as_it_lasts() -> None:

@@ -531,6 +531,17 @@ def test_every_pool_knows_how_many_routers_live_also_one_that_comes_later() -> N
     assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [1, 1]
 
 
+def test_as_many_routers_as_before_a_restart_are_assumed_until_the_api_tells() -> None:
+    pools = _pools()
+    pools.assume_routers(4)
+    pools.apply(routing_table(["127.0.0.1:1"]))
+    assert [scheduler.routers for pool in pools.all() if isinstance(scheduler := pool.scheduler, CheckingScheduler)] == [4]
+    assert pools.routers_told_at is None
+    pools.know_routers(2)
+    assert pools.routers == 2
+    assert pools.routers_told_at is not None
+
+
 def test_instances_whose_circuit_is_open_get_direct_requests_last() -> None:
     table = routing_table(["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"])
     pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), 0.0)

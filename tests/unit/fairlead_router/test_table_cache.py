@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.routing.contracts.schedulers import PrefixMemory
-from fairlead_router.table_cache import TableCache
+from fairlead_router.table_cache import KeptRouters, TableCache
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 
@@ -109,3 +109,13 @@ def test_what_instances_hold_comes_back_and_a_damaged_file_counts_as_absent(tmp_
     path = tmp_path / "prefixes.msgpack"
     path.write_bytes(path.read_bytes()[:-3])
     assert TableCache(tmp_path).load_prefixes() == ()
+
+
+def test_how_many_routers_there_were_comes_back_and_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
+    kept = KeptRouters(live=4, told_at=5.0)
+    cache = TableCache(tmp_path)
+    assert cache.load_routers() is None
+    cache.keep_routers(kept)
+    assert TableCache(tmp_path).load_routers() == kept
+    (tmp_path / "routers.json").write_bytes(b"{")
+    assert TableCache(tmp_path).load_routers() is None

@@ -36,8 +36,9 @@ AGAIN_SHARE = 0.2
 ODD = 2.0
 """A prefill so many times as fast as the median, or as slow, says nothing of the others."""
 FAST_SHARE = 0.25
-"""Among other routers, the speed is that which the fastest prefills of so many tokens have at least: others may have
-stood behind prefills that are not seen here. With less, a few whose prefix another router placed would decide."""
+"""Among other routers, an engine's own speed is that which the fastest prefills of so many tokens have at least: others
+may have stood behind prefills that are not seen here. With less, a few whose prefix another router placed would decide.
+"""
 LINE_PREFILLS = 20
 """With fewer prefills, what is the same for each of them is not told from what each token takes."""
 NEAR_SHARE = 0.9
@@ -64,6 +65,10 @@ class PrefillSpeeds:
         self.computing_share = 1.0
         """What part of a prefill's time, by the measured speed, the engine computes its tokens; in the rest it ends the
         step that it is in, which takes as long for a short prompt as for a long one."""
+        self.alone_share = 1.0
+        """What part of that time it would take with no unseen prefill of another router before it. The measured speed
+        stays that of prefills as they are, as the next one will stand behind unseen ones too.
+        """
         self.among_others = False
         """Whether other routers send to these instances too: so is measured from now on."""
         self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
@@ -117,7 +122,7 @@ class PrefillSpeeds:
         spread = _spread(telling)
         if spread is None or len(telling) < ENOUGH_PREFILLS:
             return UNKNOWN
-        return _figure(self._speed(telling, spread), spread, len(telling), now - telling[-1].at)
+        return _figure(_usual(telling, spread.p50), spread, len(telling), now - telling[-1].at)
 
     def _keep(self, prefills: Iterable[_Prefill]) -> None:
         kept = list(prefills)
@@ -131,13 +136,11 @@ class PrefillSpeeds:
         self._used = len(telling)
         self._spread = _spread(telling)
         if self._spread is None:
-            self.tokens_per_second, self.computing_share = None, 1.0
+            self.tokens_per_second, self.computing_share, self.alone_share = None, 1.0, 1.0
         else:
-            self.tokens_per_second = self._speed(telling, self._spread)
-            self.computing_share = min(1.0, max(LEAST_COMPUTING, _slope(telling) * self.tokens_per_second))
-
-    def _speed(self, telling: list[_Prefill], spread: Spread) -> float:
-        return _fast(telling) if self.among_others else _usual(telling, spread.p50)
+            speed = self.tokens_per_second = _usual(telling, self._spread.p50)
+            self.alone_share = min(1.0, speed / _fast(telling)) if self.among_others else 1.0
+            self.computing_share = min(self.alone_share, max(LEAST_COMPUTING * self.alone_share, _slope(telling) * speed))
 
     def _telling(self) -> list[_Prefill]:
         long = [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]

@@ -4,6 +4,10 @@ What its queues know together.
 Sending a late request keeps an instance busy for seconds, most often with a long prompt. On a pool with time to spare
 that harms nobody, and holding it back would be a refusal in disguise; beyond saturation every one of them costs others
 their deadline. So late requests go while the pool is calm, by its load, or while little else waits.
+
+Of several routers that decide for themselves each takes load and waits of the whole from its own, and all of them find
+the same instance free at once, so a pool that is calm by these figures may have no time to spare. What they see of
+first tokens is certain: while many are late, late requests do not go.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters
@@ -14,6 +18,8 @@ WEIGHT = 0.02
 """What one request counts for in the shares of those that were late of late."""
 MORE = 0.02
 """By so much more of the answers than of the first tokens must be late before rests are kept for that."""
+LATE_AMONG_OTHERS = 0.05
+"""While so large a part of first tokens is late, a router among others takes the pool to have no time to spare."""
 
 
 class LateRequests:
@@ -52,7 +58,12 @@ class LateRequests:
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:
         """Whether late requests may be sent at any time now: the pool has time for them by its `load`, little waits in
-        all its `routers`, or there are no queues to wait in.
+        all its `routers`, or there are no queues to wait in. Among several routers, only while few first tokens are
+        late.
         """
+        if not table.routing.prefills_in_flight:
+            return True
+        if routers > 1 and self._first_tokens > LATE_AMONG_OTHERS:
+            return False
         little = parameters.late_load * table.slo.ttft_seconds * instances
-        return load < parameters.calm_load or routers * self._accounting.wait_seconds <= little or not table.routing.prefills_in_flight
+        return load < parameters.calm_load or routers * self._accounting.wait_seconds <= little

@@ -131,7 +131,8 @@ class Placing:
             tracked.is_offered = True
             load = state.loads[instance]
             pace = load.prefill_pace if state.view.routers == 1 else load.lasting_pace  # the other holds others' prefills too
-            state.view.offered.add(tracked.prefill_microseconds / 1e6 * pace, now)
+            alone = state.prefill_times.speeds.alone_share
+            state.view.offered.add(tracked.prefill_microseconds / 1e6 * alone * pace, now)
         if noted and weighing is not None:
             recorder.decisions.note(tracked, decision, weighing, state.table, now)
 

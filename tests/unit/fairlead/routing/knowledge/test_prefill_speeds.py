@@ -92,9 +92,16 @@ def test_prompts_of_one_length_are_taken_to_be_computed_all_of_their_time() -> N
 
 
 @given(st.lists(st.floats(0.0, 60.0), min_size=15, max_size=15))
-def test_among_other_routers_the_prefills_that_stood_behind_none_of_theirs_decide(behind: list[float]) -> None:
-    speeds = PrefillSpeeds()
+def test_among_other_routers_prefills_that_stood_behind_none_of_theirs_tell_what_engines_compute_and_all_what_it_takes(
+    behind: list[float],
+) -> None:
+    speeds, alone = PrefillSpeeds(), PrefillSpeeds()
     speeds.among_others = True
     for at, waited in enumerate([*[0.0] * 5, *behind]):
         speeds.observe("i0", 4_000, 0.4 + waited, float(at))
-    assert speeds.tokens_per_second == pytest.approx(10_000.0)
+        alone.observe("i0", 4_000, 0.4 + waited, float(at))
+    assert speeds.tokens_per_second is not None
+    assert speeds.tokens_per_second == alone.tokens_per_second, "the next prefill stands behind unseen ones too"
+    assert speeds.tokens_per_second / speeds.alone_share == pytest.approx(10_000.0)
+    assert speeds.computing_share <= speeds.alone_share
+    assert alone.alone_share == 1.0

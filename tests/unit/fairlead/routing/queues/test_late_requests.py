@@ -1,10 +1,13 @@
 """When late requests may go: the pool's view of them."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fairlead.instances import InstanceState
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
-from fairlead.routing.queues.late_requests import LateRequests
+from fairlead.routing.queues.late_requests import LATE_AMONG_OTHERS, WEIGHT, LateRequests
 from fairlead_testing.builders.routing import entry, request, table
 
 PARAMETERS = QueueParameters()
@@ -73,3 +76,15 @@ def test_answers_are_spared_while_more_of_them_are_late_than_of_first_tokens() -
     pool.accounting.find_late(late)
     pool.late.found(late, refuse=False)
     assert not pool.late.spare_answers, "long past counts for nothing"
+
+
+@given(st.lists(st.booleans(), max_size=300))
+def test_among_routers_they_go_only_while_few_first_tokens_are_late_and_a_lone_one_goes_by_its_load(late: list[bool]) -> None:
+    pool = Pool()
+    share = 0.0
+    for one in late:
+        pool.late.saw_first_token(late=one)
+        share += WEIGHT * (one - share)
+    assert pool.may_go(load=0.5)
+    assert pool.may_go(load=0.5, routers=2) == (share <= LATE_AMONG_OTHERS)
+    assert pool.may_go(window=0, routers=2), "without queues nothing waits"
