@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from fairlead.capabilities import UNKNOWN, EngineCapability, Figure, Source
 from fairlead.instances import InstanceState, Role
 from fairlead.reconciling.actions import CreateInstance, CreationReason, DeleteInstance, DeletionReason, Drain, DrainReason, RecordState
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import PodHealth, ReplicaLimits, RolloutBounds
-from fairlead_testing.builders.scaling import pool_signals, role_signals
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted_pool
 
 S = InstanceState
@@ -225,7 +225,8 @@ def test_a_pod_that_ends_is_not_deleted_again() -> None:
 def test_a_drain_is_priced_by_the_speed_that_was_measured(speed: float | None, drained: str) -> None:
     """One session with a large cache against five with small ones: a fast engine computes the large one again soon."""
     known = answer(seen("a", sessions=1, cache=40_000), seen("b", sessions=5, cache=1_000))
-    measured = None if speed is None else pool_signals(role_signals(prefill_tokens_per_second=speed))
-    (drain,) = next_actions(wanted_pool(1), (instance("a"), instance("b")), replace(known, signals=measured), NOW)
+    figure = UNKNOWN if speed is None else Figure(value=speed, source=Source.MEASURED)
+    known = replace(known, capability=EngineCapability(prefill_tokens_per_second=figure))
+    (drain,) = next_actions(wanted_pool(1), (instance("a"), instance("b")), known, NOW)
     assert isinstance(drain, Drain)
     assert drain.instance == drained

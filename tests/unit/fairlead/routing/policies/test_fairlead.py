@@ -449,7 +449,7 @@ def test_what_other_routers_send_there_makes_no_instance_slow() -> None:
         lasting.append(load.lasting_pace * 6250 / scheduler.prefill_speed)
         offered.append(scheduler._state.view.pool_load())
     assert lasting == [pytest.approx(1.5, abs=0.1), pytest.approx(1.11, abs=0.1)]
-    assert offered[1] / offered[0] == pytest.approx(2 * 1.11 / 1.5, abs=0.15), "twice as much comes, each as long as it is computed"
+    assert 0.95 < offered[1] / offered[0] < 1.5, "twice as much comes, each hardly longer than it is computed"
 
 
 def test_prompts_that_one_step_finishes_together_teach_their_common_pace() -> None:
