@@ -24,13 +24,17 @@ WITH newest AS (SELECT id, created_at FROM instances WHERE pool_id = :pool ORDER
 seen AS (
   SELECT extract(epoch FROM min(t.at) FILTER (WHERE t.after IN ('Warming', 'Serving')) - n.created_at) AS seconds,
     min(t.at) FILTER (WHERE t.after IN ('Warming', 'Serving')) AS at, bool_or(t.before IS NULL AND t.after IN ('Pending', 'Starting')) AS whole
-  FROM newest n JOIN instance_transitions t ON t.pool_id = :pool AND t.instance = n.id AND t.at >= n.created_at GROUP BY n.id, n.created_at
+  FROM newest n CROSS JOIN LATERAL (
+    SELECT before, after, at FROM instance_transitions
+    WHERE pool_id = :pool AND instance = n.id AND at >= n.created_at ORDER BY at LIMIT 10
+  ) AS t GROUP BY n.id, n.created_at
 )
 SELECT percentile_cont(ARRAY[0.1, 0.5, 0.9]) WITHIN GROUP (ORDER BY seconds) AS spread, count(*) AS starts,
   extract(epoch FROM CAST(:now AS timestamptz) - max(at)) AS age
 FROM (SELECT * FROM seen WHERE whole AND at IS NOT NULL ORDER BY at DESC LIMIT 20) AS last
 """)
-"""Of the last twenty instances that were seen to start: when each served first, and not when it served again."""
+"""Of the last twenty instances that were seen to start: when each served first, and not when it served again. A start
+takes fewer than ten transitions."""
 
 
 async def read_capability(connection: AsyncConnection, row: Any, now: datetime) -> EngineCapability:
