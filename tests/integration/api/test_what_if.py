@@ -17,6 +17,8 @@ import pytest
 
 from fairlead.advice.findings import Cause
 from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.engines import LearntFigure
+from fairlead.reports.engines import Quantity as LearntQuantity
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.traffic import RecordedRequest
 from fairlead_client.problems import ApiProblem
@@ -271,7 +273,28 @@ async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_
             )
             refused.append(record)
     known = (Acknowledgement(pool=CHAT, version=1),)
-    report = a_report("long", traffic=tuple(traffic), loads=tuple(loads), rejections=tuple(refused), acknowledged=known)
+    measured = LearntFigure(
+        pool=CHAT,
+        instance=None,
+        quantity=LearntQuantity.PREFILL,
+        learnt=1 / 6250,
+        declared=1 / 6250,
+        samples=600,
+        error=None,
+        declared_error=None,
+        in_use=True,
+        value=6250.0,
+        value_samples=200,
+        age_seconds=1.0,
+    )
+    report = a_report(
+        "long",
+        traffic=tuple(traffic),
+        loads=tuple(loads),
+        rejections=tuple(refused),
+        acknowledged=known,
+        learnt_figures=(measured,),
+    )
     await api.router.post_report(report)
     await api.app.state.upkeep.roll_up(api.clock())
     await api.app.state.sizing.look(api.clock())
