@@ -49,6 +49,8 @@ class Serving:
 
     def states(self) -> dict[str, str]:
         """State of each engine by its name."""
+        if self.request("GET", POOL).status_code == 404:
+            return {}  # its file is read, but nothing is stored of it yet
         return {one["id"]: one["state"] for one in self.ask(f"{POOL}/instances", limit=100)["items"] if one["state"] != "Gone"}
 
     def until_states(self, **wanted: str) -> None:
