@@ -102,3 +102,18 @@ def test_the_size_of_kv_caches_is_told_once_an_engine_says_it_also_where_it_is_a
     pool.learn_cache_size("i1", TABLE.engine.kv_cache_tokens // 2, 1.0)
     found = told(pool)[None, Quantity.KV_CACHE]
     assert (found.value, found.value_samples) == (TABLE.engine.kv_cache_tokens // 2, 2), "of the smallest"
+
+
+def test_a_speed_that_whole_answers_alone_taught_is_told_as_measured() -> None:
+    pool, now = a_pool(), 1.0
+    for number in range(60):
+        prompt, output = 500 + 400 * (number % 7), 2 + 30 * (number % 5)
+        request = RoutingRequest(id=str(number), arrived_at=now, prompt_tokens=prompt, blocks=(), first_bytes_hash=number, streamed=False)
+        ticket = pool.submit(request, now)
+        now += prompt / 2_500 + (output - 1) * 0.02
+        pool.complete(ticket, now, Usage(output, None, prompt))
+    speed = told(pool, now)[None, Quantity.PREFILL]
+    assert speed.value == pytest.approx(2_500.0, rel=0.1)
+    assert speed.learnt == pytest.approx(1 / 2_500.0, rel=0.1)
+    assert speed.in_use
+    assert speed.value_samples
