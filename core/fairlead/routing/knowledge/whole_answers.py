@@ -29,6 +29,8 @@ LEAST_SECONDS = 0.01
 """An answer in less says nothing."""
 MOST_SECONDS = 3600.0
 """Nor does one of more: its engine stood still."""
+MOST_TOKENS = 10_000_000
+"""Nor one of more tokens, whatever its engine says."""
 ERRORS_P90 = 1.28
 """Standard errors from the middle of a normal distribution to its 90th percentile."""
 
@@ -58,7 +60,7 @@ class WholeAnswers:
         row = (
             (prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds) if seconds else (inf,)
         )
-        if not LEAST_SECONDS <= seconds <= MOST_SECONDS or steps < 0 or not all(0 <= one < inf for one in row):
+        if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS or not all(0 <= one < inf for one in row):
             return False
         at = self._next
         self._rows[at], self._at[at], self._instances[at] = row, now, instance

@@ -78,7 +78,7 @@ def learn_whole_answer(
         return
     times, routers, others = state.prefill_times, state.view.assumed_routers, served_on.others or OthersLoad()
     beside = max(0, ended.prefilled_tokens - began.prefilled_tokens - tracked.miss_tokens)
-    own = tracked.miss_tokens if cached_tokens is None else max(1, tracked.request.prompt_tokens - cached_tokens)
+    own = tracked.miss_tokens if cached_tokens is None else max(1, tracked.request.prompt_tokens - max(0, cached_tokens))
     elsewhere = (routers - 1) * served_on.history.prefilled_per_second + others.prefill_share * times.speed
     computed = own + beside + elsewhere * seconds
     before, knew = times.speed, times.observed_speed is not None

@@ -71,6 +71,8 @@ def test_too_few_answers_tell_nothing_and_what_is_no_time_is_ignored() -> None:
         assert not answers.observe("i0", 1_000, 100, 1e4, 5.0, seconds, 50.0)
     for tokens in (nan, inf, -5.0):
         assert not answers.observe("i0", tokens, 100, 1e4, 5.0, 3.0, 50.0)
+    for output in (0, -7, 10**12):
+        assert not answers.observe("i0", 1_000.0, output, 1e4, 5.0, 3.0, 50.0)
     assert answers.figure(50.0) == UNKNOWN
     observe(answers, 8_000.0, Random(2), at=51.0)
     assert answers.tokens_per_second == pytest.approx(8_000.0, rel=0.05)
