@@ -23,6 +23,10 @@ AGAIN_SHARE = 0.1
 """The figures are found again when so large a part of the answers is new."""
 NEAR_SHARE = 0.9
 """Of the answers, those nearest to a first fit that the second goes by."""
+TOO_FAST = 2.0
+"""An answer that came so many times as fast as nearly all, by any measure, was of a prompt that was cached unknown. In
+a fit weighed against answers' lengths it would outweigh the others.
+"""
 LARGEST_ERROR = 0.25
 """A speed whose standard error is a larger part of it is not known."""
 LEAST_SECONDS = 0.01
@@ -31,6 +35,9 @@ MOST_SECONDS = 3600.0
 """Nor does one of more: its engine stood still."""
 MOST_TOKENS = 10_000_000
 """Nor one of more tokens, whatever its engine says."""
+LEAST_ERROR = 0.05
+"""No answer is taken to be predicted nearer: else answers all alike, which any split of their time into prompt and
+steps fits, would seem to tell a speed without any error."""
 ERRORS_P90 = 1.28
 """Standard errors from the middle of a normal distribution to its 90th percentile."""
 
@@ -114,10 +121,10 @@ class WholeAnswers:
         if self._count < ENOUGH_ANSWERS:
             return
         rows = self._rows[: self._count]
-        first, _ = _solved(rows)
-        off = np.abs(rows @ first - 1)
-        near = rows[off <= np.quantile(off, NEAR_SHARE)]
-        coefficients, errors = _solved(near)
+        rows = rows[(rows <= TOO_FAST * np.quantile(rows, NEAR_SHARE, axis=0)).all(axis=1)]
+        coefficients, _ = _solved(rows)
+        off = np.abs(rows @ coefficients - 1)
+        coefficients, errors = _solved(rows[off <= np.quantile(off, NEAR_SHARE)])
         seconds = float(coefficients[0])
         self._error = float(errors[0]) / seconds if seconds > 0 else inf
         if isfinite(self._error) and self._error <= LARGEST_ERROR:
@@ -125,8 +132,8 @@ class WholeAnswers:
 
 
 def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """The coefficients with which rows come nearest to 1, and their standard errors. Columns that are no different from
-    zero, or from others, have none of the effect and an infinite error.
+    """The coefficients with which rows come nearest to 1, and their standard errors, which are large where columns are
+    alike. A column of zeros has no effect.
     """
     scale = np.sqrt((rows**2).sum(axis=0))
     scaled = rows / np.where(scale > 0, scale, 1.0)
@@ -134,6 +141,6 @@ def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
     inverse = np.linalg.inv(products)
     wanted = inverse @ scaled.sum(axis=0)
     off = scaled @ wanted - 1
-    variance = float(off @ off) / max(1, len(rows) - len(scale))
+    variance = max(LEAST_ERROR**2, float(off @ off) / max(1, len(rows) - len(scale)))
     divisor = np.where(scale > 0, scale, inf)
     return wanted / divisor, np.sqrt(variance * inverse.diagonal()) / np.where(scale > 0, scale, 1.0)

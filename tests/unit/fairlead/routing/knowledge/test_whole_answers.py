@@ -54,6 +54,16 @@ def test_prompts_and_answers_in_one_proportion_tell_no_speed(speed: float, seed:
     assert answers.figure(100.0) == UNKNOWN
 
 
+@given(SPEEDS, st.integers(2, 400), st.sampled_from([0.0, 0.01]), SEEDS)
+def test_answers_all_alike_tell_no_speed_however_exactly_they_come(speed: float, output: int, noise: float, seed: int) -> None:
+    """As of a load test with prompts and answers of one length."""
+    answers, draw = WholeAnswers(), Random(seed)
+    for at in range(100):
+        seconds = (1_000 / speed + (output - 1) * 0.02) * (1 + noise * draw.gauss(0.0, 1.0))
+        answers.observe("i0", 1_000, output, 1e4, 5.0, seconds, float(at))
+    assert answers.figure(100.0) == UNKNOWN
+
+
 @given(SEEDS, st.lists(st.floats(0.01, 3_000.0), max_size=8))
 def test_a_few_odd_answers_do_not_decide(seed: int, odd: list[float]) -> None:
     draw = Random(seed)
