@@ -287,6 +287,14 @@ class Simulation:
             outcomes = (scheduler.retry(request_id, now, instance),)
         self._see(outcomes, now)
 
+    def _tell_generated(self, now: float) -> None:
+        """As a router does once a second: how many tokens of its streams have come."""
+        if all(scheduler.knows_decode_times for scheduler in self.routers):
+            return  # nobody learns from it
+        for job in self._jobs.values():
+            if job.heard_first and job.request is not None:
+                self.routers.of(job).generated(job.request.id, now, self.fleet.generated(job))
+
     def _tick_all(self, now: float) -> None:
         for scheduler in self.routers:
             self._see(scheduler.tick(now), now)
@@ -311,6 +319,7 @@ class Simulation:
         if self._changes.draining:
             self._change(self._changes.departures(self.routers, now), now)
         self._training.second(now)
+        self._tell_generated(now)
         self._tick_all(now)
         self._recorder.take_records(now)
         if self._open:

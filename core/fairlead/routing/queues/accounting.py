@@ -104,7 +104,11 @@ class TrackedRequest:
     """A proxy sent it on to its instance, nobody knows when: `dispatched_at` is when it was sent to the one before."""
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
-    """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
+    """What its instance had decoded and prefilled when it began to decode there, or when answers under way were learned
+    from last; only while that is learned from.
+    """
+    tokens_before: int = 1
+    """Output tokens that had come by then."""
     answer_began: DecodeMark | None = None
     """What its instance had decoded and prefilled when it was sent there; only where its first token will not be
     seen."""

@@ -15,7 +15,7 @@ MUCH = 1.25
 """By what factor the predicted speed has to change for what waits to be predicted again."""
 
 TELLING_TOKENS = 16
-"""The shortest answer whose pace is learnt from."""
+"""The shortest answer, or part of one under way, whose pace is learned from."""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
@@ -132,11 +132,12 @@ def _predict_again(state: SchedulerState, times: float, now: float) -> None:
             queue.add(tracked)
 
 
-def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """What the instance has done until this request begins to decode there, for `learn_decode`."""
+def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float, tokens: int = 1) -> None:
+    """Mark what the instance has done until now, when so many `tokens` of this request have come."""
     if state.learns_decoding:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
+        tracked.tokens_before = tokens
 
 
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
@@ -151,21 +152,40 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
         state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)
     if tracked.first_token_at is not None and output_tokens > 1:
         state.late.saw_answer(late=now - tracked.first_token_at > (output_tokens - 1) * state.table.slo.tpot_seconds)
-    if not state.learns_decoding:
+    if state.learns_decoding:
+        _learn_steps(state, tracked, decoded_on, now, output_tokens)
+
+
+def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
+    """Learn from the tokens that have come of an answer under way, until it is known how long decode steps take.
+
+    The first answers of a pool end late. What is sent before leaves decodes no time, which delays all of them.
+    """
+    if not state.learns_decoding or state.decode_times.known:
         return
-    began = tracked.decode_began
+    tokens = tracked.generated_tokens
+    if _learn_steps(state, tracked, state.loads[tracked.decodes_on], now, tokens):
+        note_decode_begin(state, tracked, now, tokens)
+
+
+def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> bool:
+    """Whether enough tokens have come since its mark to say how long a step takes."""
+    began, tokens = tracked.decode_began, output_tokens - tracked.tokens_before
+    if began is None or tokens < TELLING_TOKENS - 1:
+        return False
     ended = decoded_on.history.advance(now, decoded_on.decode_tokens, decoded_on.decoding)
-    if began is None or ended.at <= began.at or output_tokens < TELLING_TOKENS:
-        return
     seconds, routers = ended.at - began.at, state.view.assumed_routers
+    if seconds <= 0:
+        return False
     others = decoded_on.others or OthersLoad()
     prefilled = routers * (ended.prefill_seconds - began.prefill_seconds) + others.prefill_share * seconds
     state.decode_times.observe(
         routers * (ended.token_seconds - began.token_seconds) / seconds + others.decode_tokens,
         routers * (ended.request_seconds - began.request_seconds) / seconds + others.decoding,
-        (seconds - prefilled) / (output_tokens - 1),
+        (seconds - prefilled) / tokens,
         now,
     )
+    return True
 
 
 def forget_older(state: SchedulerState, now: float) -> None:

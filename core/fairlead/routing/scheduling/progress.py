@@ -11,7 +11,7 @@ from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.kept_decisions import End
-from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, learn_whole_answer, note_decode_begin
+from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, learn_under_way, learn_whole_answer, note_decode_begin
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.state import SchedulerState
@@ -92,6 +92,7 @@ class Progress:
             if more:
                 self._state.recorder.loads.generated(self._state.loads[tracked.decodes_on], now, more)
                 self._circuits.lives(tracked.decodes_on)
+                learn_under_way(self._state, tracked, now)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""

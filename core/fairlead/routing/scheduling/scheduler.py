@@ -411,6 +411,11 @@ class PoolScheduler:
         """Seconds of an output token after the first, with source and age, on an instance or on any."""
         return self._state.decode_times.figure(now, instance)
 
+    @property
+    def knows_decode_times(self) -> bool:
+        """Whether it is known how long decode steps take."""
+        return self._state.decode_times.known
+
     def pool_loads(self, now: float) -> PoolLoads:
         """Prefill and decode loads of the pool, over their SLOs."""
         self._state.view.now = now

@@ -1,0 +1,53 @@
+"""What a pool knows of its decode steps before its first answers have ended, and from when on it goes by that."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead_testing.builders.routing import request, table
+
+
+def decoding(answers: int) -> PoolScheduler:
+    """A pool of one instance on which so many answers began at 1 s."""
+    scheduler = PoolScheduler(table(1, policy="fairlead", window=0), "router-0", 1)
+    for number in range(answers):
+        scheduler.submit(request(f"r{number}", 1), 0.0)
+        scheduler.first_token(f"r{number}", 1.0)
+    return scheduler
+
+
+def step_seconds(scheduler: PoolScheduler) -> float:
+    """The predicted step of the instance as it is loaded now."""
+    load = scheduler.load("i00")
+    assert load is not None
+    return scheduler._state.decode_times.seconds(load.decode_tokens, load.decoding)
+
+
+@given(st.integers(4, 40), st.floats(0.004, 0.06))
+def test_answers_under_way_say_how_long_steps_take_before_any_has_ended(answers: int, step: float) -> None:
+    scheduler = decoding(answers)
+    for second in range(2, 27):
+        for number in range(answers):
+            scheduler.generated(f"r{number}", float(second), 1 + int((second - 1) / step))
+    assert scheduler.knows_decode_times
+    assert step_seconds(scheduler) == pytest.approx(step, rel=0.1)
+
+
+def test_few_tokens_say_nothing_of_steps() -> None:
+    scheduler = decoding(40)
+    for number in range(40):
+        scheduler.generated(f"r{number}", 1.5, 15)
+    assert not scheduler.knows_decode_times
+
+
+def test_each_token_is_learned_from_once() -> None:
+    scheduler = decoding(12)
+    for number in range(12):
+        scheduler.generated(f"r{number}", 2.0, 51)  # 20 ms a step
+    assert not scheduler.knows_decode_times
+    for number in range(12):
+        scheduler.complete(f"r{number}", 4.0, 101, None)  # 40 ms since then, 30 ms in all
+    assert scheduler.knows_decode_times
+    assert scheduler._state.decode_times.seconds(0, 12) == pytest.approx(0.03, rel=0.1)
+    assert scheduler.decode_estimate().samples == 12
