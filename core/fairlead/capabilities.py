@@ -10,7 +10,7 @@ of an unknown one, may order choices, which costs little where it is wrong and t
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from math import isfinite
+from math import inf, isfinite
 
 
 class Source(StrEnum):
@@ -24,6 +24,9 @@ class Source(StrEnum):
     """The pool's spec says so."""
     UNKNOWN = "unknown"
 
+
+REMEMBERED_SECONDS = 7 * 86_400.0
+"""How long a figure counts that was observed and is not observed now: a pool may be at zero over a weekend."""
 
 _RANKS = {source: rank for rank, source in enumerate(Source)}
 
@@ -130,6 +133,11 @@ _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 def best(*figures: Figure) -> Figure:
     """The figure of the best source; of equal sources the first. Unknown where there is none."""
     return min(figures, key=lambda figure: _RANKS[figure.source], default=UNKNOWN)
+
+
+def newest(*figures: Figure) -> Figure:
+    """The figure of the best source; of equal sources the one that was observed last."""
+    return min(figures, key=lambda one: (_RANKS[one.source], inf if one.age_seconds is None else one.age_seconds), default=UNKNOWN)
 
 
 def spread_of(weighed: Iterable[tuple[float, float]]) -> Spread | None:

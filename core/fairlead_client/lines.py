@@ -11,6 +11,7 @@ import msgspec
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
+from fairlead.reports.engines import EngineMemory
 from fairlead.reports.shares import OthersShare
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.problems import UnreadableLine
@@ -20,9 +21,12 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
-    """A pool's routing table, the first or a newer version."""
+    """A pool's routing table, the first or a newer version, and what was observed of its engines by then, if anything
+    was: by all routers, or by a fit to the pool's requests.
+    """
 
     table: RoutingTable
+    known: EngineMemory | None = None
 
 
 class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pool_deleted"):

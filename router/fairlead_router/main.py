@@ -199,8 +199,8 @@ class Router:
         self.informing.synced = True
 
     def recall(self) -> None:
-        """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, keys. Raises
-        OSError.
+        """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, what was observed
+        of engines, keys. Raises OSError.
         """
         self.spool.open()
         tables, bindings = self.cache.load()
@@ -213,6 +213,7 @@ class Router:
         self.pools.apply_bindings(bindings)
         self.pools.recall_changes(spooled_changes(self.spool))
         recalled = self.pools.recall_prefixes(self.cache.load_prefixes())
+        self.pools.recall_engines(self.cache.load_engines())
         if tables or len(self.spool):
             found = {"pools": len(tables), "bindings": len(bindings), "prefixes_of_instances": recalled, "unsent_batches": len(self.spool)}
             logger.info("recalled from disk", extra=found)
@@ -242,11 +243,12 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write what instances are believed to hold, and how many routers are live, to disk, for a router that begins
-        anew.
+        """Write what instances are believed to hold, what was observed of engines, and how many routers are live, to
+        disk, for a router that begins anew.
         """
-        memories, told_at = self.pools.prefix_memories(), self.pools.routers_told_at
+        memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)
+        await asyncio.to_thread(self.cache.keep_engines, engines)
         if told_at is not None:
             await asyncio.to_thread(self.cache.keep_routers, KeptRouters(live=self.pools.routers, told_at=told_at))
 

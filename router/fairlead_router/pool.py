@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.priority_classes import PriorityClasses
+from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
 from fairlead.reports.shares import Apart
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -27,6 +28,7 @@ from fairlead_router.instance_choice import InstanceChoice
 from fairlead_router.kept_rows import KeptRows
 from fairlead_router.known_engines import KnownEngines
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.recalled_engines import RecalledEngines
 from fairlead_router.request_accounts import RequestAccounts, ending_of_failure, ending_of_leaving
 from fairlead_router.side_circuits import fault_of
 from fairlead_router.tickets import Ticket
@@ -48,7 +50,7 @@ class Pool:
     __slots__ = (
         "__weakref__", "_engines", "_ranks", "accepting", "accounts", "addresses", "apart", "binds_beginnings", "block_bytes", "choice", "classes", "counters",
         "direct", "divides", "engines", "figures_off", "forgets_at", "guests", "header", "is_front", "kept_rows", "key", "metrics", "pass_credentials",
-        "scheduler",
+        "recalled", "scheduler",
         "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "traffic", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
@@ -86,6 +88,7 @@ class Pool:
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.direct)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
+        self.recalled = RecalledEngines()
         self.forgets_at = now + FORGET_SECONDS
         self.figures_off: dict[str, float] = {}
         """Learned quantities that are off by more than half, and since when; `reporting.learnt_figures` keeps it."""
@@ -120,6 +123,7 @@ class Pool:
         results = self.scheduler.update_table(self._placed(table, sizes), now)
         self.token_sizes = sizes
         self._take(table)
+        self._go_by_recalled(now)
         self.deliver(results, now)
         if table.outlook is not Outlook.COMING or self.choice.least_loaded((), now) is not None:
             self.waiting_room.open()
@@ -173,6 +177,32 @@ class Pool:
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
             logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._count_anew(now)
+
+    # ── what was observed before ──
+
+    def recall_engines(self, memory: EngineMemory, now: float) -> None:
+        """Go by what was observed of the pool's instances before, each figure until it is measured here."""
+        self.recalled.take(memory, self._counted(), now)
+        self._go_by_recalled(now)
+
+    def engine_memory(self, now: float) -> EngineMemory | None:
+        """What is known of one of its instances, to be kept for a router that begins; None where nothing is."""
+        of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
+        memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
+        self._go_by_recalled(now)
+        return memory
+
+    def _go_by_recalled(self, now: float) -> None:
+        if self.token_sizes.recall(self.recalled.bytes_per_token(self._counted(), now), now):
+            self._count_anew(now)
+        self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
+
+    def _counted(self) -> RoutingTable:
+        return replace(self.table, engine=self.token_sizes.counted(self.table.engine))
+
+    @property
+    def _parts(self) -> int:
+        return max(map(len, self._ranks.values()), default=1) or 1
 
     # ── use ──
 
@@ -331,6 +361,7 @@ class Pool:
     def _count_anew(self, now: float) -> None:
         """Go by what was learnt. Requests in flight keep the counts they came with."""
         self.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
+        self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 
     def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
         """The request was lost after the first byte, or given up; `out_of_time`: its total time is over."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from fairlead.errors import FairleadError
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.schedulers import PrefixMemory, Scheduler
@@ -222,6 +223,18 @@ class Pools:
         return sum(
             pool.scheduler.recall_prefixes([memory for memory in memories if memory.pool == pool.table.pool], now) for pool in self.all()
         )
+
+    def engine_memories(self) -> list[EngineMemory]:
+        """What is known of the instances of each pool of which something is."""
+        now = self._clock()
+        return [memory for pool in self.all() if (memory := pool.engine_memory(now)) is not None]
+
+    def recall_engines(self, memories: Iterable[EngineMemory]) -> None:
+        """Tell pools what was observed of their instances before, by an earlier process or by other routers."""
+        for memory in memories:
+            pool = self.get(memory.pool)
+            if pool is not None:
+                pool.recall_engines(memory, self._clock())
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
         """The pool for a request.

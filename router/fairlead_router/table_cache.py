@@ -4,7 +4,8 @@ while the control API is away.
 Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
 an earlier one. The log is compacted when it has grown to twice what it was: bindings to instances that have left, which
 nobody has told of for the pool's TTL, are forgotten then. A torn last line, from a crash while writing, is ignored.
-What instances are believed to hold is one file too, packed, and so is how many routers were live.
+What instances are believed to hold is one file too, packed; so is how many routers were live, and what was observed of
+engines.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
+from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.schedulers import PrefixMemory
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead.values import value
@@ -45,6 +47,7 @@ class KeptRouters:
 
 
 _routers = msgspec.json.Decoder(KeptRouters)
+_engines = msgspec.json.Decoder(tuple[EngineMemory, ...])
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -67,6 +70,7 @@ class TableCache:
         self._bindings_path = directory / "bindings.ndjson"
         self._prefixes_path = directory / "prefixes.msgpack"
         self._routers_path = directory / "routers.json"
+        self._engines_path = directory / "engines.json"
         self._bindings: dict[tuple[PoolKey, str], Binding] = {}
         self._tables: dict[PoolKey, RoutingTable] = {}
         self._lines = 0
@@ -133,6 +137,20 @@ class TableCache:
     def keep_routers(self, kept: KeptRouters) -> None:
         """Replace how many routers there were."""
         self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
+
+    def load_engines(self) -> tuple[EngineMemory, ...]:
+        """Read what was observed of engines. A damaged file counts as absent, with a warning."""
+        try:
+            return _engines.decode(self._engines_path.read_bytes())
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("what was observed of engines is unusable", extra={"file": str(self._engines_path), "error": str(error)})
+        return ()
+
+    def keep_engines(self, memories: Sequence[EngineMemory]) -> None:
+        """Replace what was observed of engines."""
+        self._guard(lambda: replace_file(self._engines_path, _encoder.encode(tuple(memories))))
 
     def keep_gateway_keys(self, keys: Sequence[GatewayKeyFacts]) -> None:
         """Replace the kept keys."""

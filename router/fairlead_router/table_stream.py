@@ -104,6 +104,8 @@ class TableFollower:
         match line:
             case TableLine():
                 self._take_table(line.table)
+                if line.known is not None:
+                    self._pools.recall_engines((line.known,))
             case PoolDeletedLine():
                 if self._pools.delete(line.pool):
                     self._keep_tables()

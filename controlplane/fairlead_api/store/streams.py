@@ -1,7 +1,10 @@
 """Reads tables, bindings and gateway keys from Postgres for the routers' stream."""
 
+from typing import Any
+
 import msgspec
 from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, told_reason
@@ -11,11 +14,13 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.live_routers import SHARES_OF_LIVE
+from fairlead_api.store.pools.capabilities import engine_memory
 from fairlead_api.store.records import read
-from fairlead_client.lines import KeptSession
+from fairlead_client.lines import KeptSession, TableLine
 
 _CURRENT = (
-    "SELECT t.content FROM pools p JOIN routing_tables t ON t.pool_id = p.id AND t.version = p.table_version WHERE p.deleted_at IS NULL"
+    "SELECT p.*, t.content, now() AS now FROM pools p "
+    "JOIN routing_tables t ON t.pool_id = p.id AND t.version = p.table_version WHERE p.deleted_at IS NULL"
 )
 
 
@@ -25,20 +30,20 @@ class PostgresStream:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def tables(self) -> list[RoutingTable]:
+    async def tables(self) -> list[TableLine]:
         async with self._database.reading() as connection:
-            rows = await connection.execute(text(f"{_CURRENT} ORDER BY p.namespace, p.name"))
-            return [msgspec.convert(content, RoutingTable) for (content,) in rows]
+            rows = (await connection.execute(text(f"{_CURRENT} ORDER BY p.namespace, p.name"))).all()
+            return [await _line(connection, row) for row in rows]
 
-    async def table(self, pool: PoolKey) -> RoutingTable:
+    async def table(self, pool: PoolKey) -> TableLine:
         async with self._database.reading() as connection:
             found = await connection.execute(
                 text(f"{_CURRENT} AND p.namespace = :namespace AND p.name = :name"), {"namespace": pool.namespace, "name": pool.name}
             )
-            content = found.scalar_one_or_none()
-        if content is None:
-            raise NotFound("routing table of pool", str(pool))
-        return msgspec.convert(content, RoutingTable)
+            row = found.one_or_none()
+            if row is None:
+                raise NotFound("routing table of pool", str(pool))
+            return await _line(connection, row)
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
         keys = tables.gateway_keys
@@ -111,3 +116,8 @@ class PostgresStream:
             for row in rows
         ]
         return found, (rows[-1].pool_id, rows[-1].session) if len(rows) == limit else None
+
+
+async def _line(connection: AsyncConnection, row: Any) -> TableLine:
+    table = msgspec.convert(row.content, RoutingTable)
+    return TableLine(table=table, known=await engine_memory(connection, row, table, row.now))

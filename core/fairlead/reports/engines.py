@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairlead.capabilities import EngineCapability
 from fairlead.tables import PoolKey
 
 
@@ -123,3 +124,22 @@ class LearntFigure:
     p10: float | None = None
     p50: float | None = None
     p90: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """What was observed of one instance of a pool, for a router that begins: from its own disk or from the control API.
+
+    Ages are those of the Unix time `at`. The prefill speed is in tokens of `counted_by` bytes each. `decode_fit` are
+    the coefficients of the decode step (`fairlead.routing.knowledge.estimators`), if any were fitted. `revisions` are
+    those of the instances that it was observed of; empty where that was checked otherwise.
+    """
+
+    pool: PoolKey
+    uid: str
+    model: str
+    at: float
+    counted_by: float
+    known: EngineCapability
+    decode_fit: tuple[float, ...] = ()
+    revisions: tuple[str, ...] = ()

@@ -40,7 +40,8 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
             predicted=sizes.bytes_per_token,
             observed=sizes.learnt,
         )
-        yield _measured(text, pool.token_sizes.figure(now))
+        yield _measured(text, pool.token_sizes.measured(now))
+    own = pool.scheduler.engine_memory(now).known
     scheduler, speed = pool.scheduler, pool.table.engine.prefill_tokens_per_second
     parts = max((len(pool.ranks(instance)) for instance in pool.addresses), default=1) or 1
     yield from _cache_sizes(pool, parts)
@@ -48,7 +49,8 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
         targets = (None,) if instance is None else [target_of(instance, rank) for rank in pool.ranks(instance) or (None,)]
         prefilling = max(targets, key=lambda one: scheduler.prefill_estimate(one).samples)  # of ranks, that which taught most
         decoding = max(targets, key=lambda one: scheduler.decode_estimate(one).samples)
-        prefill, known = scheduler.prefill_estimate(prefilling), scheduler.prefill_figure(now, prefilling)
+        prefill = scheduler.prefill_estimate(prefilling)
+        known = own.prefill_tokens_per_second if prefilling is None else scheduler.prefill_figure(now, prefilling)
         if prefill.seconds_per_token is None and known.observed:  # whole answers taught it, and no prefill was seen
             prefill = replace(prefill, seconds_per_token=1 / known.observed, samples=known.samples, in_use=True)
         for figure in _times(pool, instance, Quantity.PREFILL, prefill, parts / speed):

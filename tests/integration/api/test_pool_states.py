@@ -4,6 +4,7 @@ import asyncio
 import random
 import string
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,6 +18,7 @@ from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
 from fairlead.reports.loads import InstanceInFlight
+from fairlead_client.lines import TableLine
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance
@@ -137,14 +139,30 @@ async def test_what_an_instance_can_do_is_measured_first_and_remembered_when_no_
     assert seen.capability.start_seconds.source is Source.MEASURED, "it was seen to start and then to serve"
     assert (await api.viewer.pool(CHAT)).capability.prefill_tokens_per_second.value == 21_000.0
     assert (await api.viewer.instance(CHAT, "a")).capability.prefill_tokens_per_second.value == 22_000.0
+    assert await known_to_routers(api) == (21_000.0, Source.MEASURED, 41), "a router that begins goes by it"
     await api.router.post_router_gone(RouterGone(router="router-0", at=datetime.now(UTC).timestamp()))
     alone = await api.pool_operator.put_pool_state(CHAT, a_state(version=3))
+    assert await known_to_routers(api) == (21_000.0, Source.MEASURED, 41), "and when no router is left"
     assert alone.capability is not None
     assert alone.capability.prefill_tokens_per_second.value == 21_000.0
     other = {**SPEC, "engine": {**SPEC["engine"], "bytesPerToken": 3}}
     changed = await api.pool_operator.put_pool_state(CHAT, a_state(version=4, generation=2, spec=other))
     assert changed.capability is not None
     assert changed.capability.prefill_tokens_per_second.source is Source.DECLARED, "of other engines it says nothing"
+    assert await known_to_routers(api) is None, "and what is only declared is in the table"
+
+
+async def known_to_routers(api: ApiInstance) -> tuple[float | None, Source, int] | None:
+    """The speed that a router is sent with the pool's table, its source and its samples."""
+    async with aclosing(api.router.stream("router-9")) as lines:
+        async for line in lines:
+            if isinstance(line, TableLine):
+                if line.known is None:
+                    return None
+                speed = line.known.known.prefill_tokens_per_second
+                assert speed.age_seconds is not None and speed.age_seconds >= 20.0
+                return speed.value, speed.source, speed.samples
+    raise AssertionError("the stream ended before the table")
 
 
 async def test_a_new_version_comes_only_when_what_routers_act_on_changes(api: ApiInstance) -> None:

@@ -5,13 +5,16 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from fairlead.capabilities import EngineCapability, Figure, Source
+from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.sharing import decider_of
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
@@ -142,6 +145,69 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
         again.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_SECONDS):
             assert await again.wait() == 0
+
+
+SPEED = 'fairlead_router_prefill_tokens_per_second{pool="default/chat",source="measured"}'
+
+
+async def _asked(port: int, prompts: Iterable[str]) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        for prompt in prompts:
+            messages = [{"role": "user", "content": prompt}]
+            answer = await client.post("/v1/chat/completions", json=_document(stream=True, messages=messages))
+            assert answer.status_code == 200
+
+
+async def _speed(admin: int) -> float | None:
+    """The prefill speed that the router observed, or recalls; None where it goes by the declared one."""
+    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        page = (await client.get(f"http://127.0.0.1:{admin}/metrics")).text
+    return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(SPEED)), None)
+
+
+async def test_what_was_observed_outlives_a_restart_on_the_routers_disk_or_else_at_the_api(world: World) -> None:
+    await world.start_engines(1)
+    table = world.table()
+    world.api.state.set_table(table)
+    world.api.state.pretence.live_routers = 3
+    port, admin = free_port(), free_port()
+    kept = world.directory / "router-0" / "engines.json"
+    process = await _start(_environment(world), port, "--admin-port", str(admin))
+    try:
+        await _ready(port)
+        assert await _speed(admin) is None
+        await _asked(port, (f"{number} {'word ' * 2_000}" for number in range(6)))
+        speed = await _speed(admin)
+        assert speed is not None
+        routers = world.directory / "router-0" / "routers.json"
+        await until(lambda: kept.exists() and b'"measured"' in kept.read_bytes() and routers.exists())
+    finally:
+        process.kill()
+        await process.wait()
+    await world.api.stop()
+    again = await _start(_environment(world), port, "--admin-port", str(admin))
+    try:
+        await _ready(port)
+        assert await _speed(admin) == pytest.approx(speed), "the API is away, and its disk remembers"
+        assert (await _figures(admin))["live_routers"] == 3
+    finally:
+        again.kill()
+        await again.wait()
+    known = EngineCapability(prefill_tokens_per_second=Figure(value=4_321.0, source=Source.MEASURED, samples=9, age_seconds=60.0))
+    counted_by = float(table.engine.bytes_per_token)
+    world.api.state.known_engines[table.pool] = EngineMemory(
+        pool=table.pool, uid=table.uid, model=table.model, at=time.time(), counted_by=counted_by, known=known
+    )
+    await world.api.start()
+    fresh = await _start(_environment(world, "router-1"), port, "--admin-port", str(admin))
+    try:
+        await _ready(port)
+        assert await _speed(admin) == pytest.approx(4_321.0), "its disk is empty, and the API knows what others measured"
+        await _asked(port, (f"{number} {'word ' * 2_000}" for number in range(6)))
+        assert await _speed(admin) not in (None, 4_321.0), "what it sees itself counts more"
+    finally:
+        fresh.kill()
+        await fresh.wait()
 
 
 @asynccontextmanager

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.capabilities import UNKNOWN, Figure
+from fairlead.capabilities import UNKNOWN, EngineCapability, Figure
 from fairlead.errors import InvalidInput
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.rejections import RejectionReason
 from fairlead.reports.shares import OthersShare, PoolShare
@@ -199,6 +200,11 @@ class CheckingScheduler:
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
         return 0
+
+    def engine_memory(self, now: float) -> EngineMemory:
+        return EngineMemory(pool=self.table.pool, uid=self.table.uid, model="", at=now, counted_by=4.0, known=EngineCapability())
+
+    def recall_engines(self, memory: EngineMemory | None, now: float) -> None: ...
 
     def know_routers(self, count: int) -> None:
         self.routers = count

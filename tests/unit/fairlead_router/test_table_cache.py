@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.capabilities import EngineCapability, Figure, Source
 from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.schedulers import PrefixMemory
 from fairlead_router.table_cache import KeptRouters, TableCache
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
@@ -119,3 +121,17 @@ def test_how_many_routers_there_were_comes_back_and_a_damaged_file_counts_as_abs
     assert TableCache(tmp_path).load_routers() == kept
     (tmp_path / "routers.json").write_bytes(b"{")
     assert TableCache(tmp_path).load_routers() is None
+
+
+def test_what_was_observed_of_engines_comes_back_and_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
+    speed = Figure(value=9_000.0, source=Source.MEASURED, samples=5, age_seconds=2.0)
+    known = EngineCapability(prefill_tokens_per_second=speed)
+    memory = EngineMemory(
+        pool=CHAT, uid="u", model="m", at=5.0, counted_by=3.5, known=known, decode_fit=(0.01, 0.1, 0.0), revisions=("r1",)
+    )
+    cache = TableCache(tmp_path)
+    assert cache.load_engines() == ()
+    cache.keep_engines([memory])
+    assert TableCache(tmp_path).load_engines() == (memory,)
+    (tmp_path / "engines.json").write_bytes(b'[{"known": {"prefill_tokens_per_second": {"value": 1}}}]')
+    assert TableCache(tmp_path).load_engines() == ()

@@ -4,14 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
-from fairlead.capabilities import NOTHING_KNOWN, UNKNOWN, EngineCapability, Figure, Source, Spread, agreed, joined, recalled
-from fairlead.reports.engines import Quantity
-from fairlead.tables import EngineFigures
+from fairlead.capabilities import (
+    NOTHING_KNOWN,
+    REMEMBERED_SECONDS,
+    UNKNOWN,
+    EngineCapability,
+    Figure,
+    Source,
+    Spread,
+    agreed,
+    joined,
+    recalled,
+)
+from fairlead.reports.engines import EngineMemory, Quantity
+from fairlead.tables import EngineFigures, RoutingTable
 from fairlead_client.resources.engine_fits import EngineFit
 from fairlead_client.resources.instances import LearntOfEngines
-
-REMEMBERED_SECONDS = 7 * 86_400.0
-"""How long a figure counts that was measured and that no router has now: a pool may be at zero over a weekend."""
 
 _QUANTITIES: Mapping[str, str] = {
     "prefill_tokens_per_second": Quantity.PREFILL,
@@ -56,8 +64,32 @@ def capability_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, engine: EngineFigures, now: datetime
 ) -> EngineCapability:
     """Each figure of the best source that there is."""
+    return joined(observed_of(now_measured, before, kind, fit, now), engine.declared)
+
+
+def observed_of(
+    now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, now: datetime
+) -> EngineCapability:
+    """Each figure of the best source of those that saw the pool's requests."""
     remembered = still_known(before, kind, now.timestamp())
-    return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now), engine.declared)
+    return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now))
+
+
+def memory_of(observed: EngineCapability, table: RoutingTable, now: float) -> EngineMemory:
+    """What was observed, as a router takes it that begins.
+
+    Routers count tokens by the bytes that they measured of one, else by those that the table declares. The figures are
+    of the engine that the pool has now, whatever its instances' revisions.
+    """
+    bytes_per_token = observed.bytes_per_token.observed
+    return EngineMemory(
+        pool=table.pool,
+        uid=table.uid,
+        model=table.model,
+        at=now,
+        counted_by=float(table.engine.bytes_per_token) if bytes_per_token is None else bytes_per_token,
+        known=observed,
+    )
 
 
 def fitted(fit: EngineFit, now: datetime) -> EngineCapability:

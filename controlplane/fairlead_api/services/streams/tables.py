@@ -14,7 +14,7 @@ from typing import Protocol
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding
 from fairlead.reports.shares import PoolShare, share_of_others
-from fairlead.tables import PoolKey, RoutingTable
+from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.streams.notices import (
     BindingsChanged,
@@ -48,11 +48,11 @@ OTHERS_SECONDS = 1.0
 class StreamStore(Protocol):
     """The source of tables and bindings for the stream."""
 
-    async def tables(self) -> list[RoutingTable]:
-        """The newest table of every living pool."""
+    async def tables(self) -> list[TableLine]:
+        """The newest table of every living pool, with what is known of its engines."""
 
-    async def table(self, pool: PoolKey) -> RoutingTable:
-        """The newest table of one pool. Raises NotFound."""
+    async def table(self, pool: PoolKey) -> TableLine:
+        """The same of one pool. Raises NotFound."""
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
         """All gateway keys that are not revoked."""
@@ -111,7 +111,7 @@ class TableStream:
             return
         if isinstance(notice, TableChanged):
             try:
-                content = encode_line(TableLine(table=await self._store.table(notice.pool)))
+                content = encode_line(await self._store.table(notice.pool))
             except NotFound:
                 return  # deleted meanwhile; its own notice follows
             except StoreUnavailable:
@@ -194,7 +194,7 @@ class TableStream:
 
     async def _tables(self) -> list[bytes]:
         deleted = [encode_line(PoolDeletedLine(pool=pool)) for pool in await self._store.deleted_pools()]
-        tables = [encode_line(TableLine(table=table)) for table in await self._store.tables()]
+        tables = [encode_line(line) for line in await self._store.tables()]
         return [await self._keys(), await self._kept_sessions(), *deleted, *tables]
 
     async def _keys(self) -> bytes:

@@ -10,10 +10,11 @@ from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from xxhash import xxh3_128_hexdigest
 
-from fairlead.capabilities import EngineCapability, Figure, Source, Spread
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, Figure, Source, Spread
+from fairlead.reports.engines import EngineMemory
 from fairlead.table_content import MirroredFacts
-from fairlead.tables import EngineFigures
-from fairlead_api.services.pools.capabilities import Remembered, capability_of, measured, remembering, still_known
+from fairlead.tables import EngineFigures, RoutingTable
+from fairlead_api.services.pools.capabilities import Remembered, capability_of, measured, memory_of, observed_of, remembering, still_known
 from fairlead_api.store import tables
 from fairlead_api.store.live_routers import IS_LIVE
 from fairlead_client.resources.engine_fits import EngineFit
@@ -52,6 +53,13 @@ def engine_of(row: Any) -> EngineFigures:
 def remembered_capability(row: Any, now: datetime) -> EngineCapability:
     """What was measured as the operator's last state says, of a row of the table pools."""
     return still_known(_remembered(row), engine_kind(row.spec), now.timestamp())
+
+
+async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTable, now: datetime) -> EngineMemory | None:
+    """What a router that begins may go by, of a row of the table pools: measured, or fitted; None where nothing is."""
+    known = measured(await learnt_figures(connection, row.id, None))
+    found = observed_of(known, _remembered(row), engine_kind(row.spec), await stored_fit(connection, row.id), now)
+    return None if found == NOTHING_KNOWN else memory_of(found, table, now.timestamp())
 
 
 async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:

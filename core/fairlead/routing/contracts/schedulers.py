@@ -13,6 +13,7 @@ from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.objectives import SloSample
@@ -243,7 +244,7 @@ class Scheduler(Protocol):
         """How long decoded tokens take on an instance or on all, and how well that is predicted."""
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Uncached prompt tokens per second of an instance or of all: measured, else declared."""
+        """Uncached prompt tokens per second of an instance or of all: measured, else recalled, else declared."""
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
         """Seconds of an output token after the first, as one request gets it there; unknown before any was seen."""
@@ -265,6 +266,16 @@ class Scheduler(Protocol):
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
         """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns of how
         many instances something was recalled.
+        """
+
+    def engine_memory(self, now: float) -> EngineMemory:
+        """What was measured here of the speed and the decode steps of one target, to be kept for a router that begins;
+        its figures are unknown where nothing was.
+        """
+
+    def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
+        """What was observed before and holds for the table in force, of one target: it stands in the place of what is
+        not measured here yet, and only of that. None: nothing does.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:

@@ -13,11 +13,11 @@ from math import inf, isfinite
 
 import numpy as np
 
-from fairlead.capabilities import UNKNOWN, Figure, Source, best, declared
+from fairlead.capabilities import REMEMBERED_SECONDS, UNKNOWN, Figure, Source, best, declared
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, misses
 from fairlead.routing.knowledge.least_squares import LeastSquares
-from fairlead.routing.knowledge.prefill_speeds import COMPARED_TOKENS, MEMORY_SECONDS, PrefillSpeeds
+from fairlead.routing.knowledge.prefill_speeds import COMPARED_TOKENS, MEMORY_SECONDS, PrefillSpeeds, RecalledSpeed
 from fairlead.routing.knowledge.whole_answers import WholeAnswers
 from fairlead.tables import EngineFacts
 
@@ -46,6 +46,10 @@ MOST_TOKENS = 10_000_000.0
 """More context tokens than any engine holds."""
 MOST_REQUESTS = 100_000.0
 """More than decode at once anywhere."""
+
+
+NO_STEP = (0.0, 0.0, 0.0)
+"""The coefficients of a decode step of which nothing is known."""
 
 
 class _Mean:
@@ -143,7 +147,8 @@ class PrefillTimes:
     """Prefill seconds of one instance alone with a prompt.
 
     `speed` is what predictions and choices go by, in tokens per second: the measured one once prefills have shown it,
-    else the declared one. Only an `observed_speed` may refuse, move or scale; it is None until then. With another
+    else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move or
+    scale; it is None where there is neither. With another
     `form` than `configured`, predictions come from a fit as soon as enough was observed.
     """
 
@@ -158,6 +163,7 @@ class PrefillTimes:
         self.form = form
         self.speeds = PrefillSpeeds() if speeds is None else speeds
         self.whole = WholeAnswers() if whole is None else whole
+        self.recalled = RecalledSpeed()
         self._declared = self.speed = engine.prefill_tokens_per_second
         self.observed_speed: float | None = None
         self._go_by_best()
@@ -204,6 +210,16 @@ class PrefillTimes:
         self._declared = engine.prefill_tokens_per_second
         self._go_by_best()
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether the speed was measured here, and not recalled."""
+        return self.speeds.tokens_per_second is not None or self.whole.tokens_per_second is not None
+
+    def recall(self, figure: Figure, now: float) -> None:
+        """Go by this figure, which was observed before, until the speed is measured; by none if it is unknown."""
+        self.recalled.take(figure, now)
+        self._go_by_best()
+
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
         """A prefill took so long. What cannot be a time or a prompt says nothing and is ignored. A fit learns only
         where it is asked for.
@@ -212,7 +228,7 @@ class PrefillTimes:
             return
         tokens = max(1, prompt_tokens - hit_tokens)
         seconds, speed = min(seconds, LONGEST_PREFILL_SECONDS), self.speed
-        if self.speeds.observe(instance, tokens, seconds, now):
+        if self.speeds.observe(instance, tokens, seconds, now) or (not self.is_measured and self.recalled.observe(tokens, seconds)):
             self._go_by_best()
         if not seconds:
             return  # one step computed it with the one before, which tells the time of both
@@ -238,8 +254,13 @@ class PrefillTimes:
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
         """The speed of all, or of one instance by the prefills seen there, with its source, spread and age."""
-        answers = self.whole.figure(now) if instance is None else UNKNOWN
-        return best(self.speeds.figure(now, instance), answers, declared(self._declared))
+        if instance is not None:
+            return best(self.speeds.figure(now, instance), declared(self._declared))
+        return best(self.measured(now), self.recalled.figure(now), declared(self._declared))
+
+    def measured(self, now: float) -> Figure:
+        """The speed of all as it was measured here; unknown before."""
+        return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
@@ -259,13 +280,15 @@ class PrefillTimes:
         self._fit.forget(now - MEMORY_SECONDS)
         self.speeds.forget_older(now - MEMORY_SECONDS)
         self.whole.forget_older(now - MEMORY_SECONDS)
+        self.recalled.forget_older(now - REMEMBERED_SECONDS)
         self._go_by_best()
         if not self.samples:
             self._went_by, self._took = _Mean(), _Mean()
 
     def _go_by_best(self) -> None:
         prefills = self.speeds.tokens_per_second
-        self.observed_speed = self.whole.tokens_per_second if prefills is None else prefills
+        answers = self.whole.tokens_per_second if prefills is None else prefills
+        self.observed_speed = self.recalled.value if answers is None else answers
         self.speed = self._declared if self.observed_speed is None else self.observed_speed
 
     def _bounded(self, prompt_tokens: int, hit_tokens: int, configured: float) -> float:
@@ -280,16 +303,19 @@ class PrefillTimes:
 
 class DecodeTimes:
     """Seconds of a decode step over so many context tokens and requests: by the table where it knows, else as
-    fitted to answers.
+    fitted to answers. Until enough of them were seen, a fit that is recalled from before is what the new one
+    starts from.
     """
 
     def __init__(self, engine: EngineFacts, min_samples: int = STEPS_OBSERVED) -> None:
         self._modelled = engine.modelled
         self._is_modelled = engine.modelled.decode_known
         self._min_samples = min_samples
-        self._fit = LeastSquares([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+        self._fit = LeastSquares(NO_STEP, [1.0, 1.0, 1.0])
         self._observed = _ObservedByInstance()
         self._fitted_samples = 0
+        self._recalled_at: float | None = None
+        """When what the fit starts from was observed; None where it starts from nothing."""
         self._went_by, self._stepped = _Mean(), _Mean()
         """Steps as predicted and as observed."""
 
@@ -301,13 +327,40 @@ class DecodeTimes:
     @property
     def known(self) -> bool:
         """Whether a prediction can be made."""
-        return self._is_modelled or self._fitted_samples >= self._min_samples
+        return self._is_modelled or self.is_measured or self._recalled_at is not None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether enough was observed here for a fit of its own."""
+        return self._fitted_samples >= self._min_samples
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """Seconds of a step: its base, further ones for 100,000 context tokens, and for 100 requests. Empty before they
+        were fitted here.
+        """
+        return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
+
+    def recall(self, coefficients: tuple[float, ...], age_seconds: float, now: float) -> None:
+        """Begin with these coefficients, which were observed before; a fit of what is observed here takes their place.
+        Nothing happens where there is one already.
+        """
+        if not self._is_modelled and not self.is_measured:
+            self._recalled_at = now - age_seconds
+            if self._fit.start != coefficients:
+                self._fit.start_from(coefficients)
+
+    def forget_recalled(self) -> None:
+        """Go by nothing from before."""
+        if self._recalled_at is not None:
+            self._recalled_at = None
+            self._fit.start_from(NO_STEP)
 
     def seconds(self, context_tokens: float, requests: float) -> float:
         """Predicted seconds of one step; 0 while nothing is known."""
         if self._is_modelled:
             return self._modelled.decode_seconds(context_tokens, requests)
-        if self._fitted_samples < self._min_samples:
+        if self._fitted_samples < self._min_samples and self._recalled_at is None:
             return 0.0
         return min(LONGEST_STEP_SECONDS, max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100))))
 
@@ -327,16 +380,20 @@ class DecodeTimes:
         if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return
         if 0 <= context_tokens <= MOST_TOKENS and 0 <= requests <= MOST_REQUESTS:
-            if self._fitted_samples >= self._min_samples:
+            if self.known:
                 self._went_by.observe(self.seconds(context_tokens, requests))
                 self._stepped.observe(min(seconds, LONGEST_STEP_SECONDS))
             self._fit.observe((1.0, context_tokens / 1e5, requests / 100), min(seconds, LONGEST_STEP_SECONDS), now)
             self._fitted_samples += 1
+            if self._fitted_samples == self._min_samples:
+                self.forget_recalled()
 
     def forget_older(self, now: float) -> None:
         """Let go of what was observed too long ago; with all of it, nothing is known again."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
+        if self._recalled_at is not None and now - self._recalled_at > REMEMBERED_SECONDS:
+            self.forget_recalled()
         if not len(self._fit):
             self._fitted_samples = 0
             self._went_by, self._stepped = _Mean(), _Mean()

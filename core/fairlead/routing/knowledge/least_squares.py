@@ -50,6 +50,12 @@ class LeastSquares:
         """The model's value for these features."""
         return _dot(self.coefficients, features)
 
+    def start_from(self, start: Sequence[float]) -> None:
+        """Believe these coefficients before any observation; what was observed stays."""
+        self.start = tuple(start)
+        self._believed = self._trust * np.array(start, dtype=np.float64)
+        self._fit()
+
     def observe(self, features: tuple[float, ...], value: float, now: float) -> None:
         """Take one observation into the fit."""
         at = self._next

@@ -151,6 +151,50 @@ class PrefillSpeeds:
         return list(self._prefills) if slow else []
 
 
+class RecalledSpeed:
+    """A speed that was observed before this router began, until it has measured one itself.
+
+    It goes by at most a week old, and not when prefills contradict it: even short ones, which tell no speed as they
+    wait for the engine's step, are computed no faster than the engine computes.
+    """
+
+    __slots__ = ("_figure", "_observed_at", "_prefills", "_seconds", "_tokens", "value")
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+        """Tokens per second; None where none is recalled, or not any more."""
+        self._figure = UNKNOWN
+        self._observed_at = 0.0
+        self._prefills = self._tokens = 0
+        self._seconds = 0.0
+
+    def take(self, figure: Figure, now: float) -> None:
+        """Go by this one, unless it is the one that was contradicted already."""
+        observed_at = now - (figure.age_seconds or 0.0)
+        if figure.value != self._figure.value:
+            self._prefills, self._tokens, self._seconds, self.value = 0, 0, 0.0, figure.value
+        self._figure, self._observed_at = figure, observed_at
+
+    def observe(self, tokens: int, seconds: float) -> bool:
+        """A prefill took so long. Returns whether the speed is given up."""
+        if self.value is None:
+            return False
+        self._prefills, self._tokens, self._seconds = self._prefills + 1, self._tokens + tokens, self._seconds + seconds
+        if self._prefills < ENOUGH_PREFILLS or self._tokens <= ODD * self.value * self._seconds:
+            return False
+        self.value = None
+        return True
+
+    def forget_older(self, before: float) -> None:
+        """Give it up if it was observed before then."""
+        if self._observed_at < before:
+            self.value, self._figure = None, UNKNOWN
+
+    def figure(self, now: float) -> Figure:
+        """As it was observed, with its age of now."""
+        return UNKNOWN if self.value is None else replace(self._figure, age_seconds=max(0.0, now - self._observed_at))
+
+
 def _figure(value: float, spread: Spread, samples: int, age: float) -> Figure:
     return Figure(value=value, source=Source.MEASURED, spread=spread, samples=samples, age_seconds=max(0.0, age))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from operator import itemgetter
 
-from fairlead.capabilities import UNKNOWN, Figure, Source, best, declared, spread_of
+from fairlead.capabilities import REMEMBERED_SECONDS, UNKNOWN, Figure, Source, spread_of
 from fairlead.tables import EngineFacts
 
 MEMORY_PROMPTS = 100
@@ -160,6 +160,8 @@ class TokenSizes:
         self._kinds: dict[str, _Estimate] = {}
         self._next_step_at = FIRST_PROMPTS
         self._errors: deque[tuple[float, float]] = deque(maxlen=ERRORS_KEPT)
+        self._recalled: Figure = UNKNOWN
+        self._recalled_at = 0.0
 
     @property
     def samples(self) -> int:
@@ -196,6 +198,13 @@ class TokenSizes:
         self._errors.append((abs(ratio / self.bytes_per_token - 1), abs(ratio / self.declared - 1)))
         return self._text.observe(sample) and self._step()
 
+    def recall(self, figure: Figure, now: float) -> bool:
+        """Go by this figure, which was observed before, until enough prompts were seen here; by the declared one if it
+        is unknown. Returns whether `bytes_per_token` changed.
+        """
+        self._recalled, self._recalled_at = figure, now - (figure.age_seconds or 0.0)
+        return self._text.value is None and self._fall_back(now)
+
     def forget(self, now: float) -> bool:
         """Let go of what is too old. Returns whether `bytes_per_token` changed."""
         before = now - MEMORY_SECONDS
@@ -204,11 +213,16 @@ class TokenSizes:
             if not estimate:
                 del self._kinds[kind]
         self._text.forget(before)
-        if self._text.value is None and self.bytes_per_token != self.declared:
-            self.bytes_per_token = self.declared
-            self._next_step_at = self.samples + FIRST_PROMPTS
-            return True
-        return False
+        return self._text.value is None and self._fall_back(now)
+
+    def _fall_back(self, now: float) -> bool:
+        """Go by what is recalled, else by what is declared."""
+        recalled = self._recalled.observed if now - self._recalled_at <= REMEMBERED_SECONDS else None
+        before, self.bytes_per_token = self.bytes_per_token, self.declared if recalled is None else recalled
+        if self.bytes_per_token == before:
+            return False
+        self._next_step_at = self.samples + FIRST_PROMPTS
+        return True
 
     def counted(self, engine: EngineFacts) -> EngineFacts:
         """The facts with a routing block of as many tokens as its bytes are now believed to be."""
@@ -228,9 +242,9 @@ class TokenSizes:
             kinds=tuple(self._kind_reports()),
         )
 
-    def figure(self, now: float) -> Figure:
-        """Bytes of prompt text per token: measured, else declared."""
-        return best(self._text.figure(now), declared(self.declared))
+    def measured(self, now: float) -> Figure:
+        """Bytes of prompt text per token, as measured here; unknown before."""
+        return self._text.figure(now)
 
     def _kind_reports(self) -> Iterator[KindReport]:
         fallback = "declared" if self.bytes_per_token == self.declared else "text"

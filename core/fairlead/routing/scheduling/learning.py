@@ -1,6 +1,9 @@
 """Learning: what a finished prefill or decode teaches the estimators of its pool, and when that is forgotten."""
 
+from fairlead.capabilities import UNKNOWN
+from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
+from fairlead.routing.knowledge.engine_memories import decode_coefficients
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
@@ -53,7 +56,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
         load.lasting_pace, load.usual_prefill_seconds, seconds, predicted, LASTING_PACE_WEIGHT, rising
     )
     if not tracked.transfer_tokens:
-        before, knew = state.prefill_times.speed, state.prefill_times.observed_speed is not None
+        before, knew = state.prefill_times.speed, state.prefill_times.is_measured
         state.prefill_times.speeds.among_others = state.view.routers > 1
         state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds, now)
         if state.prefill_times.speed != before:
@@ -81,7 +84,7 @@ def learn_whole_answer(
     own = tracked.miss_tokens if cached_tokens is None else max(1, tracked.request.prompt_tokens - max(0, cached_tokens))
     elsewhere = (routers - 1) * served_on.history.prefilled_per_second + others.prefill_share * times.speed
     computed = own + beside + elsewhere * seconds
-    before, knew = times.speed, times.observed_speed is not None
+    before, knew = times.speed, times.is_measured
     context = routers * (ended.token_seconds - began.token_seconds) / seconds + others.decode_tokens
     requests = routers * (ended.request_seconds - began.request_seconds) / seconds + others.decoding
     times.observe_whole(served_on.entry.id, computed, output_tokens, context, requests, seconds, now)
@@ -97,8 +100,8 @@ def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold
 
     What was predicted and is still counted is predicted again, one by one where the change is large. What an instance
     takes in all, its pace times the prediction, stays what it was where paces were learned against a measured speed.
-    Against a declared one they had not come to hold, and begin again, as does the fit of decode steps, from which
-    prefills are left out as predicted.
+    Against a declared or a recalled one they had not come to hold, and begin again, as does the fit of decode steps,
+    from which prefills are left out as predicted.
 
     Of several routers each measures a speed that other prefills make seem now slower, now faster than it is, which says
     nothing of how an instance compares to others, so the lasting pace stays.
@@ -186,6 +189,19 @@ def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
         now,
     )
     return True
+
+
+def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: float) -> None:
+    """Let what was observed before, and holds for the table in force, stand in for what is not measured here yet."""
+    before = state.prefill_times.speed
+    state.prefill_times.recall(UNKNOWN if memory is None else memory.known.prefill_tokens_per_second, now)
+    if state.prefill_times.speed != before:
+        follow_speed(state, before, now, paces_hold=False)
+    coefficients = () if memory is None else decode_coefficients(memory)
+    if memory is None or not coefficients:
+        state.decode_times.forget_recalled()
+    else:
+        state.decode_times.recall(coefficients, memory.known.decode_step_seconds.age_seconds or 0.0, now)
 
 
 def forget_older(state: SchedulerState, now: float) -> None:

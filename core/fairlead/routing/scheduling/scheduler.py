@@ -11,10 +11,11 @@ dispatches and refusals leave through `Outcomes`.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from fairlead.capabilities import Figure
+from fairlead.capabilities import EngineCapability, Figure
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import Attempt
+from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.moves import MoveOutcome
 from fairlead.reports.shares import OthersShare, PoolShare
@@ -28,12 +29,12 @@ from fairlead.routing.contracts.loads import GivenWork, InstanceLoad
 from fairlead.routing.contracts.policies import LearnsOnline, PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, PrefixMemory, SchedulerRecords
-from fairlead.routing.knowledge import prefix_memories
+from fairlead.routing.knowledge import engine_memories, prefix_memories
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
-from fairlead.routing.scheduling.learning import FORGET_SECONDS, forget_older
+from fairlead.routing.scheduling.learning import FORGET_SECONDS, forget_older, recall_engines
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.others import Others
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
@@ -288,6 +289,17 @@ class PoolScheduler:
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
         """Take up what an earlier process believed; see the protocol."""
         return prefix_memories.recall(self._state.prefixes, self._state.table, self._state.loads, memories, now)
+
+    def engine_memory(self, now: float) -> EngineMemory:
+        """What was measured here of its engines; see the protocol."""
+        state = self._state
+        speed, step = state.prefill_times.measured(now), state.decode_times.figure(now)
+        known = EngineCapability(prefill_tokens_per_second=speed, decode_step_seconds=step)
+        return engine_memories.keep(state.table, known, state.decode_times.coefficients, now)
+
+    def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
+        """Go by what was observed before; see the protocol."""
+        recall_engines(self._state, memory, now)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
         """Take back what this router did before it was restarted."""

@@ -17,6 +17,7 @@ from fairlead.pool_states import HeldPools, InstanceTrouble, PoolEvent, PoolObse
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.engines import EngineMemory
 from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead.reports.shares import PoolShare, share_of_others
 from fairlead.scaling.decisions import ScalingDecisionRecord
@@ -55,6 +56,7 @@ class Pretence:
 
     acknowledges: bool | None = None
     live_routers: int | None = None
+    """Routers are sent it too."""
     in_flight: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
 
@@ -78,6 +80,8 @@ class SystemState:
         """Models of each pool, oldest first."""
         self.deleted: list[PoolKey] = []
         self.tables: dict[PoolKey, RoutingTable] = {}
+        self.known_engines: dict[PoolKey, EngineMemory] = {}
+        """What is sent with tables, where a test says it."""
         self.bindings: dict[tuple[PoolKey, str], Binding] = {}
         self.gateway_keys: tuple[GatewayKeyFacts, ...] = ()
         self.kept_sessions: tuple[KeptSession, ...] = ()
@@ -239,9 +243,9 @@ class SystemState:
         routers = None
         if state.asked_at is not None:
             routers = {name: live.asked_at for name, live in sorted(self._live.items()) if live.asked_at is not None}
+        live = len(self._live) if self.pretence.live_routers is None else self.pretence.live_routers
         return tuple(
-            replace(self._take(report), live_routers=len(self._live), routers=None if number else routers)
-            for number, report in enumerate(reports)
+            replace(self._take(report), live_routers=live, routers=None if number else routers) for number, report in enumerate(reports)
         )
 
     def _take(self, report: Report) -> ReportReceipt:
@@ -300,7 +304,7 @@ class SystemState:
         """Whatever the operator said, this is the pool's table from now on."""
         self.tables[table.pool] = table
         self._versions[table.pool] = max(table.version, self._versions.get(table.pool, 0))
-        self.tell(TableLine(table=table))
+        self.tell(TableLine(table=table, known=self.known_engines.get(table.pool)))
 
     def set_binding(self, binding: Binding) -> None:
         """Whatever routers said, the session lives there from now on."""
@@ -324,7 +328,7 @@ class SystemState:
         for pool in self._ended.keys() - self.tables.keys():
             yield PoolDeletedLine(pool=pool)
         for table in self.tables.values():
-            yield TableLine(table=table)
+            yield TableLine(table=table, known=self.known_engines.get(table.pool))
         known = tuple(binding for binding in self.bindings.values() if binding.instance is not None)
         for start in range(0, len(known), BINDINGS_PER_LINE):
             yield BindingsLine(bindings=known[start : start + BINDINGS_PER_LINE])

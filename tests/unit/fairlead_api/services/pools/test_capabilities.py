@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, Figure, Source
+from fairlead.capabilities import NOTHING_KNOWN, REMEMBERED_SECONDS, EngineCapability, Figure, Source
 from fairlead.reports.engines import Quantity
 from fairlead.tables import EngineFigures
-from fairlead_api.services.pools.capabilities import REMEMBERED_SECONDS, Remembered, capability_of, measured, remembering
+from fairlead_api.services.pools.capabilities import Remembered, capability_of, measured, remembering
 from fairlead_client.resources.instances import LearntOfEngines
 from fairlead_testing.builders.served_records import a_fit
 

@@ -12,14 +12,14 @@ from fairlead.errors import InvalidInput
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.shares import InstanceWork, PoolShare
-from fairlead.tables import PoolKey, RoutingTable
+from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.sharing import Shared
 from fairlead_api.services.spans import Sight
 from fairlead_api.services.streams.live import BACKLOG, LEAST_SECONDS, OVERLAP, RESUME, Listener, Live, Snapshot, Tail
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.services.streams.tables import TableStream
-from fairlead_client.lines import KeptSession
+from fairlead_client.lines import KeptSession, TableLine
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 POOL = PoolKey(namespace="n", name="p")
@@ -40,7 +40,7 @@ class MemoryStore:
     async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
         return self.told
 
-    async def tables(self) -> list[RoutingTable]:
+    async def tables(self) -> list[TableLine]:
         if self.away:
             raise StoreUnavailable("away")
         return []
@@ -53,7 +53,7 @@ class MemoryStore:
     async def kept_sessions(self) -> list[KeptSession]:
         return []
 
-    async def table(self, pool: PoolKey) -> RoutingTable:
+    async def table(self, pool: PoolKey) -> TableLine:
         raise NotFound("table", str(pool))
 
     async def deleted_pools(self) -> list[PoolKey]:
