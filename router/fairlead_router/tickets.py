@@ -52,10 +52,12 @@ class Ticket:
 
     @property
     def served(self) -> Served | None:
-        """How its engine served it; None unless one alone did, and its first token was seen."""
+        """Where it was sent last, and how that engine served it if it did; None where it was sent nowhere."""
         verdict = self.verdict
-        if self.ending is not Ending.SERVED or not self.saw_first_token or not isinstance(verdict, Dispatch) or verdict.decode is not None:
+        if not isinstance(verdict, Dispatch):
             return None
+        if self.ending is not Ending.SERVED or not self.saw_first_token or verdict.decode is not None:
+            return Served(verdict.instance, verdict.hit_tokens, self.dispatched_at)
         return Served(
             verdict.instance,
             verdict.hit_tokens,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS, RecordedRequest
+from fairlead.reports.traffic import ID_BITS, TRAFFIC_BLOCK_TOKENS, RecordedRequest, hashed, salt_of, session_number
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import RoutingTable
 from fairlead.targets import instance_of, rank_of
@@ -22,22 +21,20 @@ MOST_ENDED = 5_000
 """Most requests kept between two takes, which are a fifth of a second apart."""
 KNOWN_BLOCKS = 65_536
 """Routing blocks of past prompts whose ids are remembered, about 5 MB."""
-_BITS = 53
-"""Ids are numbers that JSON carries exactly."""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Served(NamedTuple):
     """How an engine served a request: its target, when it was sent there, and the seconds until the first token and the
-    end.
+    end, which are None unless that engine alone served it and its first token was seen.
     """
 
     target: str
     hit_tokens: int
     """Prompt tokens that the router believed to be cached there."""
     sent_at: float
-    ttft_seconds: float
-    answer_seconds: float
+    ttft_seconds: float | None = None
+    answer_seconds: float | None = None
 
 
 class Ended(Protocol):
@@ -84,7 +81,7 @@ class BlockIds:
         ids = list(known[: min(whole, common * block_tokens // TRAFFIC_BLOCK_TOKENS)])
         for number in range(len(ids) + 1, whole + 1):
             covering = -(-number * TRAFFIC_BLOCK_TOKENS // block_tokens)
-            ids.append(_hashed(salt, _bytes(blocks[covering - 1]) + number.to_bytes(4, "big")))
+            ids.append(hashed(salt, _bytes(blocks[covering - 1]) + number.to_bytes(4, "big")))
         self._prompts[name] = blocks, tuple(ids)
         self._kept += len(blocks)
         while self._kept > KNOWN_BLOCKS:
@@ -127,12 +124,12 @@ def recorded_requests(
     remembers to be quicker.
     """
     block_ids = block_ids or BlockIds()
-    salt = table.uid.encode()[:64]
-    below = share * (1 << _BITS)
+    salt = salt_of(table.uid)
+    below = share * (1 << ID_BITS)
     for one in ended:
         request = one.request
-        name = f"s{request.session}".encode() if request.session is not None else _bytes(request.first_bytes_hash)
-        key = _hashed(salt, name)
+        named, first = request.session, request.first_bytes_hash
+        key = hashed(salt, _bytes(first)) if named is None else session_number(salt, named)
         if key >= below:
             continue
         usage, served = one.usage, one.served
@@ -163,7 +160,3 @@ def _cached(usage: Usage | None, served: Served | None) -> int | None:
 
 def _bytes(number: int) -> bytes:
     return (number & _MASK).to_bytes(8, "big")
-
-
-def _hashed(salt: bytes, data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8, key=salt).digest(), "big") >> (64 - _BITS)

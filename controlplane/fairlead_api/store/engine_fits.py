@@ -49,11 +49,11 @@ class PostgresEngineFits:
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             within = (c.pool_id == row.id, c.at >= start, c.at < end)
-            known = (c.instance.is_not(None), c.output_tokens > 0)
+            known = (c.ttft_seconds.is_not(None), c.output_tokens > 0)
             newest = select(requests).where(*within, *known).order_by(c.at.desc()).limit(most)
             rows = (await connection.execute(newest)).all()
             since = min((one.at for one in rows), default=start)
-            unknown = select(func.count()).where(*within, c.at >= since, c.output_tokens > 0, c.instance.is_(None))
+            unknown = select(func.count()).where(*within, c.at >= since, c.output_tokens > 0, c.ttft_seconds.is_(None))
             others = int((await connection.execute(unknown)).scalar_one())
         items = [
             ServedRequest(

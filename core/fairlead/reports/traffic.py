@@ -1,8 +1,28 @@
 """Requests as they came, without what they said: enough to run them again in a simulation."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from fairlead.tables import PoolKey
+
+ID_BITS = 53
+"""Ids are numbers that JSON carries exactly."""
+
+
+def salt_of(uid: str) -> bytes:
+    """What the ids of a pool with this uid are keyed with, so that they mean nothing in another one."""
+    return uid.encode()[:64]
+
+
+def hashed(salt: bytes, data: bytes) -> int:
+    """The id of this data, below 2**53."""
+    return int.from_bytes(blake2b(data, digest_size=8, key=salt).digest(), "big") >> (64 - ID_BITS)
+
+
+def session_number(salt: bytes, session: str) -> int:
+    """The number that stands for a session in what is recorded of its requests."""
+    return hashed(salt, b"s" + session.encode())
+
 
 TRAFFIC_BLOCK_TOKENS = 512
 """Tokens that one id of a recorded request stands for, as in Mooncake's traces."""
@@ -18,10 +38,11 @@ class RecordedRequest:
     that came; None where no engine worked for the request, as for a refused one. `sample_rate` is the share of sessions
     that are recorded (0-1], each with all its requests.
 
-    The rest is how an engine served it, None where it was not served by one engine alone, or no first token was seen:
-    `instance` (and its data-parallel `rank`) got it last `sent_seconds` after its arrival; from then on the first token
-    took `ttft_seconds` and the whole answer `answer_seconds`. `engine_prompt_tokens` and `cached_tokens` are what the
-    engine counted of the prompt, and had cached of it; where it does not tell the latter, what its router believed.
+    The rest is where it was sent and how it was served there, None where it was not: `instance` (and its data-parallel
+    `rank`) got its prompt last `sent_seconds` after its arrival; from then on the first token took `ttft_seconds` and
+    the whole answer `answer_seconds`, both None unless it was served by one engine alone and its first token was seen.
+    `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt, and had cached of it; where it
+    does not tell the latter, what its router believed.
     """
 
     pool: PoolKey

@@ -45,7 +45,9 @@ class SenderShare:
     exact where every request is recorded, else an estimate that weighs each by how rarely its kind is recorded, and
     None where too few are recorded to estimate it (see `Senders`). `prefill_tokens` are those of them that the router
     knew not to be cached when it chose the instance, so that it had to prefill them, and `prefill_share` is their share
-    likewise. Both are None where no score of the instance was recorded.
+    likewise. Both are None where no score of the instance was recorded. Where all requests are (`Senders.is_whole`),
+    they are what the engine computed, by its own count of cached tokens where it tells one. `is_unnamed`: it is one
+    session whose name is not known any more.
     """
 
     session: str | None
@@ -54,13 +56,18 @@ class SenderShare:
     tokens_share: float | None
     prefill_tokens: int | None = None
     prefill_share: float | None = None
+    is_unnamed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Senders:
     """The sessions whose requests went to the instance from `start` to the end of the stretch, most tokens first.
 
-    Shares are estimated from what is worth at least `LEAST_SAMPLES` requests of one kind: `recorded` requests of
+    Routers record every request that ends, by a number that stands for its session. Where that record is of nearly all
+    that was `sent` it is what this tells (`is_whole`), and shares are exact sums over what is recorded; sessions whose
+    names are not known have `unnamed_share` of the prompt tokens. Else it tells what sampled decisions show.
+
+    Then shares are estimated from what is worth at least `LEAST_SAMPLES` requests of one kind: `recorded` requests of
     several kinds, some of which are always recorded, are worth fewer.
 
     `recorded` requests are known by session, of `sent` in all (None where that is no longer kept). `sessions_seen`
@@ -74,6 +81,8 @@ class Senders:
     sessions_seen: int
     top: list[SenderShare]
     top_by_prefill: list[SenderShare]
+    is_whole: bool = False
+    unnamed_share: float = 0.0
 
     @property
     def is_exact(self) -> bool:

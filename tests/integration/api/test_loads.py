@@ -17,10 +17,12 @@ from fairlead.instances import InstanceState
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.reports.traffic import RecordedRequest, salt_of, session_number
 from fairlead_api.store.history.loads import PER_SECOND
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
-from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
+from fairlead_client.resources.load_explanations import Senders
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_load, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -208,6 +210,76 @@ async def test_an_explanation_has_the_cells_own_figures_its_senders_and_its_move
     with pytest.raises(ApiProblem) as caught:
         await api.viewer.load_explanation(CHAT, "a", start="now-3d")
     assert (caught.value.problem.status, caught.value.problem.field) == (422, "from")
+
+
+async def test_who_sent_is_told_by_exact_sums_where_every_request_is_recorded(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    end = int(datetime.now(UTC).timestamp()) // 60 * 60
+    salt = salt_of(a_state(an_instance("a")).uid)
+
+    def recorded(session: str | None, tokens: int, cached: int | None, at: float = 30.0, instance: str = "a") -> RecordedRequest:
+        number = None if session is None else session_number(salt, session)
+        return RecordedRequest(
+            pool=CHAT,
+            at=end - at,
+            session=number,
+            prompt_tokens=tokens,
+            output_tokens=5,
+            blocks=(),
+            instance=instance,
+            sent_seconds=2.0,
+            cached_tokens=cached,
+        )
+
+    traffic = (
+        *(recorded("heavy", 1_000, 900) for _ in range(6)),
+        recorded("mover", 6_000, None),
+        recorded("forgotten", 2_000, 0),
+        recorded(None, 1_000, 1_000),
+        recorded("elsewhere", 50_000, 0, instance="b"),
+        recorded("later", 50_000, 0, at=1.0),  # it arrived in the stretch, and was sent after it
+    )
+    sample = LoadSample(
+        pool=CHAT,
+        instance="a",
+        second=end - 28,
+        running=1,
+        waiting=0,
+        pending_prefill_tokens=0,
+        in_flight=1,
+        requests=9,
+        prompt_tokens=15_000,
+    )
+    bindings = tuple(a_binding(session, "a") for session in ("heavy", "mover"))
+    await api.router.post_report(a_report("sent", traffic=traffic, loads=(sample,), bindings=bindings))
+
+    async def senders() -> Senders:
+        begun, ended = (datetime.fromtimestamp(one, UTC).isoformat() for one in (end - 300, end))
+        return (await api.viewer.load_explanation(CHAT, "a", metric="running", start=begun, end=ended)).senders
+
+    found = await senders()
+    assert (found.is_whole, found.is_exact, found.sent, found.recorded, found.sessions_seen) == (True, True, 9, 9, 3)
+    told = [(one.session, one.is_unnamed, one.requests, one.prompt_tokens, one.tokens_share) for one in found.top]
+    assert told == [
+        ("heavy", False, 6, 6_000, 0.4),
+        ("mover", False, 1, 6_000, 0.4),
+        (None, True, 1, 2_000, pytest.approx(2 / 15)),
+        (None, False, 1, 1_000, pytest.approx(1 / 15)),
+    ]
+    assert found.unnamed_share == pytest.approx(2 / 15)
+    assert [(one.session, one.prefill_tokens) for one in found.top_by_prefill] == [
+        ("mover", 6_000),
+        (None, 2_000),
+        ("heavy", 600),
+        (None, 0),
+    ]
+    await api.router.post_report(a_report("more", loads=(replace(sample, second=end - 27, requests=1, prompt_tokens=10),)))
+    under_way = await senders()
+    assert (under_way.is_whole, under_way.is_exact, under_way.sent, under_way.recorded) == (True, False, 10, 9)
+    await api.router.post_report(a_report("most", loads=(replace(sample, second=end - 26, requests=90, prompt_tokens=10),)))
+    assert not (await senders()).is_whole, "of so few requests nothing is told as if it were of all"
+    await api.router.post_report(a_report("sampled", traffic=(replace(recorded("heavy", 1, 0), sample_rate=0.5),)))
+    assert not (await senders()).is_whole
 
 
 async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstance) -> None:

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead_router.answers import Usage
+from fairlead_router.endings import Ending
+from fairlead_router.tickets import Ticket
 from fairlead_router.traffic_recording import KNOWN_BLOCKS, MOST_ENDED, BlockIds, Served, TrafficRecording, recorded_requests
 from fairlead_testing.builders.routing_tables import routing_table
 
@@ -64,6 +68,26 @@ def test_an_id_stands_for_512_tokens_whatever_the_routing_block_is() -> None:
     large = replace(table, engine=replace(table.engine, block_tokens=1024))
     (coarse,) = recorded_requests([Over(request("a", (1,), tokens=1500))], large, 1.0)
     assert len(set(coarse.blocks)) == 2, "both halves of the only full block"
+
+
+def test_where_a_request_was_sent_is_recorded_also_if_nobody_saw_its_first_token() -> None:
+    ticket = Ticket(request("a", (1, 2)), None)
+    assert ticket.served is None
+    ticket.verdict = Dispatch(
+        request=ticket.request,
+        instance="i0#1",
+        address="",
+        fallbacks=(),
+        decision_id="d",
+        reason=DecisionReason.LEAST_LOADED,
+        hit_tokens=300,
+        miss_tokens=0,
+    )
+    ticket.dispatched_at = ticket.request.arrived_at + 2.0
+    ticket.ending = Ending.BROKEN_OFF
+    (record,) = recorded_requests([ticket], routing_table(["127.0.0.1:1"]), 1.0)
+    assert (record.instance, record.rank, record.sent_seconds, record.cached_tokens) == ("i0", 1, 2.0, 300)
+    assert (record.ttft_seconds, record.answer_seconds) == (None, None)
 
 
 def test_a_session_is_recorded_whole_or_not_at_all() -> None:

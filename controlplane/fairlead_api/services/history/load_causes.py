@@ -96,7 +96,7 @@ def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None])
     those listed have less.
     """
     share = 0.0
-    for number, one in enumerate((one for one in top if one.session is not None), 1):
+    for number, one in enumerate((one for one in top if one.session is not None or one.is_unnamed), 1):
         share += share_of(one) or 0.0
         if share >= FEW_SHARE:
             return number, share
@@ -117,6 +117,10 @@ def _senders(found: LoadExplanation) -> Iterator[str]:
     what = "tokens that it had to prefill" if had_to_be_prefilled else "prompt tokens"
     if senders.is_exact:
         yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what}."
+        return
+    if senders.is_whole:
+        of = f"{senders.recorded:,} of {senders.sent:,} requests, those that have ended"
+        yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what} (of {of})."
         return
     of_all = "" if senders.sent is None else f" of {senders.sent:,}"
     known = f"estimated from {senders.recorded:,}{of_all} requests"

@@ -19,6 +19,7 @@ from fairlead_api.services.history.heatmaps import Grid, Place
 from fairlead_api.services.history.load_explaining import Evidence, Stretch, Stretches
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.history.load_senders import TOP, recorded_senders, whole_senders
 from fairlead_api.store.history.loads import PER_SECOND, SUMMED, pool_and_slo
 from fairlead_api.store.rows_within import RowsWithin
 from fairlead_client.resources.heatmaps import METRICS
@@ -26,7 +27,6 @@ from fairlead_client.resources.load_explanations import LEAST_SAMPLES, Flow, Mov
 
 READ = 5_000
 """Most decisions, and most moves each way, that one answer reads."""
-TOP = 10
 REVISIONS = 200
 """A revision is looked for among this many newest ones."""
 CHANGES = 20
@@ -148,6 +148,12 @@ def _stretch(item: Any) -> Stretch:
 
 
 async def _senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> Senders:
+    """By the record of all requests where there is one, else by the decisions that are kept, a sample."""
+    known = await recorded_senders(connection, pool, instance, start, end)
+    if known.rows:
+        sent = await _sent(connection, pool, instance, known.begun, end)
+        if sent is not None and known.is_whole(sent):
+            return await whole_senders(connection, pool, instance, known, end, sent)
     sent = await _sent(connection, pool, instance, start, end)
     values = {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ, "top": TOP, "least": LEAST_SAMPLES}
     rows = (await connection.execute(text(_SENDERS), values | {"sent": NOT_KNOWN if sent is None else sent})).all()

@@ -220,6 +220,15 @@ def test_where_it_is_recorded_sessions_are_named_by_what_had_to_be_prefilled() -
     assert "1 of 8 sessions sent 95 % of the tokens that it had to prefill." in explained({"a": stretch(9.0)}, senders=senders).causes
 
 
+def test_exact_sums_are_told_with_what_has_not_ended_and_a_session_without_a_known_name_is_one_of_them() -> None:
+    lost = SenderShare(session=None, requests=90, prompt_tokens=90_000, tokens_share=0.9, is_unnamed=True)
+    senders = Senders(start=NOW, sent=120, recorded=118, sessions_seen=8, top=[lost], top_by_prefill=[], is_whole=True, unnamed_share=0.9)
+    told = "1 of 8 sessions sent 90 % of the prompt tokens (of 118 of 120 requests, those that have ended)."
+    assert told in explained({"a": stretch(9.0)}, senders=senders).causes
+    whole = replace(senders, sent=118)
+    assert "1 of 8 sessions sent 90 % of the prompt tokens." in explained({"a": stretch(9.0)}, senders=whole).causes
+
+
 def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None:
     found = explained(
         {"a": stretch(9.0, requests=50, hits=0.1, kv=0.95), "b": stretch(1.0), "c": stretch(1.0)},
