@@ -330,6 +330,11 @@ class DecodeTimes:
         return self._is_modelled or self.is_measured or self._recalled_at is not None
 
     @property
+    def is_settled(self) -> bool:
+        """Whether predictions come from the table or from what was observed here."""
+        return self._is_modelled or self.is_measured
+
+    @property
     def is_measured(self) -> bool:
         """Whether enough was observed here for a fit of its own."""
         return self._fitted_samples >= self._min_samples

@@ -160,11 +160,11 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Learn from the tokens that have come of an answer under way, until it is known how long decode steps take.
+    """Learn from the tokens that have come of an answer under way, until enough was seen of decode steps.
 
     The first answers of a pool end late. What is sent before leaves decodes no time, which delays all of them.
     """
-    if not state.learns_decoding or state.decode_times.known:
+    if not state.learns_decoding or state.decode_times.is_settled:
         return
     tokens = tracked.generated_tokens
     if _learn_steps(state, tracked, state.loads[tracked.decodes_on], now, tokens):

@@ -425,8 +425,8 @@ class PoolScheduler:
 
     @property
     def knows_decode_times(self) -> bool:
-        """Whether it is known how long decode steps take."""
-        return self._state.decode_times.known
+        """Whether enough was seen of decode steps to know how long they take."""
+        return self._state.decode_times.is_settled
 
     def pool_loads(self, now: float) -> PoolLoads:
         """Prefill and decode loads of the pool, over their SLOs."""
