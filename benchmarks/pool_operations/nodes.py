@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fairlead_sandbox.process_table import kubelet_command
 from fairlead_testing.running.sandbox import RunningSandbox
 
 SECOND_NODE = "node-2"
@@ -19,11 +19,9 @@ SECOND_NODE = "node-2"
 def second_node(sandbox: RunningSandbox, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A further kubelet, which takes part of the new pods; it is lost in the end at the latest."""
     kubeconfig = sandbox.state.kubernetes / "kubeconfig-kubelet"
-    command = [sys.executable, "-P", "-m", "fairlead_sandbox.kubelet.main", "--kubeconfig", str(kubeconfig), "--node", SECOND_NODE]
+    command = kubelet_command(kubeconfig, directory / SECOND_NODE, "--node", SECOND_NODE)
     with (directory / f"{SECOND_NODE}.log").open("wb") as log:
-        kubelet = subprocess.Popen(
-            [*command, "--state-dir", str(directory / SECOND_NODE)], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        kubelet = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         yield kubelet
     finally:

@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fairlead_host.settings import HostSettings
 from fairlead_operator.settings import OperatorSettings
@@ -12,6 +13,7 @@ from fairlead_process.logs import OnlyLogs
 from fairlead_process.starting import FaultSettings
 from fairlead_router.settings import RouterSettings
 from fairlead_sandbox.demo import load_arguments
+from fairlead_sandbox.identities import MARK
 from fairlead_sandbox.ports import HOST
 from fairlead_sandbox.postgres import PostgresServer
 from fairlead_sandbox.processes import Asked, HttpAnswer, Node, PrintedLine, ProcessSpec, Started, Step
@@ -168,7 +170,8 @@ def postgres_process(server: PostgresServer) -> ProcessSpec:
 def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seconds: float) -> ProcessSpec:
     """The sandbox's own Kubernetes API."""
     address = ("--host", HOST, "--port", str(port))
-    arguments = ("--state-dir", str(directory.kubernetes), *address, "--node-grace-seconds", f"{node_grace_seconds:g}")
+    accounts = ("--service-account", "fairlead/operator", "--service-account", "fairlead/api")
+    arguments = ("--state-dir", str(directory.kubernetes), *address, "--node-grace-seconds", f"{node_grace_seconds:g}", *accounts)
     return ProcessSpec(
         name="kubernetes-api",
         command=python_module("fairlead_sandbox.kubernetes_api.main", *arguments),
@@ -177,13 +180,20 @@ def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seco
     )
 
 
+def kubelet_command(kubeconfig: Path, state_dir: Path, *arguments: str) -> tuple[str, ...]:
+    """The command of a kubelet that has Fairlead's images and whose pods are found by the sandbox's mark."""
+    places = ("--kubeconfig", str(kubeconfig), "--state-dir", str(state_dir))
+    return python_module(
+        "fairlead_sandbox.kubelet.main", *places, "--images", "fairlead_sandbox.images:CATALOGUE", "--inherit", MARK, *arguments
+    )
+
+
 def kubelet_process(directory: StateDirectory) -> ProcessSpec:
     """The only node."""
     folder = directory.kubernetes
-    arguments = ("--kubeconfig", str(folder / "kubeconfig-kubelet"), "--state-dir", str(folder))
     return ProcessSpec(
         name="kubelet",
-        command=python_module("fairlead_sandbox.kubelet.main", *arguments),
+        command=kubelet_command(folder / "kubeconfig-kubelet", folder),
         readiness=PrintedLine(prefix="ready "),
         reads=names(OnlyLogs, FaultSettings),
         needs=("kubeconfig",),

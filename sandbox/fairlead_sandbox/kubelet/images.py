@@ -1,30 +1,31 @@
-"""What the images of the chart and of its pools contain, and the command line that a container of one becomes.
+"""What the images contain, and the command line that a container of one becomes.
 
-The sandbox has no container runtime: an image is a line of the table below, and its programs are those of the installed
-package. Registry, tag and digest are not looked at: whatever version is asked for, it is the installed one that runs.
+There is no container runtime: an image is an entry of a catalogue that the kubelet is given, and its programs are those
+of this machine. Registry, tag and digest are not looked at: whatever version is asked for, the installed one runs.
 """
 
+import importlib
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.kubelet.expansion import expand_all
 from fairlead_sandbox.kubelet.pod_specs import ContainerSpec
 from fairlead_sandbox.kubelet.refusals import PodRefused
-from fairlead_sandbox.postgres import find_binaries
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what manifests say
 _OWN_ADDRESSES = frozenset({_EVERY_ADDRESS, "127.0.0.1", "localhost"})
-_PYTHON = ("{python}", "-P")
-_FAIRLEAD = (*_PYTHON, "{folder}/fairlead")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image. `command` is its own; `programs` gives the command line behind each program that it has; `{python}`
-    is the Python that runs us, `{folder}` where it is, and so the command `fairlead`, `{postgres}` where Postgres is.
+    """One image. `command` is its own; `programs` gives the command line behind each program that it has.
+
+    In programs `{python}` is the Python that runs the kubelet, `{folder}` the folder it is in, and other names in
+    braces are looked up in `places` when a container starts.
 
     `listens` are arguments that it is given unless it has them: there `{address}` is the pod's. `variables` are its
     environment. It runs as `user` unless the manifest says otherwise; `stop_signal` asks it to end.
@@ -32,101 +33,100 @@ class Image:
 
     command: tuple[str, ...]
     programs: Mapping[str, tuple[str, ...]]
+    places: Mapping[str, Callable[[], object]] = field(default_factory=dict)
     listens: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    user: tuple[str, int] = ("fairlead", 10001)
+    user: tuple[str, int] = ("nonroot", 65532)
     stop_signal: int = signal.SIGTERM
 
 
-_PROCESS = {"fairlead": _FAIRLEAD, "python": _PYTHON}
-IMAGES = {
-    "fairlead/engine": Image(
-        command=("fairlead-engine",),
-        programs={"fairlead-engine": (*_PYTHON, "-m", "fairlead_simulator.engine_server")},
-        listens=("--host", "{address}"),
-    ),
-    "fairlead/operator": Image(
-        command=("fairlead", "operator"), programs=_PROCESS, variables={"FAIRLEAD_OPERATOR_HEALTH_HOST": "{address}"}
-    ),
-    "fairlead/api": Image(command=("fairlead", "api", "--host", _EVERY_ADDRESS), programs=_PROCESS),
-    "fairlead/router": Image(command=("fairlead", "router", "--host", _EVERY_ADDRESS, "--admin-host", _EVERY_ADDRESS), programs=_PROCESS),
-    "postgres": Image(
-        command=("postgres",),
-        programs={"postgres": (*_PYTHON, "-m", "fairlead_sandbox.kubelet.postgres_image"), "pg_isready": ("{postgres}/pg_isready",)},
-        variables={"PGDATA": "/var/lib/postgresql/data", "SANDBOX_POD_IP": "{address}"},
-        user=("postgres", 999),
-        stop_signal=signal.SIGINT,
-    ),
-}
-"""By repository. As in images/Dockerfile, and as Docker Hub's `postgres`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """The images that a kubelet has, by repository; `remedy` says what to do about any other one."""
+
+    images: Mapping[str, Image]
+    remedy: str = "use a real cluster for this image"
+
+    def image_of(self, container: ContainerSpec) -> Image:
+        """The container's image. Raises PodRefused when the catalogue does not have it."""
+        repository = re.sub(r"(@[^/]*|:[^/]*)$", "", re.sub(r"@.*$", "", container.image))
+        for name, image in self.images.items():
+            if repository == name or repository.endswith(f"/{name}"):
+                return image
+        raise PodRefused(
+            "ErrImagePull",
+            f"image {container.image!r}: the sandbox has no container runtime and runs only {', '.join(self.images)}; {self.remedy}",
+        )
+
+    def command_line(self, container: ContainerSpec, variables: Mapping[str, str], *, python: str, pod_ip: str) -> tuple[str, ...]:
+        """The command line that runs a container. Raises PodRefused for an unknown image or command."""
+        image = self.image_of(container)
+        command = expand_all(container.command, variables)
+        arguments = expand_all(container.args, variables)
+        if not command and (not arguments or arguments[0].startswith("-")):
+            command = image.command
+        line = _at_own_address(_program_line(image, (*command, *arguments), python=python, where=container.image), {_EVERY_ADDRESS}, pod_ip)
+        if image.listens and not any(argument == image.listens[0] or argument.startswith(f"{image.listens[0]}=") for argument in line):
+            line += tuple(part.format(address=pod_ip) for part in image.listens)
+        return line
+
+    def command_within(self, container: ContainerSpec, command: tuple[str, ...], *, python: str, pod_ip: str) -> tuple[str, ...]:
+        """The command line of a probe or hook in a running container. Raises PodRefused.
+
+        The pod's loopback is its own address here.
+        """
+        line = _program_line(self.image_of(container), command, python=python, where=container.image)
+        return _at_own_address(line, _OWN_ADDRESSES, pod_ip)
+
+    def stop_signal(self, container: ContainerSpec) -> int:
+        """The signal that asks the container to end. Raises PodRefused."""
+        return self.image_of(container).stop_signal
+
+    def user_of(self, container: ContainerSpec) -> int:
+        """The id of the image's user, whose group has the same id. Raises PodRefused."""
+        return self.image_of(container).user[1]
+
+    def account_files(self, container: ContainerSpec) -> dict[str, str]:
+        """The image's own files of accounts, by path. Raises PodRefused."""
+        name, number = self.image_of(container).user
+        return {
+            "/etc/passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\n{name}:x:{number}:{number}::/:/usr/sbin/nologin\n",
+            "/etc/group": f"root:x:0:\n{name}:x:{number}:\n",
+        }
+
+    def variables_of(self, container: ContainerSpec, *, pod_ip: str) -> dict[str, str]:
+        """The environment that the image gives the container. Raises PodRefused."""
+        return {name: value.format(address=pod_ip) for name, value in self.image_of(container).variables.items()}
 
 
-def image_of(container: ContainerSpec) -> Image:
-    """The container's image. Raises PodRefused when the sandbox does not have it."""
-    repository = re.sub(r"(@[^/]*|:[^/]*)$", "", re.sub(r"@.*$", "", container.image))
-    for name, image in IMAGES.items():
-        if repository == name or repository.endswith(f"/{name}"):
-            return image
-    raise PodRefused(
-        "ErrImagePull",
-        f"image {container.image!r}: the sandbox has no container runtime and runs only {', '.join(IMAGES)}; "
-        "use engine.type simulated here, or a real cluster for this image",
-    )
+BUILT_IN = Catalogue(
+    images={"python": Image(command=("python3",), programs={"python": ("{python}",), "python3": ("{python}",)})},
+    remedy="give the kubelet a catalogue that has it (--images), or use a real cluster",
+)
+"""For a kubelet that is given no other catalogue: the Python that runs it."""
 
 
-def command_line(container: ContainerSpec, variables: Mapping[str, str], *, python: str, pod_ip: str) -> tuple[str, ...]:
-    """The command line that runs a container. Raises PodRefused when the sandbox has not the image or the command."""
-    image = image_of(container)
-    command = expand_all(container.command, variables)
-    arguments = expand_all(container.args, variables)
-    if not command and (not arguments or arguments[0].startswith("-")):
-        command = image.command
-    line = _at_own_address(program_line(image, (*command, *arguments), python=python, where=container.image), {_EVERY_ADDRESS}, pod_ip)
-    if image.listens and not any(argument == image.listens[0] or argument.startswith(f"{image.listens[0]}=") for argument in line):
-        line += tuple(part.format(address=pod_ip) for part in image.listens)
-    return line
+def load_catalogue(place: str) -> Catalogue:
+    """The catalogue at `module:name`. Raises SandboxError for a place that has none."""
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        found = None
+    if not isinstance(found, Catalogue):
+        raise SandboxError(f"--images: {place!r} has no Catalogue; write module:name of one that can be imported")
+    return found
 
 
-def command_within(container: ContainerSpec, command: tuple[str, ...], *, python: str, pod_ip: str) -> tuple[str, ...]:
-    """The command line of a probe or hook in a running container. Raises PodRefused.
-
-    The pod's loopback is its own address here.
-    """
-    return _at_own_address(program_line(image_of(container), command, python=python, where=container.image), _OWN_ADDRESSES, pod_ip)
-
-
-def stop_signal(container: ContainerSpec) -> int:
-    """The signal that asks the container to end."""
-    return image_of(container).stop_signal
-
-
-def image_user(container: ContainerSpec) -> int:
-    """The id of the user that the image says, who is of the group of the same id. Raises PodRefused."""
-    return image_of(container).user[1]
-
-
-def account_files(container: ContainerSpec) -> dict[str, str]:
-    """The image's own files of accounts, by path. Raises PodRefused."""
-    name, number = image_of(container).user
-    return {
-        "/etc/passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\n{name}:x:{number}:{number}::/:/usr/sbin/nologin\n",
-        "/etc/group": f"root:x:0:\n{name}:x:{number}:\n",
-    }
-
-
-def image_variables(container: ContainerSpec, *, pod_ip: str) -> dict[str, str]:
-    """The environment that the image gives the container. Raises PodRefused."""
-    return {name: value.format(address=pod_ip) for name, value in image_of(container).variables.items()}
-
-
-def program_line(image: Image, command: tuple[str, ...], *, python: str, where: str) -> tuple[str, ...]:
+def _program_line(image: Image, command: tuple[str, ...], *, python: str, where: str) -> tuple[str, ...]:
     """The command with its program as it is found here. Raises PodRefused for a program that the image has not."""
     program = command[0].rpartition("/")[2]
     if program not in image.programs:
         raise PodRefused("RunContainerError", f"command {command[0]!r} is not in image {where}; it has {', '.join(image.programs)} only")
     line, places = image.programs[program], {"python": python, "folder": str(PurePath(python).parent)}
-    if any("{postgres}" in part for part in line):
-        places["postgres"] = str(find_binaries())
+    for name, find in image.places.items():
+        if any(f"{{{name}}}" in part for part in line):
+            places[name] = str(find())
     return (*(part.format(**places) for part in line), *command[1:])
 
 

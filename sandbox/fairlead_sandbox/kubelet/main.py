@@ -17,6 +17,7 @@ from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubelet import state_file
 from fairlead_sandbox.kubelet.agent import NodeAgent
 from fairlead_sandbox.kubelet.enclosing import can_enclose
+from fairlead_sandbox.kubelet.images import BUILT_IN, Catalogue, load_catalogue
 from fairlead_sandbox.kubelet.node import claim_addresses, keep_registered
 from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.preparation import Installation, Preparation
@@ -27,7 +28,7 @@ SHUTDOWN_GRACE_SECONDS = 2.0
 DEFAULT_NODE = "sandbox"
 
 
-async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
+async def serve(kubeconfig: Path, state_dir: Path, node: str, images: Catalogue, inherited: tuple[str, ...]) -> None:
     """Run until SIGTERM or SIGINT. Raises SandboxError when the kubelet cannot begin."""
     connection = read_kubeconfig(kubeconfig)
     logs = state_dir / "logs"
@@ -38,12 +39,13 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    runtime = ProcessRuntime(logs)
+    runtime = ProcessRuntime(logs, inherited=inherited)
     async with health_server, KubernetesClient(connection) as client:
         cluster = PodsApi(client, node)
         installation = Installation(
             node=node,
             python=sys.executable,
+            images=images,
             state_dir=state_dir,
             server=connection.server,
             authority=connection.authority,
@@ -79,11 +81,14 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
 @click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="The cluster, and who the kubelet is in it.")
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Where logs and the node's memory are kept.")
 @click.option("--node", default=DEFAULT_NODE, show_default=True, help="The node's name.")
-def main(kubeconfig: Path, state_dir: Path, node: str) -> None:
+@click.option("--images", metavar="MODULE:NAME", help="The catalogue of the images it has; without it, `python` alone.")
+@click.option("--inherit", metavar="VARIABLE", multiple=True, help="A variable of its environment that containers get too. Repeatable.")
+def main(kubeconfig: Path, state_dir: Path, node: str, images: str | None, inherit: tuple[str, ...]) -> None:
     """Run a cluster's pods as processes of this machine."""
     with one_line_errors("kubelet"):
         begin(read_log_settings)
-        asyncio.run(serve(kubeconfig, state_dir.absolute(), node))
+        catalogue = load_catalogue(images) if images else BUILT_IN
+        asyncio.run(serve(kubeconfig, state_dir.absolute(), node, catalogue, inherit))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from fairlead_sandbox.kubelet.deciding import (
     decide,
     restarts_allowed,
 )
-from fairlead_sandbox.kubelet.images import stop_signal
 from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec
 from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.preparation import Preparation
@@ -142,7 +141,7 @@ class PodWorker:
                 if hooked:
                     self._spawn(self._stop_after_hook(name))
                 elif container.process is not None:
-                    self._runtime.stop(container.process, stop_signal(self._spec(name)))
+                    self._runtime.stop(container.process, self._preparation.stop_signal(self._spec(name)))
             case KillContainer(container=name):
                 container = self.state.container(name)
                 self._change(replace(container, killed=True))
@@ -269,7 +268,7 @@ class PodWorker:
         container = self.state.container(name)
         self._change(replace(container, hook_runs=False))
         if container.process is not None:
-            self._runtime.stop(container.process, stop_signal(self._spec(name)))
+            self._runtime.stop(container.process, self._preparation.stop_signal(self._spec(name)))
 
     async def report(self) -> float:
         """Report the changes to the API.

@@ -34,7 +34,7 @@ class PodsApi:
 
     async def register_node(self, status: Document) -> None:
         """Create the Node, or bring its status up to date."""
-        labels = {"kubernetes.io/hostname": self._node, "kubernetes.io/os": "linux", "fairlead.dev/sandbox": "true"}
+        labels = {"kubernetes.io/hostname": self._node, "kubernetes.io/os": "linux"}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self._node, "labels": labels}, "spec": {}, "status": status}
         try:
             await self._client.request("POST", "/api/v1/nodes", body)

@@ -16,7 +16,7 @@ from fairlead_sandbox.errors import ClusterProblem
 from fairlead_sandbox.kubelet import variables, volume_files
 from fairlead_sandbox.kubelet.enclosing import FileMount, enclosing, joining
 from fairlead_sandbox.kubelet.hosts_files import hosts_file
-from fairlead_sandbox.kubelet.images import account_files, command_line, command_within, image_user, image_variables
+from fairlead_sandbox.kubelet.images import Catalogue
 from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec
 from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.refusals import bad_configuration
@@ -44,12 +44,13 @@ class PreparedCommand:
 class Installation:
     """What the node runs its pods with.
 
-    `server` and `authority` are the Kubernetes API's address and certificate, as pods see them; `can_enclose` says
-    whether this machine allows a process namespaces of its own.
+    `images` is the catalogue it has, `server` and `authority` are the Kubernetes API's address and certificate, as pods
+    see them; `can_enclose` says whether this machine allows a process namespaces of its own.
     """
 
     node: str
     python: str
+    images: Catalogue
     state_dir: Path
     server: str
     authority: bytes
@@ -68,7 +69,7 @@ class Preparation:
 
     async def start(self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str) -> PreparedCommand:
         """What starts the container. Raises PodRefused for what is missing, ClusterProblem when the API is away."""
-        own = image_variables(container, pod_ip=pod_ip)
+        own = self._here.images.variables_of(container, pod_ip=pod_ip)
         if container.is_enclosed and not self._here.can_enclose:
             raise bad_configuration(
                 f"container {container.name}: volumes and users of its own need user and mount namespaces, which this machine forbids; "
@@ -77,7 +78,7 @@ class Preparation:
         stored = await self._stored({*variables.referred(container), *volume_files.referred(pod)}, pod)
         wanted = variables.container_variables(container, pod, manifest, stored, pod_ip=pod_ip, node=self._here.node)
         environment = {**self._of_cluster(), **own, **wanted}
-        line = command_line(container, environment, python=self._here.python, pod_ip=pod_ip)
+        line = self._here.images.command_line(container, environment, python=self._here.python, pod_ip=pod_ip)
         if container.is_enclosed:
             await self._fill_volumes(pod, manifest, stored, pod_ip)
             environment = {"HOME": "/", "TMPDIR": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", **environment}  # noqa: S108 - the container's
@@ -92,12 +93,16 @@ class Preparation:
 
         Raises PodRefused and ClusterProblem.
         """
-        line = command_within(container, command, python=self._here.python, pod_ip=pod_ip)
+        line = self._here.images.command_within(container, command, python=self._here.python, pod_ip=pod_ip)
         if (pod.uid, container.name) not in self._known:
             await self.start(pod, container, manifest, pod_ip)
         if container.is_enclosed:
             line = (*joining(python=self._here.python, pid=pid, folder=container.working_folder), *line)
         return PreparedCommand(line=line, variables=self._known[pod.uid, container.name])
+
+    def stop_signal(self, container: ContainerSpec) -> int:
+        """The signal that asks the container to end. Raises PodRefused."""
+        return self._here.images.stop_signal(container)
 
     async def keep_tokens(self, pod: PodSpec) -> None:
         """Renew the tokens that the pod sees, in time. Returns at once if it sees none, else never."""
@@ -150,7 +155,7 @@ class Preparation:
         volumes = {volume.name: volume for volume in pod.volumes}
         mounts = [FileMount(source=hosts_file(self._here.state_dir, pod.namespace), path="/etc/hosts", read_only=True)]
         own = self._folders.of_image(pod.uid, container.name)
-        for path, text in account_files(container).items():
+        for path, text in self._here.images.account_files(container).items():
             write_files(own, [VolumeFile(path=path.lstrip("/"), content=text.encode(), mode=0o644)])
             mounts.append(FileMount(source=own / path.lstrip("/"), path=path, read_only=True))
         for mount in container.mounts:
@@ -160,8 +165,8 @@ class Preparation:
             mounts.append(FileMount(source=source, path=mount.path, read_only=mount.read_only))
         return enclosing(
             python=self._here.python,
-            user=image_user(container) if container.user is None else container.user,
-            group=image_user(container) if container.group is None else container.group,
+            user=self._here.images.user_of(container) if container.user is None else container.user,
+            group=self._here.images.user_of(container) if container.group is None else container.group,
             hostname=pod.name,
             read_only=container.read_only_root,
             stage=self._folders.stage(pod.uid),

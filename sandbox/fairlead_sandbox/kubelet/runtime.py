@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead_sandbox.identities import MARK, ProcessIdentity, identity_of, send_signal, until_end
+from fairlead_sandbox.identities import ProcessIdentity, identity_of, send_signal, until_end
 from fairlead_sandbox.probing import ProbeAnswer
 
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
 COPIED_AT_ONCE_BYTES = 64 * 1024
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", MARK)
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables that a container gets from the kubelet's environment: those that Python needs to run, no credentials."""
 
 
@@ -34,8 +34,16 @@ class Exit:
 class ProcessRuntime:
     """Starts processes that outlive the kubelet: each has its own session and writes straight to the pod's log file."""
 
-    def __init__(self, log_folder: Path, *, log_limit_bytes: int = LOG_LIMIT_BYTES, log_kept_bytes: int = LOG_KEPT_BYTES) -> None:
+    def __init__(
+        self,
+        log_folder: Path,
+        *,
+        inherited: Sequence[str] = (),
+        log_limit_bytes: int = LOG_LIMIT_BYTES,
+        log_kept_bytes: int = LOG_KEPT_BYTES,
+    ) -> None:
         self._logs = log_folder
+        self._inherited = (*INHERITED, *inherited)
         self._limit = log_limit_bytes
         self._kept = log_kept_bytes
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -53,7 +61,7 @@ class ProcessRuntime:
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,
-                env=_environment(variables),
+                env=self._environment(variables),
                 start_new_session=True,
             )
         finally:
@@ -69,7 +77,7 @@ class ProcessRuntime:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=_environment(variables),
+                env=self._environment(variables),
                 start_new_session=True,
             )
         except OSError as problem:
@@ -132,6 +140,6 @@ class ProcessRuntime:
                 copied += os.pwrite(file.fileno(), part, copied)
             file.truncate(copied)
 
-
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: os.environ[name] for name in INHERITED if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | dict(variables)
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        inherited = {name: os.environ[name] for name in self._inherited if name in os.environ}
+        return inherited | {"PYTHONUNBUFFERED": "1"} | dict(variables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ class StateInUse(FairleadError):
     """Another server uses this state directory."""
 
 
-async def serve(state_dir: Path, host: str, port: int, node_grace_seconds: float) -> None:
+async def serve(state_dir: Path, host: str, port: int, node_grace_seconds: float, service_accounts: tuple[str, ...]) -> None:
     """Serve until SIGTERM or SIGINT. Raises InvalidInput for an address on which the server cannot listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -31,7 +32,8 @@ async def serve(state_dir: Path, host: str, port: int, node_grace_seconds: float
         loop.add_signal_handler(number, stop.set)
     kept = state_dir / "port"
     wanted = port or _kept_port(kept)
-    async with running_server(state_dir, host=host, port=wanted, node_grace_seconds=node_grace_seconds) as server:
+    running = running_server(state_dir, host=host, port=wanted, node_grace_seconds=node_grace_seconds, service_accounts=service_accounts)
+    async with running as server:
         write_private(kept, server.url.rsplit(":", 1)[1].encode())
         print(f"ready {server.url}", flush=True)
         await stop.wait()
@@ -54,6 +56,13 @@ def _locked(state_dir: Path) -> Iterator[None]:
         yield
 
 
+def _places(_context: click.Context, _parameter: click.Parameter, places: tuple[str, ...]) -> tuple[str, ...]:
+    for place in places:
+        if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", place):
+            raise click.BadParameter(f"{place!r} is no service account; write namespace/name")
+    return places
+
+
 @click.command()
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Folder for objects, certificates and kubeconfigs.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -65,12 +74,20 @@ def _locked(state_dir: Path) -> Iterator[None]:
     show_default=True,
     help="Silence after which a node is lost.",
 )
-def main(state_dir: Path, host: str, port: int, node_grace_seconds: float) -> None:
+@click.option(
+    "--service-account",
+    "service_accounts",
+    metavar="NAMESPACE/NAME",
+    multiple=True,
+    callback=_places,
+    help="A service account that is allowed everything, with a kubeconfig of its own. Repeatable.",
+)
+def main(state_dir: Path, host: str, port: int, node_grace_seconds: float, service_accounts: tuple[str, ...]) -> None:
     """Serve the sandbox's Kubernetes API."""
     with one_line_errors("kubernetes-api"):
         begin(read_log_settings)
         with _locked(state_dir):
-            asyncio.run(serve(state_dir, host, port, node_grace_seconds))
+            asyncio.run(serve(state_dir, host, port, node_grace_seconds, service_accounts))
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ WIDGETS = {
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with serving(tmp_path_factory.mktemp("kubernetes")) as found:
+    with serving(tmp_path_factory.mktemp("kubernetes"), service_accounts=("acme/operator", "acme/api")) as found:
         yield found
 
 

@@ -26,7 +26,7 @@ def test_without_a_token_nothing_but_health_is_told(api: httpx.Client, headers: 
 
 def test_each_account_has_a_kubeconfig_only_its_owner_reads(server: RunningServer) -> None:
     folder = server.kubeconfig.parent
-    accounts = {"admin", "fairlead-operator", "fairlead-api", "kubelet"}
+    accounts = {"admin", "acme-operator", "acme-api", "kubelet"}
     assert {path.name.removeprefix("kubeconfig-") for path in folder.glob("kubeconfig-*")} == accounts
     for name in accounts:
         path = folder / f"kubeconfig-{name}"
@@ -52,9 +52,9 @@ def test_reviews_answer_who_and_whether(api: httpx.Client, server: RunningServer
     question = {"resourceAttributes": {"verb": "delete", "resource": "pods"}}
     assert review(api, authorization, "SelfSubjectAccessReview", question)["allowed"] is True
     assert review(api, authorization, "SubjectAccessReview", {**question, "user": "nobody"})["allowed"] is False
-    operator = "system:serviceaccount:fairlead:operator"
+    operator = "system:serviceaccount:acme:operator"
     assert review(api, authorization, "SubjectAccessReview", {**question, "user": operator})["allowed"] is True
-    found = review(api, authentication, "TokenReview", {"token": server.token("fairlead-operator")})
+    found = review(api, authentication, "TokenReview", {"token": server.token("acme-operator")})
     assert (found["authenticated"], found["user"]["username"]) == (True, operator)
     assert review(api, authentication, "TokenReview", {"token": "wrong"})["authenticated"] is False
     myself = review(api, authentication, "SelfSubjectReview", {}, token=server.token("kubelet"))

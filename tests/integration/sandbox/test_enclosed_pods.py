@@ -17,6 +17,7 @@ from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubelet.enclosing import can_enclose
 from fairlead_sandbox.kubernetes_api.serving.server import running_server
 from fairlead_sandbox.kubernetes_client import KubernetesClient
+from fairlead_sandbox.process_table import kubelet_command
 from fairlead_testing.running.sandbox import ROOT
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -122,9 +123,8 @@ async def a_node(folder: Path) -> AsyncIterator[KubernetesClient]:
         running_server(folder) as server,
         KubernetesClient(read_kubeconfig(server.kubeconfig), timeout_seconds=PATIENCE_SECONDS) as client,
     ):
-        arguments = ("--kubeconfig", str(folder / "kubeconfig-kubelet"), "--state-dir", str(folder))
         kubelet = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "fairlead_sandbox.kubelet.main", *arguments), env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
+            *kubelet_command(folder / "kubeconfig-kubelet", folder), env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
         )
         try:
             yield client

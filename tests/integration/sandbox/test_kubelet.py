@@ -18,6 +18,7 @@ from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubernetes_api.serving.server import running_server
 from fairlead_sandbox.kubernetes_client import KubernetesClient
 from fairlead_sandbox.probing import ask_http
+from fairlead_sandbox.process_table import kubelet_command
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -55,9 +56,8 @@ class Node:
     processes: set[ProcessIdentity] = field(default_factory=set)
 
     async def start_kubelet(self) -> None:
-        arguments = ("--kubeconfig", str(self.state_dir / "kubeconfig-kubelet"), "--state-dir", str(self.state_dir))
         self.kubelet = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "fairlead_sandbox.kubelet.main", *arguments),
+            *kubelet_command(self.state_dir / "kubeconfig-kubelet", self.state_dir),
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
         )

@@ -17,11 +17,8 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object
 from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
 
 ADMIN = "admin"
-_SERVICE_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:fairlead", "system:authenticated")
 _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (ADMIN, "system:admin", ("system:masters", "system:authenticated")),
-    ("fairlead-operator", "system:serviceaccount:fairlead:operator", _SERVICE_GROUPS),
-    ("fairlead-api", "system:serviceaccount:fairlead:api", _SERVICE_GROUPS),
     ("kubelet", "system:node:sandbox", ("system:nodes", "system:authenticated")),
 )
 
@@ -69,8 +66,8 @@ class Accounts:
         return found
 
 
-def ensure_accounts(token_file: Path) -> Accounts:
-    """Read the token file and add missing accounts.
+def ensure_accounts(token_file: Path, service_accounts: Sequence[str] = ()) -> Accounts:
+    """Read the token file and add missing accounts: the server's own, and one for each `namespace/name`.
 
     Its lines are `token,user,name,"groups"`, as kube-apiserver takes them.
     """
@@ -79,7 +76,7 @@ def ensure_accounts(token_file: Path) -> Accounts:
         for row in csv.reader(io.StringIO(token_file.read_text(encoding="utf-8"))):
             token, username, name, joined = row
             known[name] = Account(name=name, username=username, groups=tuple(joined.split(",")), token=token)
-    missing = [one for one in _WANTED if one[0] not in known]
+    missing = [one for one in (*_WANTED, *map(_for_service_account, service_accounts)) if one[0] not in known]
     for name, username, groups in missing:
         known[name] = Account(name=name, username=username, groups=groups, token=secrets.token_urlsafe(32))
     if missing:
@@ -87,6 +84,12 @@ def ensure_accounts(token_file: Path) -> Accounts:
         csv.writer(text).writerows([one.token, one.username, one.name, ",".join(one.groups)] for one in known.values())
         write_private(token_file, text.getvalue().encode())
     return Accounts(tuple(known.values()))
+
+
+def _for_service_account(place: str) -> tuple[str, str, tuple[str, ...]]:
+    namespace, _, name = place.partition("/")
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return f"{namespace}-{name}", f"system:serviceaccount:{namespace}:{name}", groups
 
 
 def kubeconfig(url: str, authority: bytes, account: Account) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -302,15 +302,17 @@ async def running_server(
     port: int = 0,
     log_source: LogSource | None = None,
     node_grace_seconds: float = GRACE_SECONDS,
+    service_accounts: Sequence[str] = (),
 ) -> AsyncIterator[RunningServer]:
     """Serve `state_dir` over TLS until the block ends; port 0 takes a free one.
 
-    A node that is silent for `node_grace_seconds` is lost.
+    A node that is silent for `node_grace_seconds` is lost. Each of `service_accounts`, a `namespace/name`, gets a token
+    and a kubeconfig, and is allowed everything.
 
     Raises InvalidInput for an address on which the server cannot listen.
     """
     certificates = ensure_certificates(state_dir / "pki", host)
-    accounts = ensure_accounts(state_dir / "tokens.csv")
+    accounts = ensure_accounts(state_dir / "tokens.csv", service_accounts)
     listener = bind("--host/--port", host, port)
     api = KubernetesApi(state_dir, accounts, log_source=log_source, node_grace_seconds=node_grace_seconds)
     runner = web.AppRunner(create_app(api), access_log=None, handler_cancellation=True, shutdown_timeout=2.0)

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 
 @contextmanager
-def serving(state: Path, *, node_grace_seconds: float = 10.0) -> Iterator[RunningServer]:
+def serving(state: Path, *, node_grace_seconds: float = 10.0, service_accounts: Sequence[str] = ()) -> Iterator[RunningServer]:
     """Run a server on a thread of its own."""
     ready = threading.Event()
     found: list[RunningServer] = []
@@ -22,7 +22,7 @@ def serving(state: Path, *, node_grace_seconds: float = 10.0) -> Iterator[Runnin
 
     async def serve() -> None:
         stop = asyncio.Event()
-        async with running_server(state, node_grace_seconds=node_grace_seconds) as running:
+        async with running_server(state, node_grace_seconds=node_grace_seconds, service_accounts=service_accounts) as running:
             found.append(running)
             stops.append((asyncio.get_running_loop(), stop))
             ready.set()

@@ -38,10 +38,11 @@ async def test_nobody_knows_how_a_process_of_an_earlier_kubelet_ended(tmp_path: 
 
 async def test_a_container_sees_its_variables_and_none_of_the_sandboxs_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_API_TOKEN", "secret")
-    runtime = ProcessRuntime(tmp_path)
-    code = "import os; print(os.environ['POD_IP'], 'FAIRLEAD_API_TOKEN' in os.environ, 'PATH' in os.environ)"
+    monkeypatch.setenv("MARK", "here")
+    runtime = ProcessRuntime(tmp_path, inherited=("MARK", "MISSING"))
+    code = "import os; print(os.environ['POD_IP'], 'FAIRLEAD_API_TOKEN' in os.environ, 'PATH' in os.environ, os.environ['MARK'])"
     await runtime.wait(runtime.start(python(code), {"POD_IP": "127.40.0.1"}, tmp_path / "x.log"))
-    assert (tmp_path / "x.log").read_text() == "127.40.0.1 False True\n"
+    assert (tmp_path / "x.log").read_text() == "127.40.0.1 False True here\n"
 
 
 async def test_a_log_that_grew_too_long_keeps_its_last_part_while_it_is_written(tmp_path: Path) -> None:

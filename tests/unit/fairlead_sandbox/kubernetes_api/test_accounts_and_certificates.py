@@ -15,11 +15,12 @@ from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
 
 def test_accounts_are_made_once_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "tokens.csv"
-    first = ensure_accounts(file)
+    first = ensure_accounts(file, ["acme/operator"])
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert ensure_accounts(file).all() == first.all()
     tokens = {account.token for account in first.all()}
-    assert len(tokens) == 4
+    assert len(tokens) == 3
+    assert first.named("acme-operator").username == "system:serviceaccount:acme:operator"
     assert min(map(len, tokens)) >= 40
     for account in first.all():
         assert first.authenticate(account.token) == account
