@@ -7,12 +7,12 @@ UNIT_BIN := $(BIN)
 INTEGRATION_BIN := $(BIN)
 # A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
 AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
-CODE := core controlplane operator router simulator webui cli host sandbox migrations tests benchmarks scripts
+CODE := core controlplane operator router simulator webui cli host sandbox cluster migrations tests benchmarks scripts
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -23,19 +23,29 @@ up: .venv/ready ## set everything up and run Fairlead on this machine (Ctrl-C st
 down: .venv/ready ## stop what `make up` started
 	@$(BIN)/fairlead down
 
-test: .venv/ready ## set everything up and pass every test
-	@$(MAKE) --no-print-directory unit browser
+test: .venv/ready ## set everything up and pass every test; those of cluster/ unless they passed since its last change
+	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),cluster,$(CLUSTER_PASSED)) unit browser
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
 	@scripts/ensure-helm.sh
-	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/integration/chart tests/contract/crds tests/contract/workloads $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS chooses none of these
+	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/integration/chart tests/contract/crds $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS chooses none of these
+	PROCESSKUBE_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs cluster/tests/contract/workloads $(ARGS) || [ $$? -eq 5 ]
 	FAIRLEAD_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/e2e/sandbox $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS chooses none of these
 
 test-vllm: .venv/ready ## a router before two real vLLM engines on this machine's processor: 6 GB of downloads and of memory
 	@scripts/ensure-vllm.sh
 	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
+
+cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in parallel
+	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)
+
+# Notes that the lane has passed on this interpreter, so that `make test` leaves it out until it, its users or the lock change.
+CLUSTER_PASSED := $(patsubst %/,%,$(dir $(UNIT_BIN)))/cluster-passed
+$(CLUSTER_PASSED): uv.lock $(shell find cluster sandbox tests/integration/sandbox -type f -not -name '*.pyc') | .venv/ready
+	@$(MAKE) --no-print-directory cluster ARGS=
+	@touch $@
 
 unit: .venv/ready ## pure and single-process tests, in parallel
 	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
@@ -48,7 +58,7 @@ test-pages: .venv/ready ## read every page of the running system: for what disag
 	FAIRLEAD_TEST_EVERY_PAGE=1 $(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_pages.py $(ARGS)
 
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation cluster/tests $(ARGS)
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
@@ -72,7 +82,7 @@ screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshot
 	PYTHONPATH=tests/support $(BIN)/python scripts/screenshots.py $(or $(OUT),screenshots) $(ARGS)
 
 check: guard .venv/ready lint types layers ## what CI runs: unit tests on the oldest Python here, integration tests on the newest
-	@environments=$$(scripts/environments.sh) && $(MAKE) --no-print-directory test $$environments
+	@environments=$$(scripts/environments.sh) && $(MAKE) --no-print-directory test ALL_LANES=1 $$environments
 
 lint: .venv/ready ## format and lint: Python, templates, scripts
 	$(BIN)/ruff format --check $(CODE)
@@ -87,7 +97,7 @@ layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
 	$(BIN)/lint-imports
 
 guard: ## no module beside the packages: operator/*.py would break the interpreter itself
-	@! ls {core,controlplane,operator,router,simulator,webui,cli,host,sandbox}/*.py 2>/dev/null
+	@! ls {core,controlplane,operator,router,simulator,webui,cli,host,sandbox,cluster}/*.py 2>/dev/null
 
 generate: .venv/ready ## write the generated files: CRDs, OpenAPI, the reference pages in docs/, the chart's copies
 	$(BIN)/python scripts/generate_crds.py
@@ -102,5 +112,5 @@ clean: ## remove the environment and the sandbox's state
 	@[ ! -x $(BIN)/fairlead ] || $(BIN)/fairlead down || true
 	rm -rf .venv .venv-tools .fairlead webui/node_modules
 
-.venv/ready: uv.lock pyproject.toml scripts/bootstrap.sh scripts/pythons.sh
+.venv/ready: uv.lock pyproject.toml cluster/pyproject.toml scripts/bootstrap.sh scripts/pythons.sh
 	@scripts/bootstrap.sh

@@ -50,7 +50,8 @@ from fairlead_operator.times import format_time
 from fairlead_testing.running.operator_process import POOLS, OperatorProcess, running_kubernetes_api
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
-from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
+from fairlead_testing.worlds.pod_phases import running_pod_phases
+from processkube_testing.clients import KubernetesClient
 
 TOKEN = "benchmark-operator-0123456789"
 LIMIT_SECONDS = 900.0
@@ -169,7 +170,7 @@ class Bench:
 
     def used(self) -> dict[str, float]:
         """CPU seconds so far of everything that runs, by name; a Kubernetes API given from outside is not among it."""
-        server, database = child_running("fairlead_sandbox.kubernetes_api.main"), child_running("bin/postgres")
+        server, database = child_running("processkube.kubernetes_api.main"), child_running("bin/postgres")
         found = {"operator": self.pid(), "control API": self.api, "Kubernetes API": server, "Postgres": database}
         return {**{name: cpu_seconds(pid) for name, pid in found.items() if pid is not None}, "benchmark": time.process_time()}
 

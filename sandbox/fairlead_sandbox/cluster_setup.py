@@ -6,16 +6,18 @@ Applies Fairlead's resource definitions, and creates the demo pool if there is n
 import asyncio
 import importlib.resources
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from fairlead_sandbox.clusters import client_of
 from fairlead_sandbox.demo import POOL_NAME, POOL_NAMESPACE, demo_pool
-from fairlead_sandbox.errors import ClusterProblem, SandboxError
-from fairlead_sandbox.kubeconfig import read_kubeconfig
-from fairlead_sandbox.kubernetes_client import APPLY_PATCH, KubernetesClient
+from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.state_directory import StateDirectory, write_private
+from processkube.errors import ClusterProblem
+from processkube.kubernetes_client import APPLY_PATCH, KubernetesClient
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{POOL_NAMESPACE}/inferencepools"
@@ -92,8 +94,8 @@ class ClusterSetup:
         pods = (await client.request("GET", path, query=query))["items"]
         return sum((_condition(pod, "Ready") or ("", ""))[0] == "True" for pod in pods)
 
-    def _client(self) -> KubernetesClient:
-        return KubernetesClient(read_kubeconfig(self._directory.kubernetes / "kubeconfig"))
+    def _client(self) -> AbstractAsyncContextManager[KubernetesClient]:
+        return client_of(self._directory.kubernetes / "kubeconfig")
 
     async def _until_established(self, client: KubernetesClient, name: str) -> None:
         deadline = time.monotonic() + ESTABLISH_SECONDS

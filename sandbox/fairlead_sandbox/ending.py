@@ -6,9 +6,10 @@ No process survives, and ending a sandbox twice does no harm.
 import shutil
 import signal
 
-from fairlead_sandbox.identities import ProcessIdentity, end_processes, is_alive, marked_processes, send_signal, wait_for_end
+from fairlead_sandbox.marks import marked_processes
 from fairlead_sandbox.postgres import stop_stray
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
+from processkube.identities import ProcessIdentity, end_processes, is_alive, send_signal, wait_for_end
 
 SUPERVISOR_SECONDS = 45.0
 SWEEP_GRACE_SECONDS = 3.0

@@ -5,8 +5,8 @@ As in images/Dockerfile, and as Docker Hub's `postgres`.
 
 import signal
 
-from fairlead_sandbox.kubelet.images import Catalogue, Image
 from fairlead_sandbox.postgres import find_binaries
+from processkube.kubelet.images import Catalogue, Image
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what manifests say
 _USER = ("fairlead", 10001)

@@ -25,7 +25,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_UID, ProcessIdentity, end_processes, identity_of
+from fairlead_sandbox.state_directory import POSTGRES_UID
+from processkube.identities import ProcessIdentity, end_processes, identity_of
 
 NAMESPACE = ("unshare", "--user", f"--map-user={POSTGRES_UID}", f"--map-group={POSTGRES_UID}")
 ACCOUNT = (

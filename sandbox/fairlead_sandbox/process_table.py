@@ -13,7 +13,7 @@ from fairlead_process.logs import OnlyLogs
 from fairlead_process.starting import FaultSettings
 from fairlead_router.settings import RouterSettings
 from fairlead_sandbox.demo import load_arguments
-from fairlead_sandbox.identities import MARK
+from fairlead_sandbox.marks import MARK
 from fairlead_sandbox.ports import HOST
 from fairlead_sandbox.postgres import PostgresServer
 from fairlead_sandbox.processes import Asked, HttpAnswer, Node, PrintedLine, ProcessSpec, Started, Step
@@ -74,6 +74,7 @@ class SandboxPlan:
     postgres: PostgresServer | None
     own_kubernetes: bool
     node_grace_seconds: float
+    kubernetes_variables: Mapping[str, str]
     demo: bool
     load: bool
     publish_kubeconfig: Callable[[], Awaitable[None]]
@@ -130,11 +131,13 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
     if plan.postgres is not None:
         nodes.append(postgres_process(plan.postgres))
     if plan.own_kubernetes:
-        nodes.append(kubernetes_api_process(plan.directory, plan.ports["kubernetes-api"], plan.node_grace_seconds))
+        nodes.append(
+            kubernetes_api_process(plan.directory, plan.ports["kubernetes-api"], plan.node_grace_seconds, plan.kubernetes_variables)
+        )
     nodes += [
         Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",) if plan.own_kubernetes else ()),
         Step(name="definitions", run=plan.apply_definitions, needs=("kubeconfig",)),
-        kubelet_process(plan.directory),
+        kubelet_process(plan.directory, plan.kubernetes_variables),
         *(_api(plan, name) for name in plan.counts.api_names),
         *(_operator(plan, number, name) for number, name in enumerate(plan.counts.operator_names)),
         *(_router(plan, number, name) for number, name in enumerate(plan.counts.router_names)),
@@ -167,16 +170,17 @@ def postgres_process(server: PostgresServer) -> ProcessSpec:
     )
 
 
-def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seconds: float) -> ProcessSpec:
+def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seconds: float, variables: Mapping[str, str]) -> ProcessSpec:
     """The sandbox's own Kubernetes API."""
     address = ("--host", HOST, "--port", str(port))
     accounts = ("--service-account", "fairlead/operator", "--service-account", "fairlead/api")
     arguments = ("--state-dir", str(directory.kubernetes), *address, "--node-grace-seconds", f"{node_grace_seconds:g}", *accounts)
     return ProcessSpec(
         name="kubernetes-api",
-        command=python_module("fairlead_sandbox.kubernetes_api.main", *arguments),
+        command=python_module("processkube.kubernetes_api.main", *arguments),
         readiness=PrintedLine(prefix="ready "),
         reads=names(OnlyLogs, FaultSettings),
+        environment=variables,
     )
 
 
@@ -184,11 +188,11 @@ def kubelet_command(kubeconfig: Path, state_dir: Path, *arguments: str) -> tuple
     """The command of a kubelet that has Fairlead's images and whose pods are found by the sandbox's mark."""
     places = ("--kubeconfig", str(kubeconfig), "--state-dir", str(state_dir))
     return python_module(
-        "fairlead_sandbox.kubelet.main", *places, "--images", "fairlead_sandbox.images:CATALOGUE", "--inherit", MARK, *arguments
+        "processkube.kubelet.main", *places, "--images", "fairlead_sandbox.images:CATALOGUE", "--inherit", MARK, *arguments
     )
 
 
-def kubelet_process(directory: StateDirectory) -> ProcessSpec:
+def kubelet_process(directory: StateDirectory, variables: Mapping[str, str]) -> ProcessSpec:
     """The only node."""
     folder = directory.kubernetes
     return ProcessSpec(
@@ -196,6 +200,7 @@ def kubelet_process(directory: StateDirectory) -> ProcessSpec:
         command=kubelet_command(folder / "kubeconfig-kubelet", folder),
         readiness=PrintedLine(prefix="ready "),
         reads=names(OnlyLogs, FaultSettings),
+        environment=variables,
         needs=("kubeconfig",),
         orphan_signal=signal.SIGTERM,  # it ends its pods before itself
         stop_grace_seconds=15.0,

@@ -13,12 +13,13 @@ from fairlead.errors import FairleadError
 from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.ending import sweep
 from fairlead_sandbox.errors import AlreadyRunning, SandboxError, StartFailed
-from fairlead_sandbox.identities import MARK, identity_of
 from fairlead_sandbox.log_streams import Console
+from fairlead_sandbox.marks import MARK
 from fairlead_sandbox.ports import PortClaims
 from fairlead_sandbox.processes import Node
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
 from fairlead_sandbox.supervisor import Supervisor
+from processkube.identities import identity_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fairlead_process.environment import NOT_SETTINGS, PREFIX, names, unread, variable
+from fairlead_process.environment import NOT_SETTINGS, PREFIX, names, read, unread, variable
 from fairlead_process.kinds import Number, Text
-from fairlead_sandbox.kubernetes_api.collecting.grace_periods import GRACE_SECONDS
+from fairlead_process.logs import LogSettings
+from fairlead_process.starting import FaultSettings
 from fairlead_sandbox.processes import ProcessSpec
+from processkube.kubernetes_api.collecting.grace_periods import GRACE_SECONDS
 
 OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STATE_DIR", "FAIRLEAD_TOKEN", "FAIRLEAD_URL"})
 """Variables that the subcommands of `fairlead` read."""
@@ -56,6 +58,16 @@ def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[st
     return {
         name: value for name, value in environment.items() if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS) or name in wanted
     }
+
+
+def kubernetes_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Log settings and FAIRLEAD_DEBUG under the names by which the Kubernetes API and its node know them.
+
+    Raises InvalidInput.
+    """
+    logs, faults = read(LogSettings, environment), read(FaultSettings, environment)
+    named = {"PROCESSKUBE_LOG_LEVEL": logs.level, "PROCESSKUBE_LOG_FORMAT": logs.format}
+    return {**named, "PROCESSKUBE_DEBUG": "1"} if faults.debug else named
 
 
 def strange(environment: Mapping[str, str], specs: Iterable[ProcessSpec]) -> list[str]:

@@ -9,14 +9,14 @@ from typing import TextIO
 
 from fairlead_process.environment import read
 from fairlead_sandbox.cluster_setup import ClusterSetup
-from fairlead_sandbox.kubeconfig import read_kubeconfig
+from fairlead_sandbox.clusters import server_of
 from fairlead_sandbox.ports import HOST, PortClaims, claim_ports, first_free
 from fairlead_sandbox.postgres import check_external, embedded_server
 from fairlead_sandbox.process_table import ProcessCounts, SandboxPlan, preferred_ports, process_table
 from fairlead_sandbox.processes import ProcessSpec
 from fairlead_sandbox.runs import PreparedRun, SupervisedRun
 from fairlead_sandbox.secret_tokens import load_or_create
-from fairlead_sandbox.settings import SandboxSettings, strange
+from fairlead_sandbox.settings import SandboxSettings, kubernetes_variables, strange
 from fairlead_sandbox.state_directory import StateDirectory
 from fairlead_sandbox.summary import StartReport, activate_script, make_login_link, render
 
@@ -86,6 +86,7 @@ class SandboxRun:
             postgres=postgres,
             own_kubernetes=cluster is None,
             node_grace_seconds=settings.node_grace_seconds,
+            kubernetes_variables=kubernetes_variables(self._environment),
             demo=options.demo,
             load=options.load,
             publish_kubeconfig=setup.publish_kubeconfig,
@@ -93,7 +94,7 @@ class SandboxRun:
             apply_demo=setup.apply_demo,
         )
         own = f"https://{HOST}:{ports['kubernetes-api']}"
-        kubernetes = {"kubernetes-api": own if cluster is None else read_kubeconfig(cluster).server}
+        kubernetes = {"kubernetes-api": own if cluster is None else server_of(cluster)}
         nodes = process_table(plan)
         notices += strange(self._environment, [node for node in nodes if isinstance(node, ProcessSpec)])
         urls = {**plan.api_urls, **plan.router_urls, **kubernetes, **plan.metrics_urls}

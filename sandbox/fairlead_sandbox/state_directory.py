@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_UID
+
+POSTGRES_UID = 65534
+"""`nobody` on every Linux: whom Postgres believes itself to be, and becomes, where root runs it."""
 
 SOCKET_PATH_LIMIT = 90
 """Most bytes that the path of Postgres' socket may have together with its lock file's name.

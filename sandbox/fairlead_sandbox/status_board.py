@@ -10,9 +10,9 @@ from rich.text import Text
 
 from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.ending import supervisor_of
-from fairlead_sandbox.identities import ProcessIdentity, is_alive, uptime_seconds
-from fairlead_sandbox.probing import ask_url
 from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory
+from processkube.identities import ProcessIdentity, is_alive, uptime_seconds
+from processkube.probing import ask_url
 
 PROBE_SECONDS = 2.0
 COLOURS = {"ready": "green", "done": "green", "starting": "yellow", "backing-off": "red", "dead": "red", "not ready": "red"}

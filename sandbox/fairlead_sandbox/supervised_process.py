@@ -9,15 +9,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from fairlead_sandbox.backoff import Backoff
 from fairlead_sandbox.errors import SandboxError, StartFailed
-from fairlead_sandbox.identities import ProcessIdentity, cpu_seconds, identity_of, send_signal, until_end
 from fairlead_sandbox.lifelines import die_with_parent
 from fairlead_sandbox.log_streams import LineSplitter, ProcessLog
-from fairlead_sandbox.probing import ask_url
 from fairlead_sandbox.processes import Asked, HttpAnswer, PrintedLine, ProcessSpec, Started
 from fairlead_sandbox.settings import handed_on
 from fairlead_sandbox.state_directory import ProcessNote
+from processkube.backoff import Backoff
+from processkube.identities import ProcessIdentity, cpu_seconds, identity_of, send_signal, until_end
+from processkube.probing import ask_url
 
 ASK_EVERY_SECONDS = 0.1
 START_ATTEMPTS = 5

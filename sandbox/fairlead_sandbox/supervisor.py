@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from fairlead_sandbox.backoff import Backoff
 from fairlead_sandbox.errors import SandboxError, StartFailed
 from fairlead_sandbox.log_streams import Console, ProcessLog
 from fairlead_sandbox.processes import Node, ProcessSpec, Step, in_start_order
 from fairlead_sandbox.state_directory import ProcessNote
 from fairlead_sandbox.supervised_process import RESTARTS, SupervisedProcess
+from processkube.backoff import Backoff
 
 
 class Supervisor:

@@ -1,6 +1,6 @@
 """The processes and steps of `fairlead up --chart`: a cluster's own, then the chart's pods."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from fairlead_process.environment import names
@@ -33,6 +33,7 @@ class ChartPlan:
     directory: StateDirectory
     ports: dict[str, int]
     node_grace_seconds: float
+    kubernetes_variables: Mapping[str, str]
     demo: bool
     load: bool
     setup: ChartSetup
@@ -48,10 +49,10 @@ class ChartPlan:
 def chart_table(plan: ChartPlan) -> tuple[Node, ...]:
     """All processes and steps of the plan."""
     nodes: list[Node] = [
-        kubernetes_api_process(plan.directory, plan.ports["kubernetes-api"], plan.node_grace_seconds),
+        kubernetes_api_process(plan.directory, plan.ports["kubernetes-api"], plan.node_grace_seconds, plan.kubernetes_variables),
         Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",)),
-        kubelet_process(plan.directory),
-        _service_proxy(plan.directory),
+        kubelet_process(plan.directory, plan.kubernetes_variables),
+        _service_proxy(plan.directory, plan.kubernetes_variables),
         Step(name="chart", run=plan.setup.install, needs=("kubelet", "service-proxy")),
         *(Step(name=process, run=plan.setup.until_it_runs(kind, process), needs=("chart",)) for process, kind in WORKLOADS.items()),
     ]
@@ -62,12 +63,13 @@ def chart_table(plan: ChartPlan) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def _service_proxy(directory: StateDirectory) -> ProcessSpec:
+def _service_proxy(directory: StateDirectory, variables: Mapping[str, str]) -> ProcessSpec:
     arguments = ("--kubeconfig", str(directory.kubernetes / "kubeconfig-kubelet"), "--state-dir", str(directory.kubernetes))
     return ProcessSpec(
         name="service-proxy",
-        command=python_module("fairlead_sandbox.service_proxy.main", *arguments),
+        command=python_module("processkube.service_proxy.main", *arguments),
         readiness=PrintedLine(prefix="ready "),
         reads=names(OnlyLogs, FaultSettings),
+        environment=variables,
         needs=("kubeconfig",),
     )

@@ -6,15 +6,17 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 from fairlead_sandbox.chart.values import NAMESPACE, RELEASE
-from fairlead_sandbox.errors import ClusterProblem, SandboxError
-from fairlead_sandbox.kubeconfig import read_kubeconfig
-from fairlead_sandbox.kubernetes_client import KubernetesClient
+from fairlead_sandbox.clusters import client_of
+from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.secret_tokens import SecretTokens, keep
 from fairlead_sandbox.state_directory import StateDirectory
+from processkube.errors import ClusterProblem
+from processkube.kubernetes_client import KubernetesClient
 
 READY_SECONDS = 300.0
 """A busy machine takes minutes for its first Postgres and two processes of Python each."""
@@ -100,8 +102,8 @@ class ChartSetup:
     def _kubeconfig(self) -> Path:
         return self._directory.kubernetes / "kubeconfig"
 
-    def _client(self) -> KubernetesClient:
-        return KubernetesClient(read_kubeconfig(self._kubeconfig))
+    def _client(self) -> AbstractAsyncContextManager[KubernetesClient]:
+        return client_of(self._kubeconfig)
 
 
 def is_rolled_out(workload: Document) -> bool:

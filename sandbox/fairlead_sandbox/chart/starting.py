@@ -13,16 +13,16 @@ from fairlead_sandbox.chart.setup import ChartSetup
 from fairlead_sandbox.chart.values import machine_values
 from fairlead_sandbox.cluster_setup import ClusterSetup
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.kubelet.enclosing import can_enclose
 from fairlead_sandbox.ports import HOST, PortClaims, claim_ports
 from fairlead_sandbox.process_table import METRICS_PORT_OF_PODS
 from fairlead_sandbox.processes import ProcessSpec
 from fairlead_sandbox.runs import PreparedRun, SupervisedRun
 from fairlead_sandbox.secret_tokens import load_or_create
-from fairlead_sandbox.settings import SandboxSettings, strange
+from fairlead_sandbox.settings import SandboxSettings, kubernetes_variables, strange
 from fairlead_sandbox.starting import UpOptions, engine_port, port_notices
 from fairlead_sandbox.state_directory import StateDirectory
 from fairlead_sandbox.summary import StartReport, activate_script, make_login_link, render
+from processkube.kubelet.enclosing import can_enclose
 
 
 class ChartRun:
@@ -66,6 +66,7 @@ class ChartRun:
             directory=directory,
             ports=ports,
             node_grace_seconds=node_grace_seconds,
+            kubernetes_variables=kubernetes_variables(self._environment),
             demo=options.demo,
             load=options.load,
             setup=ChartSetup(directory, values, chart_folder()),

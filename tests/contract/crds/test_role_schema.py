@@ -8,7 +8,7 @@ import requests
 
 from fairlead_testing.running.operator_process import ROLES, running_kubernetes_api
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_testing.worlds.pod_phases import KubernetesClient
+from processkube_testing.clients import KubernetesClient
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 

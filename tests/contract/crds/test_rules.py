@@ -28,9 +28,9 @@ from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, Shape, document_name, shape_of
 from fairlead.schemas.writing import differences, written
 from fairlead.selectors import ExpressionSpec, SelectorSpec
-from fairlead_sandbox.kubernetes_api.cel.rules import RuleTree, check_rules, compile_rules
-from fairlead_sandbox.kubernetes_api.schemas.schemas import apply_defaults, prune
-from fairlead_sandbox.kubernetes_api.schemas.validation import validate
+from processkube.kubernetes_api.cel.rules import RuleTree, check_rules, compile_rules
+from processkube.kubernetes_api.schemas.schemas import apply_defaults, prune
+from processkube.kubernetes_api.schemas.validation import validate
 
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}, "metadata": {}}
 WRONG_TEMPLATES: tuple[Any, ...] = (

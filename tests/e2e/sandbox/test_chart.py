@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from fairlead_sandbox.chart.values import NAMESPACE, RELEASE, machine_values
-from fairlead_sandbox.kubelet.enclosing import can_enclose
 from fairlead_sandbox.process_table import ProcessCounts
 from fairlead_testing.running.helm import Helm, HelmRefused, helm_is_installed
 from fairlead_testing.running.sandbox import RunningSandbox, running_sandbox, until
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.kubelet.enclosing import can_enclose
 
 pytestmark = [
     pytest.mark.skipif(not helm_is_installed(), reason="Helm's library is not installed: run scripts/ensure-helm.sh"),

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from fairlead.routing.knowledge.prefill_speeds import ENOUGH_PREFILLS
-from fairlead_sandbox.identities import marked_processes
+from fairlead_sandbox.marks import marked_processes
 from fairlead_serve.state_files import own_pool_file
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
 from fairlead_testing.running.sandbox import asking, fairlead, until

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fairlead_sandbox.identities import marked_processes
+from fairlead_sandbox.marks import marked_processes
 from fairlead_sandbox.ports import claim_ports, is_free
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead, is_listening, running_sandbox, until
 

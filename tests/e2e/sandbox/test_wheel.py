@@ -1,6 +1,6 @@
-"""The built wheel, installed in a bare environment, in an empty folder: `fairlead up` and `fairlead serve` work there.
+"""The built wheels, installed in a bare environment, in an empty folder: `fairlead up` and `fairlead serve` work there.
 
-The wheel is made from the sdist, so that both are whole. Dependencies are the locked ones, mostly from uv's cache.
+A wheel is made from its sdist, so that both are whole. Dependencies are the locked ones, mostly from uv's cache.
 """
 
 import json
@@ -29,16 +29,17 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def fairlead(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of a fresh environment that has nothing but the wheel and what the wheel needs."""
+    """The command of a fresh environment that has nothing but the wheels and what they need."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(UV, "build", "--quiet", "--out-dir", folder / "dist", ROOT, cwd=folder)
-    needed = run(UV, "export", "--quiet", "--frozen", "--extra", "sandbox", "--no-dev", "--no-emit-project", cwd=ROOT)
+    run(UV, "build", "--quiet", "--all-packages", "--out-dir", folder / "dist", ROOT, cwd=folder)
+    needed = run(UV, "export", "--quiet", "--frozen", "--extra", "sandbox", "--no-dev", "--no-emit-workspace", cwd=ROOT)
     (folder / "requirements.txt").write_text(needed)
     run(UV, "venv", "--quiet", "--python", sys.executable, folder / "env", cwd=folder)
     install = (UV, "pip", "install", "--quiet", "--python", folder / "env/bin/python")
     run(*install, "--require-hashes", "-r", folder / "requirements.txt", cwd=folder)
-    [wheel] = (folder / "dist").glob("*.whl")
-    run(*install, "--no-deps", f"fairlead @ {wheel.as_uri()}", cwd=folder)
+    for name in ("processkube", "fairlead"):
+        [wheel] = (folder / "dist").glob(f"{name}-*.whl")
+        run(*install, "--no-deps", f"{name} @ {wheel.as_uri()}", cwd=folder)
     return folder / "env/bin/fairlead"
 
 

@@ -19,10 +19,10 @@ from fairlead_process.environment import names, unread
 from fairlead_process.starting import FaultSettings
 from fairlead_router.settings import RouterSettings
 from fairlead_router.settings import read_settings as read_router_settings
-from fairlead_sandbox.kubelet.expansion import expand
 from fairlead_testing.running.chart import Render
 from fairlead_testing.running.helm import Document, HelmRefused, Release
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, OIDC, merged
+from processkube.kubelet.expansion import expand
 
 SECRET = "a-secret-of-at-least-16-characters"
 URL = "postgresql://app:p%40ss@db-rw.data:5432/app"

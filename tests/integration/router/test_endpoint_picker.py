@@ -24,7 +24,6 @@ from fairlead.routing.knowledge.circuit import CircuitSettings
 from fairlead.tables import EarlyRejectionFacts, Outlook
 from fairlead_process.starting import bind
 from fairlead_router.settings import Timeouts
-from fairlead_sandbox.kubernetes_api.serving.certificates import ensure_certificates
 from fairlead_testing.builders.routing import having_seen
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
 from fairlead_testing.running.ext_proc_proxy import (
@@ -37,6 +36,7 @@ from fairlead_testing.running.ext_proc_proxy import (
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
+from processkube.kubernetes_api.serving.certificates import ensure_certificates
 
 
 async def _picking(running: RunningRouter) -> str:

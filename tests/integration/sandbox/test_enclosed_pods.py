@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from fairlead_sandbox.errors import ClusterProblem
-from fairlead_sandbox.kubeconfig import read_kubeconfig
-from fairlead_sandbox.kubelet.enclosing import can_enclose
-from fairlead_sandbox.kubernetes_api.serving.server import running_server
-from fairlead_sandbox.kubernetes_client import KubernetesClient
 from fairlead_sandbox.process_table import kubelet_command
 from fairlead_testing.running.sandbox import ROOT
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.errors import ClusterProblem
+from processkube.kubeconfig import read_kubeconfig
+from processkube.kubelet.enclosing import can_enclose
+from processkube.kubernetes_api.serving.server import running_server
+from processkube.kubernetes_client import KubernetesClient
 
 CORE = "/api/v1/namespaces/default"
 PODS = f"{CORE}/pods"

@@ -19,7 +19,6 @@ import psycopg
 import pytest
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_UID, identity_of, wait_for_end
 from fairlead_sandbox.log_streams import Console
 from fairlead_sandbox.postgres import (
     ACCOUNT,
@@ -33,8 +32,10 @@ from fairlead_sandbox.postgres import (
     find_binaries,
 )
 from fairlead_sandbox.processes import Asked, ProcessSpec
+from fairlead_sandbox.state_directory import POSTGRES_UID
 from fairlead_sandbox.supervisor import Supervisor
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.identities import identity_of, wait_for_end
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ import pytest
 from rich.console import Console
 
 from fairlead_sandbox.ending import bring_down
-from fairlead_sandbox.identities import MARK, identity_of
+from fairlead_sandbox.marks import MARK
 from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory
 from fairlead_sandbox.status_board import show
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.identities import identity_of
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_sandbox.backoff import Backoff
 from fairlead_sandbox.errors import SandboxError, StartFailed
-from fairlead_sandbox.identities import identity_of
 from fairlead_sandbox.log_streams import Console
 from fairlead_sandbox.processes import PrintedLine, ProcessSpec, Started, Step
 from fairlead_sandbox.state_directory import ProcessNote
 from fairlead_sandbox.supervisor import Supervisor
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.backoff import Backoff
+from processkube.identities import identity_of
 
 SOON = Backoff(first_seconds=0.02, longest_seconds=0.05, forgive_after_seconds=30.0)
 FOREVER = "import time; print('ready now', flush=True); time.sleep(600)"

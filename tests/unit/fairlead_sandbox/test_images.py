@@ -5,8 +5,8 @@ from pathlib import PurePath
 import pytest
 
 from fairlead_sandbox.images import CATALOGUE
-from fairlead_sandbox.kubelet.pod_specs import ContainerSpec
-from fairlead_sandbox.kubelet.refusals import PodRefused
+from processkube.kubelet.pod_specs import ContainerSpec
+from processkube.kubelet.refusals import PodRefused
 
 
 def test_the_engine_image_becomes_the_installed_engine_on_the_pods_address() -> None:

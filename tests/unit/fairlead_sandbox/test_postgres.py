@@ -12,8 +12,8 @@ from sqlalchemy.engine import make_url
 
 from fairlead_sandbox import postgres
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_UID
 from fairlead_sandbox.postgres import ACCOUNT, PostgresServer, ServerUser, choose_user, stop_stray
+from fairlead_sandbox.state_directory import POSTGRES_UID
 
 INITDB = """#!/bin/sh
 ls "$2/.." >"$2/../seen"

@@ -37,6 +37,7 @@ def a_plan(
         own_kubernetes=own_kubernetes,
         postgres=server if embedded else None,
         node_grace_seconds=7.5,
+        kubernetes_variables={"PROCESSKUBE_LOG_LEVEL": "INFO"},
         demo=demo,
         load=load,
         publish_kubeconfig=nothing,

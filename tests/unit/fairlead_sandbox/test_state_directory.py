@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_sandbox.errors import SandboxError
-from fairlead_sandbox.identities import POSTGRES_UID
 from fairlead_sandbox.secret_tokens import load_or_create
-from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory, write_private
+from fairlead_sandbox.state_directory import POSTGRES_UID, ProcessNote, RunNote, StateDirectory, write_private
 
 
 def test_one_supervisor_at_a_time_may_hold_the_directory(tmp_path: Path) -> None:

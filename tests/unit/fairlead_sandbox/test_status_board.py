@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from fairlead_sandbox.commands import status
-from fairlead_sandbox.identities import identity_of
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
 from fairlead_sandbox.status_board import show
+from processkube.identities import identity_of
 
 
 def test_the_command_that_signs_in_is_that_of_the_sandbox_shown(tmp_path: Path) -> None:

@@ -17,10 +17,13 @@ def names(requirements: Iterable[str]) -> set[str]:
 
 
 def of_python() -> set[str]:
-    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    project = document["project"]
-    lists = [document["build-system"]["requires"], project["dependencies"], *project["optional-dependencies"].values()]
-    return {name for one in [*lists, *document["dependency-groups"].values()] for name in names(one)} - {"fairlead"}
+    documents = [tomllib.loads((ROOT / folder / "pyproject.toml").read_text()) for folder in (".", "cluster")]
+    lists: list[list[str]] = []
+    for document in documents:
+        project = document["project"]
+        lists += [document["build-system"]["requires"], project["dependencies"], *project.get("optional-dependencies", {}).values()]
+        lists += document.get("dependency-groups", {}).values()
+    return {name for one in lists for name in names(one)} - {document["project"]["name"] for document in documents}
 
 
 def of_the_tools() -> set[str]:

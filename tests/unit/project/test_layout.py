@@ -11,7 +11,7 @@ import pytest
 from fairlead_simulator.engine_server.protocols.routes import RouteTable
 
 ROOT = Path(__file__).parents[3]
-COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox")
+COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "cluster/src")
 
 
 def test_the_standard_librarys_operator_module_is_not_shadowed() -> None:
@@ -24,7 +24,8 @@ def test_component_folders_hold_packages_only(component: str) -> None:
 
 
 def test_tests_are_not_packages() -> None:
-    assert [found for found in (ROOT / "tests").rglob("__init__.py") if "fairlead_testing" not in found.parts] == []
+    inits = [found for tests in ("tests", "cluster/tests") for found in (ROOT / tests).rglob("__init__.py")]
+    assert [found for found in inits if "support" not in found.parts] == []
 
 
 def test_every_package_says_what_it_is_for() -> None:
@@ -51,8 +52,15 @@ def test_the_simulators_guide_names_every_path_of_the_engine_and_no_other() -> N
 
 
 def test_the_images_are_built_from_all_that_the_wheel_takes() -> None:
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    taken = {Path(path).parts[0] for path in [*wheel["packages"], *wheel["force-include"]]}
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    wheel = tool["hatch"]["build"]["targets"]["wheel"]
+    taken = {Path(path).parts[0] for path in [*wheel["packages"], *wheel["force-include"], *tool["uv"]["workspace"]["members"]]}
     let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert taken <= let_through
     assert [name for name in let_through if not (ROOT / name).exists()] == []
+
+
+def test_the_sandbox_needs_exactly_the_version_of_its_kubernetes_that_is_here() -> None:
+    ours, its = (tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "cluster"))
+    assert its["version"] == ours["version"]
+    assert f"{its['name']}=={its['version']}" in ours["optional-dependencies"]["sandbox"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox")
+PACKAGES = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "cluster/src")
 PYTHONS_OWN = {
     *("ValueError", "TypeError", "OverflowError", "ArithmeticError", "LookupError", "KeyError", "IndexError", "AttributeError"),
     *("UnicodeError", "UnicodeDecodeError", "UnicodeEncodeError", "EOFError", "Exception", "BaseException"),
@@ -21,6 +21,9 @@ ALLOWED = {
     "cli/fairlead_cli/kv_events/recording_files.py": "only of BatchUnreadable, which is ours",
     "cli/fairlead_cli/main.py": WORDS_OF_A_FAULT,
     "cli/fairlead_cli/planning.py": WORDS_OF_OURS,
+    "cluster/src/processkube/kubeconfig.py": "the name of the missing key",
+    "cluster/src/processkube/kubernetes_api/serving/exchanges.py": "of decoders: ours, and orjson's",
+    "cluster/src/processkube/starting.py": "only of its own errors and the operating system's",
     "controlplane/fairlead_api/id_tokens.py": "only of JoseError, which is a library's",
     "controlplane/fairlead_api/jobs.py": "compared, not shown",
     "controlplane/fairlead_api/services/plans/engine_changes.py": WORDS_OF_OURS,
@@ -30,8 +33,6 @@ ALLOWED = {
     "host/fairlead_serve/starting.py": WORDS_OF_OURS,
     "router/fairlead_router/pools.py": WORDS_OF_A_FAULT,
     "router/fairlead_router/training/trainer.py": "of a process that broke off, in a log",
-    "sandbox/fairlead_sandbox/kubeconfig.py": "the name of the missing key",
-    "sandbox/fairlead_sandbox/kubernetes_api/serving/exchanges.py": "of decoders: ours, and orjson's",
     "simulator/fairlead_simulator/experiments/cells.py": WORDS_OF_A_FAULT,
     "simulator/fairlead_simulator/replay/command.py": WORDS_OF_OURS,
     "webui/fairlead_web/pages/ring.py": WORDS_OF_OURS,

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release, stored_release
-from fairlead_testing.running.kubernetes_api import service_account_kubeconfig, serving
+from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import DEFINITIONS, KUBECONFIG_VARIABLE, POOLS, ROLES, ROOT, eventually
 from fairlead_testing.running.recording_proxy import Right
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, FOREIGN_DEFINITIONS
-from fairlead_testing.worlds.pod_phases import KubernetesClient
+from processkube_testing.clients import KubernetesClient
+from processkube_testing.serving import serving
 
 Render = Callable[[Document], Release]
 

@@ -21,7 +21,8 @@ from fairlead.pool_states import PoolState
 from fairlead.tables import PoolKey
 from fairlead_testing.fakes.system_api import OPERATOR_TOKEN, FakeSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_testing.worlds.pod_phases import KubernetesClient, PodPhases
+from fairlead_testing.worlds.pod_phases import PodPhases
+from processkube_testing.clients import KubernetesClient
 
 Value = TypeVar("Value")
 
@@ -95,7 +96,7 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
     command = [
         sys.executable,
         "-m",
-        "fairlead_sandbox.kubernetes_api.main",
+        "processkube.kubernetes_api.main",
         "--state-dir",
         str(folder),
         "--host",

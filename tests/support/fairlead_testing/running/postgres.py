@@ -27,8 +27,8 @@ from typing import IO
 import psycopg
 from psycopg import sql
 
-from fairlead_sandbox.identities import end_processes, identity_of
 from fairlead_sandbox.postgres import USER, PostgresServer, embedded_server
+from processkube.identities import end_processes, identity_of
 
 FAST: Mapping[str, str] = {
     "fsync": "off",

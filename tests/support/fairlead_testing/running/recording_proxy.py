@@ -17,7 +17,7 @@ from aiohttp import web
 
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_testing.worlds.pod_phases import KubernetesClient
+from processkube_testing.clients import KubernetesClient
 
 Right = tuple[str, str, str]
 """API group, resource (with its subresource), verb."""

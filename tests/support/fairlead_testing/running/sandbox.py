@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 import yaml
 
-from fairlead_sandbox.identities import marked_processes
+from fairlead_sandbox.marks import marked_processes
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import RunNote, StateDirectory, api_urls
 from fairlead_testing.waiting import PATIENCE_SECONDS

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fairlead_testing.worlds.pod_phases import KubernetesClient
+from processkube_testing.clients import KubernetesClient
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"

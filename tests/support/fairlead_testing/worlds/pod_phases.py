@@ -1,65 +1,19 @@
 """A test's kubelet: no process runs, but every pod gets an address and becomes ready, and deleted pods end at once."""
 
 import itertools
-import tempfile
 import threading
 import time
-from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import orjson
-import requests
-import yaml
-
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube_testing.clients import KubernetesClient
 
 _HEARTBEAT_SECONDS = 5.0
 _READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-
-
-@dataclass(frozen=True, slots=True)
-class KubernetesClient:
-    """Plain HTTP to a Kubernetes API by a kubeconfig file with a token or client certificate."""
-
-    server: str
-    session: requests.Session
-
-    @staticmethod
-    def of(kubeconfig: str) -> "KubernetesClient":
-        document = yaml.safe_load(Path(kubeconfig).read_text(encoding="utf-8"))
-        session = requests.Session()
-        session.trust_env = False
-        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-        session.verify = cluster.get("certificate-authority") or _written(cluster["certificate-authority-data"], kubeconfig, "ca.crt")
-        if "token" in user:
-            session.headers["Authorization"] = f"Bearer {user['token']}"
-        else:
-            certificate = user.get("client-certificate") or _written(user["client-certificate-data"], kubeconfig, "client.crt")
-            session.cert = (certificate, user.get("client-key") or _written(user["client-key-data"], kubeconfig, "client.key"))
-        return KubernetesClient(server=cluster["server"], session=session)
-
-    def call(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> dict[str, Any]:
-        """One request; raises AssertionError with the server's message when it is refused."""
-        response = self.session.request(method, self.server + path, json=body, headers={"Content-Type": content}, timeout=PATIENCE_SECONDS)
-        assert response.ok, f"{method} {path}: {response.status_code} {response.text[:500]}"
-        answer: dict[str, Any] = orjson.loads(response.content)
-        return answer
-
-    def merge(self, path: str, body: Any) -> dict[str, Any]:
-        """A JSON merge patch."""
-        return self.call("PATCH", path, body, content="application/merge-patch+json")
-
-
-def _written(data: str, kubeconfig: str, name: str) -> str:
-    path = Path(tempfile.mkdtemp(prefix="fairlead-test-")) / f"{Path(kubeconfig).stem}.{name}"
-    path.touch(mode=0o600)
-    path.write_bytes(b64decode(data))
-    return str(path)
 
 
 def bind(client: KubernetesClient, pod: str, node: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from fairlead_router.picking.serving import LOOK_SECONDS, PickerServer, PickerTls
 from fairlead_router.settings import Timeouts
-from fairlead_sandbox.kubernetes_api.serving.certificates import ensure_certificates
+from processkube.kubernetes_api.serving.certificates import ensure_certificates
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ def a_plan() -> ChartPlan:
         directory=DIRECTORY,
         ports={"kubernetes-api": 6443, "api": 8080, "router": 8000},
         node_grace_seconds=10.0,
+        kubernetes_variables={"PROCESSKUBE_LOG_LEVEL": "INFO"},
         demo=True,
         load=True,
         setup=ChartSetup(DIRECTORY, {}, Path("/chart")),

@@ -1,0 +1,128 @@
+"""Identifies processes by pid and start time, and finds and ends them.
+
+With the start time, a pid that the system gave to another process is never taken for ours.
+
+Linux only (`/proc`, pidfd).
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """One process, never confused with a later one of the same pid.
+
+    `started_ticks` is its start time in clock ticks since boot, as `/proc/<pid>/stat` gives it.
+    """
+
+    pid: int
+    started_ticks: int
+
+
+def identity_of(pid: int) -> ProcessIdentity | None:
+    """The identity of a live process; None when it is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name may hold blanks and parentheses
+    if fields[0] in {"Z", "X"}:
+        return None
+    return ProcessIdentity(pid=pid, started_ticks=int(fields[19]))
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that the process has had; 0 when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0.0
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether this very process still runs."""
+    return identity_of(identity.pid) == identity
+
+
+def send_signal(identity: ProcessIdentity, number: int, *, group: bool = False) -> bool:
+    """Signal the process, or its whole process group; False when it is already gone."""
+    if not is_alive(identity):
+        return False
+    try:
+        if group:
+            os.killpg(identity.pid, number)
+        else:
+            os.kill(identity.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def uptime_seconds(identity: ProcessIdentity) -> float:
+    """Seconds since the process started."""
+    since_boot = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    return max(0.0, since_boot - identity.started_ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float, first_signal: int = signal.SIGTERM) -> int:
+    """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill those that are left.
+
+    Returns how many were alive.
+    """
+    alive = [identity for identity in identities if send_signal(identity, first_signal)]
+    deadline = time.monotonic() + grace_seconds
+    for identity in alive:
+        if not wait_for_end(identity, max(0.0, deadline - time.monotonic())):
+            send_signal(identity, signal.SIGKILL)
+    for identity in alive:
+        wait_for_end(identity, 5.0)
+    return len(alive)
+
+
+def wait_for_end(identity: ProcessIdentity, timeout_seconds: float) -> bool:
+    """Block until the process has ended; False when it still runs after the timeout."""
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if not is_alive(identity):  # the pid was taken over before we opened it
+            return True
+        poller = select.poll()  # not select(): descriptors may be above 1023
+        poller.register(descriptor, select.POLLIN)
+        return bool(poller.poll(timeout_seconds * 1000)) or not is_alive(identity)
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+async def until_end(identity: ProcessIdentity) -> None:
+    """Return when the process has ended; it need not be our child.
+
+    The exit status of a child is left to be collected.
+    """
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    try:
+        if is_alive(identity):
+            loop.add_reader(descriptor, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                loop.remove_reader(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,27 @@
+"""How deep JSON nests, measured before it is read: decoders answer by the depth that their interpreter allows."""
+
+import numpy as np
+
+_CHUNK = 65_536
+_QUOTE = ord('"')
+_STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(byte), 0) for byte in range(256))
+"""Of each byte how many levels it goes down, as a signed byte."""
+
+
+def nests_deeper(content: bytes, deepest: int) -> bool:
+    """Whether JSON, or what begins as JSON, nests deeper than `deepest` levels.
+
+    It takes a microsecond where brackets are few, and about 10 ms per MB elsewhere.
+    """
+    if content.count(b"[") + content.count(b"{") <= deepest:
+        return False
+    plain = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    level, quoted = 0, False
+    for start in range(0, len(plain), _CHUNK):
+        part = plain[start : start + _CHUNK]
+        inside = np.logical_xor.accumulate(np.frombuffer(part, dtype=np.uint8) == _QUOTE) ^ quoted
+        levels = level + np.where(inside, 0, np.frombuffer(part.translate(_STEPS), dtype=np.int8)).cumsum(dtype=np.int64)
+        if levels.max() > deepest:
+            return True
+        level, quoted = int(levels[-1]), bool(inside[-1])
+    return False

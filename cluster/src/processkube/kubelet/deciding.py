@@ -1,0 +1,138 @@
+"""Decides what to do now for one pod, pure and total.
+
+The agent carries out the decision, records the result, and asks again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from processkube.kubelet.container_states import ContainerState, PodState
+from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
+from processkube.kubelet.probe_specs import ProbeSpec
+from processkube.kubelet.probe_states import ProbeState, is_due
+
+IDLE_SECONDS = 60.0
+"""The longest time until a pod is looked at again, in case an event was missed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartContainer:
+    """Start the container's process."""
+
+    container: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskProbe:
+    """Ask one probe: `startup`, `readiness` or `liveness`."""
+
+    container: str
+    probe: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopContainer:
+    """Ask the process to end (SIGTERM); `why` is for people."""
+
+    container: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillContainer:
+    """End the process (SIGKILL)."""
+
+    container: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishDeletion:
+    """Delete the pod's object for good and forget the pod, as none of its processes runs any more."""
+
+
+Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDeletion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """The actions to take, and the time (monotonic) to ask again if nothing happens before."""
+
+    actions: tuple[Action, ...]
+    wake_at: float
+
+
+def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
+    """The next actions for a pod in this state."""
+    actions: list[Action] = []
+    wakes = [now + IDLE_SECONDS]
+    if pod.deleted and all(container.process is None for container in state.containers):
+        return NextStep(actions=(FinishDeletion(),), wake_at=now + IDLE_SECONDS)
+    startable = _startable(pod, state)
+    for spec in pod.every_container:
+        container = state.container(spec.name)
+        if container.process is None:
+            if not pod.deleted and not container.ended and spec in startable:
+                if container.start_at <= now:
+                    actions.append(StartContainer(container=spec.name))
+                else:
+                    wakes.append(container.start_at)
+            continue
+        why = _reason_to_stop(pod, container)
+        if why is not None and container.stop_at is None:
+            actions.append(StopContainer(container=spec.name, why=why))
+            wakes.append(now + pod.grace_seconds)
+        elif container.stop_at is not None:
+            deadline = container.stop_at + pod.grace_seconds
+            if deadline <= now and not container.killed:
+                actions.append(KillContainer(container=spec.name))
+            elif not container.killed:
+                wakes.append(deadline)
+        for name, probe, probe_state in _active_probes(pod, spec, container):
+            if is_due(probe_state, probe, now):
+                actions.append(AskProbe(container=spec.name, probe=name))
+            elif not probe_state.asking:
+                wakes.append(probe_state.next_at)
+    return NextStep(actions=tuple(actions), wake_at=min(wakes))
+
+
+def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: int) -> bool:
+    """Whether the restart policy wants the container started again after this exit; an init container only fails."""
+    if pod.deleted or pod.restart_policy == "Never":
+        return False
+    failed = exit_code != 0 or signal != 0
+    return failed or (pod.restart_policy == "Always" and container not in {spec.name for spec in pod.init_containers})
+
+
+def _startable(pod: PodSpec, state: PodState) -> tuple[ContainerSpec, ...]:
+    """Those whose turn it is: the first init container that has not succeeded, or else all the others."""
+    for spec in pod.init_containers:
+        if not state.container(spec.name).succeeded:
+            return (spec,)
+    return pod.containers
+
+
+def _reason_to_stop(pod: PodSpec, container: ContainerState) -> str | None:
+    if pod.deleted:
+        return "Stopping container: the pod is being deleted"
+    if container.startup is not None and container.startup.passed is False:
+        return f"Container failed its startup probe ({container.startup.detail}) and is restarted"
+    if container.liveness is not None and container.liveness.passed is False:
+        return f"Container failed its liveness probe ({container.liveness.detail}) and is restarted"
+    return None
+
+
+def _active_probes(pod: PodSpec, spec: ContainerSpec, container: ContainerState) -> Iterator[tuple[str, ProbeSpec, ProbeState]]:
+    """The probes to ask: startup alone until it has passed, then liveness and readiness.
+
+    A container that is stopping is asked for readiness only.
+    """
+    if container.startup is not None and spec.startup is not None and container.startup.passed is None:
+        if container.stop_at is None:
+            yield "startup", spec.startup, container.startup
+        return
+    if not container.started:
+        return
+    if container.readiness is not None and spec.readiness is not None:
+        yield "readiness", spec.readiness, container.readiness
+    if container.liveness is not None and spec.liveness is not None and container.stop_at is None and not pod.deleted:
+        yield "liveness", spec.liveness, container.liveness

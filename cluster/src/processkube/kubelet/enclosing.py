@@ -1,0 +1,63 @@
+"""Command lines that run a command as a container's, in namespaces of its own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from processkube.kubelet import enclosure
+
+_ENCLOSURE = str(Path(enclosure.__file__))
+_CHECKOUT = Path(enclosure.__file__).parents[3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileMount:
+    """A folder or file of the machine at a path of the container."""
+
+    source: Path
+    path: str
+    read_only: bool
+
+
+def can_enclose(python: str = sys.executable) -> bool:
+    """Whether this machine allows a process user and mount namespaces of its own."""
+    return subprocess.run([python, "-I", "-S", _ENCLOSURE, "{}"], capture_output=True, check=False).returncode == 0
+
+
+def enclosing(
+    *,
+    python: str,
+    user: int,
+    group: int,
+    hostname: str,
+    read_only: bool,
+    stage: Path,
+    folder: str,
+    mounts: Sequence[FileMount],
+) -> tuple[str, ...]:
+    """The beginning of a command line that runs the rest enclosed. What this Python runs from stays visible to it."""
+    plan = {
+        "user": user,
+        "group": group,
+        "hostname": hostname[:63],
+        "read_only": read_only,
+        "stage": str(stage),
+        "folder": folder,
+        "mounts": [(str(mount.source), mount.path, mount.read_only) for mount in mounts],
+        "kept": _installation(),
+    }
+    return (python, "-I", "-S", _ENCLOSURE, json.dumps(plan))
+
+
+def _installation() -> list[str]:
+    """The folders that this Python runs from; of a checkout all, as its migrations are beside the packages."""
+    checkout = {str(_CHECKOUT)} if (_CHECKOUT / "pyproject.toml").exists() else set()
+    return sorted(checkout | {sys.prefix, sys.base_prefix, *(path for path in sys.path if Path(path).is_dir())})
+
+
+def joining(*, python: str, pid: int, folder: str) -> tuple[str, ...]:
+    """The beginning of a command line that runs the rest where the enclosed process `pid` is."""
+    return (python, "-I", "-S", _ENCLOSURE, json.dumps({"join": pid, "folder": folder}))

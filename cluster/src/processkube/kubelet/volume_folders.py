@@ -1,0 +1,63 @@
+"""Volumes on disk: a folder for each volume of a pod, and one for each claim, which outlives pods.
+
+Nothing limits their sizes.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from processkube.kubelet.volume_files import VolumeFile
+
+
+class VolumeFolders:
+    """The folders of one node, below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._pods = root / "volumes"
+        self._claims = root / "claims"
+
+    def stage(self, uid: str) -> Path:
+        """An empty folder in which the pod's root is put together; made if need be."""
+        return _made(self._pods / uid / "root")
+
+    def of_volume(self, uid: str, name: str) -> Path:
+        """The folder of a pod's volume; made if need be."""
+        return _made(self._pods / uid / "of" / name)
+
+    def of_image(self, uid: str, container: str) -> Path:
+        """The folder of files that a container has from its image alone; made if need be."""
+        return _made(self._pods / uid / "image" / container)
+
+    def of_claim(self, claim_uid: str) -> Path:
+        """The folder of a PersistentVolumeClaim; made if need be."""
+        return _made(self._claims / claim_uid)
+
+    def remove(self, uid: str) -> None:
+        """Remove the folders of a pod that is gone."""
+        shutil.rmtree(self._pods / uid, ignore_errors=True)
+
+    def remove_claims_but(self, claim_uids: Collection[str]) -> None:
+        """Remove the folders of claims that are gone."""
+        for folder in self._claims.iterdir() if self._claims.exists() else ():
+            if folder.name not in claim_uids:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_files(folder: Path, files: Iterable[VolumeFile]) -> None:
+    """Write each file anew, in one step."""
+    for file in files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        with os.fdopen(descriptor, "wb") as target:
+            target.write(file.content)
+            os.fchmod(descriptor, file.mode)
+        Path(temporary).replace(path)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

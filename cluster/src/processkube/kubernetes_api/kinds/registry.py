@@ -1,0 +1,57 @@
+"""The kinds that are served now: the built-in ones, and those of the definitions in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from processkube.kubernetes_api.kinds.custom_resources import kinds_of
+from processkube.kubernetes_api.kinds.kinds import ResourceKind, builtin_kinds
+from processkube.kubernetes_api.objects.objects import Object
+
+
+class Registry:
+    """Kinds by group, version and plural.
+
+    `generation` changes with every change of the kinds, so that caches of derived data know when to drop it.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str, str], ResourceKind] = {}
+        self.generation = 0
+        for kind in builtin_kinds():
+            self._add(kind)
+
+    def find(self, group: str, version: str, plural: str) -> ResourceKind | None:
+        return self._kinds.get((group, version, plural))
+
+    def by_kind(self, api_version: str, kind: str) -> ResourceKind | None:
+        return next((one for one in self if one.api_version == api_version and one.kind == kind), None)
+
+    def by_storage(self, storage: str) -> ResourceKind | None:
+        """The kind, in its storage version, whose objects are stored under this key."""
+        return next((one for one in self if one.resource == storage and one.version == one.storage_version), None) or next(
+            (one for one in self if one.storage == storage), None
+        )
+
+    def __iter__(self) -> Iterator[ResourceKind]:
+        return iter(tuple(self._kinds.values()))
+
+    def versions(self) -> list[tuple[str, str]]:
+        """(group, version) pairs in the order they were added, the core group first."""
+        return list(dict.fromkeys((kind.group, kind.version) for kind in self))
+
+    def define(self, crd: Object) -> None:
+        """Serve the kinds of a definition, in place of the kinds of its earlier state."""
+        self.forget(crd)
+        for kind in kinds_of(crd):
+            self._add(kind)
+
+    def forget(self, crd: Object) -> None:
+        group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        for key in [key for key, kind in self._kinds.items() if kind.custom and (key[0], key[2]) == (group, plural)]:
+            del self._kinds[key]
+        self.generation += 1
+
+    def _add(self, kind: ResourceKind) -> None:
+        self._kinds[kind.group, kind.version, kind.plural] = kind
+        self.generation += 1

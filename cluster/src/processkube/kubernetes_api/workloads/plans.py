@@ -1,0 +1,59 @@
+"""What a controller decided: writes to make in order, and when to look again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from processkube.kubernetes_api.objects.objects import Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Create an object. Its namespace is in its metadata."""
+
+    item: Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Put an object in place of the one that was read; its status stays."""
+
+    item: Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStatus:
+    """Put the status of an object in place of the one that was read."""
+
+    item: Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Delete an object, with the grace period that it asks for. `propagation` is as in `DeleteOptions`."""
+
+    item: Object
+    propagation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Record an Event about an object."""
+
+    about: Object
+    reason: str
+    message: str
+    event_type: str = "Normal"
+
+
+Write = Create | Change | ChangeStatus | Delete | Tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The writes of one look at a workload, in order."""
+
+    writes: tuple[Write, ...] = field(default=())
+    look_again_at: datetime | None = None
+    """A moment at which the same objects ask for something else; None when only a change can."""

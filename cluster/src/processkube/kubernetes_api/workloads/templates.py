@@ -1,0 +1,40 @@
+"""Pods and hashes from a pod template."""
+
+from __future__ import annotations
+
+from processkube.kubernetes_api.objects.objects import Object, canonical, copy_of
+from processkube.kubernetes_api.workloads.owners import reference_to
+
+POD_TEMPLATE_HASH = "pod-template-hash"
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def pod_from(template: Object, owner: Object) -> Object:
+    """A pod of this template, controlled by `owner`; the server completes its name."""
+    given = template.get("metadata", {})
+    metadata: Object = {"namespace": owner["metadata"]["namespace"], "generateName": f"{owner['metadata']['name']}-"}
+    metadata |= {name: copy_of(given[name]) for name in ("labels", "annotations", "finalizers") if given.get(name)}
+    metadata["ownerReferences"] = [reference_to(owner)]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy_of(template["spec"])}
+
+
+def hash_of(template: Object, collisions: int | None) -> str:
+    """A short name of a template: 32-bit FNV-1a, spelled as Kubernetes does.
+
+    It hashes another text than Kubernetes, which hashes Go's memory: the same template has another name there.
+    """
+    number = 0x811C9DC5
+    for byte in (canonical(template) + ("" if collisions is None else str(collisions))).encode():
+        number = ((number ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(number))
+
+
+def same_template(one: Object, other: Object) -> bool:
+    """Whether two templates are equal but for the label that names a template."""
+    return _unnamed(one) == _unnamed(other)
+
+
+def _unnamed(template: Object) -> Object:
+    metadata = {name: value for name, value in template.get("metadata", {}).items() if value}
+    labels = {name: value for name, value in metadata.pop("labels", {}).items() if name != POD_TEMPLATE_HASH}
+    return {"metadata": {**metadata, "labels": labels}, "spec": template.get("spec")}

@@ -1,0 +1,64 @@
+"""The PersistentVolumeClaims of a StatefulSet's pods: their names, and who owns them by the retention policy."""
+
+from __future__ import annotations
+
+from processkube.kubernetes_api.objects.objects import Object, copy_of
+from processkube.kubernetes_api.workloads.owners import reference_to
+
+
+def claims_of(stateful_set: Object, ordinal: int) -> dict[str, Object]:
+    """The claims of one pod, by the name of their volume."""
+    metadata, spec = stateful_set["metadata"], stateful_set["spec"]
+    found = {}
+    for template in spec.get("volumeClaimTemplates", ()):
+        claim: Object = copy_of(template)
+        claim.pop("status", None)
+        given = claim["metadata"]
+        volume = given["name"]
+        given |= {"name": f"{volume}-{metadata['name']}-{ordinal}", "namespace": metadata["namespace"]}
+        given["labels"] = {**given.get("labels", {}), **spec["selector"].get("matchLabels", {})}
+        found[volume] = {**claim, "apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    return found
+
+
+def with_claims(pod: Object, claims: dict[str, Object]) -> Object:
+    """The pod with a volume per claim, in place of volumes of the same name."""
+    others = [one for one in pod["spec"].get("volumes", ()) if one["name"] not in claims]
+    own = [{"name": name, "persistentVolumeClaim": {"claimName": one["metadata"]["name"]}} for name, one in claims.items()]
+    return {**pod, "spec": {**pod["spec"], "volumes": own + others}} if own else pod
+
+
+def owned_rightly(claim: Object, stateful_set: Object, pod: Object, *, is_wanted: bool) -> Object | None:
+    """The claim with the owner that the policy asks for; None when it has it. `is_wanted` says that its pod shall be.
+
+    A claim goes with the StatefulSet when `whenDeleted` is `Delete`, and with a pod that is scaled in when `whenScaled`
+    is. A claim that another controller owns, or an earlier object of the same name, is left alone.
+    """
+    policy = stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]
+    references = claim["metadata"].get("ownerReferences", [])
+    ours = {(one["kind"], one["metadata"]["name"]): one["metadata"].get("uid") for one in (stateful_set, pod)}
+    known = [one for one in references if (one["kind"], one["name"]) in ours]
+    if any(ours[one["kind"], one["name"]] != one["uid"] for one in known):
+        return None
+    if any(one.get("controller") for one in references if one not in known):
+        return None
+    owner = None
+    if not is_wanted and policy["whenScaled"] == "Delete":
+        owner = pod
+    elif policy["whenDeleted"] == "Delete":
+        owner = stateful_set
+    wanted = [one for one in references if one not in known] + ([reference_to(owner)] if owner is not None else [])
+    if wanted == references:
+        return None
+    changed: Object = copy_of(claim)
+    changed["metadata"].pop("ownerReferences", None)
+    if wanted:
+        changed["metadata"]["ownerReferences"] = wanted
+    return changed
+
+
+def is_stale(claim: Object, stateful_set: Object, pod_name: str) -> bool:
+    """Whether a claim still goes with an earlier pod of this name, for which a new one has to wait."""
+    if stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Retain":
+        return False
+    return any((one["kind"], one["name"]) == ("Pod", pod_name) for one in claim["metadata"].get("ownerReferences", ()))

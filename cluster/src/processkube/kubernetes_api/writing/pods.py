@@ -1,0 +1,198 @@
+"""Pods: the fields that the server fills in, the faults it refuses, and how it reads a pod's condition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from processkube.kubernetes_api.objects.errors import (
+    Cause,
+    duplicate_value,
+    forbidden_value,
+    invalid_value,
+    not_supported,
+    required_value,
+)
+from processkube.kubernetes_api.objects.objects import Object, at_path, copy_of
+
+DEFAULT_GRACE_SECONDS = 30
+DEFAULT_ACCOUNT = "default"
+"""The service account that every namespace has, and that a pod has which names none."""
+FINISHED = frozenset({"Succeeded", "Failed"})
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+DEFAULT_TOLERATION_SECONDS = 300
+"""How long a pod stays bound to a node that is not ready or unreachable, unless it says otherwise."""
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""The annotation by which a ReplicaSet deletes cheap pods first."""
+_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_MUTABLE_SPEC = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
+
+
+def default_pod_spec(spec: Object) -> None:
+    """Fill in the defaults of a pod spec in place, be it a pod's or that of a template."""
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the older name of the field stays beside the newer
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        _default_container(container)
+    for volume in spec.get("volumes", ()):
+        _default_volume(volume)
+
+
+def _default_volume(volume: Object) -> None:
+    if not volume.keys() - {"name"}:
+        volume["emptyDir"] = {}
+    for source in ("configMap", "secret", "projected", "downwardAPI"):
+        if source in volume:
+            volume[source].setdefault("defaultMode", 420)
+    sources = [volume, *at_path(volume, "projected", "sources", default=[])]
+    for source in sources:
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+        for item in at_path(source, "downwardAPI", "items", default=[]):
+            _default_field(item)
+
+
+def _default_field(source: Object) -> None:
+    """A field of the pod is read in a version of the API."""
+    if "fieldRef" in source:
+        source["fieldRef"].setdefault("apiVersion", "v1")
+
+
+def _default_container(container: Object) -> None:
+    image = container.get("image", "")
+    tag = image.rsplit("/", 1)[-1].partition(":")[2]
+    container.setdefault("imagePullPolicy", "IfNotPresent" if tag and tag != "latest" else "Always")
+    container.setdefault("resources", {})
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    for port in container.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+    for variable in container.get("env", ()):
+        _default_field(variable.get("valueFrom") or {})
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if name in container:
+            _default_probe(container[name])
+
+
+def _default_requests(resources: Object) -> None:
+    """A pod asks for what it is limited to; in a template, requests stay unset, as the pods made from it get them."""
+    for name, limit in (resources.get("limits") or {}).items():
+        resources.setdefault("requests", {}).setdefault(name, limit)
+
+
+def _default_probe(probe: Object) -> None:
+    for name, number in {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}.items():
+        probe.setdefault(name, number)
+    if "httpGet" in probe:
+        probe["httpGet"].setdefault("path", "/")
+        probe["httpGet"].setdefault("scheme", "HTTP")
+
+
+def default_pod(pod: Object) -> None:
+    spec = pod.setdefault("spec", {})
+    if not spec.get("serviceAccountName") and not spec.get("serviceAccount"):
+        spec["serviceAccountName"] = DEFAULT_ACCOUNT
+    default_pod_spec(spec)
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        _default_requests(container["resources"])
+    spec.setdefault("enableServiceLinks", True)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    _default_tolerations(spec)
+
+
+def _default_tolerations(spec: Object) -> None:
+    """What the admission plugin DefaultTolerationSeconds adds."""
+    given = spec.get("tolerations", [])
+    covered = {one.get("key", "") for one in given if one.get("effect", "") in {"", "NoExecute"}}
+    for taint in (NOT_READY, UNREACHABLE):
+        if not covered & {"", taint}:
+            toleration = {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": DEFAULT_TOLERATION_SECONDS}
+            given = [*given, toleration]
+    spec["tolerations"] = given
+
+
+def initial_status(pod: Object) -> Object:
+    return {"phase": "Pending", "qosClass": qos_class(pod)}
+
+
+def qos_class(pod: Object) -> str:
+    resources = [container.get("resources", {}) for container in at_path(pod, "spec", "containers", default=[])]
+    if not any(one.get("requests") or one.get("limits") for one in resources):
+        return "BestEffort"
+    guaranteed = all(
+        {"cpu", "memory"} <= one.get("limits", {}).keys() and one.get("requests", one["limits"]) == one["limits"] for one in resources
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = ()) -> list[Cause]:
+    """Faults of a pod's spec at `path`. `further_volumes` come from elsewhere, such as a StatefulSet's claims."""
+    causes: list[Cause] = []
+    if not spec.get("containers"):
+        causes.append(required_value(f"{path}.containers"))
+    if spec.get("restartPolicy", "Always") not in _RESTART_POLICIES:
+        causes.append(not_supported(f"{path}.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES))
+    names: set[str] = set()
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group, ())):
+            at = f"{path}.{group}[{index}]"
+            if container.get("name") in names:
+                causes.append(duplicate_value(f"{at}.name", container["name"]))
+            names.add(container.get("name", ""))
+            if not container.get("image"):
+                causes.append(required_value(f"{at}.image"))
+            if container.get("imagePullPolicy", "Always") not in _PULL_POLICIES:
+                causes.append(not_supported(f"{at}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES))
+    volumes = {volume.get("name") for volume in spec.get("volumes", ())} | set(further_volumes)
+    for index, container in enumerate(spec.get("containers", ())):
+        for position, mount in enumerate(container.get("volumeMounts", ())):
+            if mount.get("name") not in volumes:
+                field = f"{path}.containers[{index}].volumeMounts[{position}].name"
+                causes.append(Cause(reason="FieldValueNotFound", field=field, message=f'Not found: "{mount.get("name")}"'))
+    return causes
+
+
+def pod_faults(pod: Object, old: Object | None) -> list[Cause]:
+    causes = [*pod_spec_faults(pod.get("spec", {}), "spec"), *_deletion_cost_faults(pod)]
+    if old is not None and _frozen_part(pod) != _frozen_part(old):
+        causes.append(forbidden_value("spec", f"pod updates may not change fields other than {_MUTABLE_SPEC}"))
+    return causes
+
+
+def _deletion_cost_faults(pod: Object) -> list[Cause]:
+    cost = at_path(pod, "metadata", "annotations", default={}).get(DELETION_COST)
+    if cost is None or (_WHOLE_NUMBER.fullmatch(cost) and -(2**31) <= int(cost) < 2**31):
+        return []
+    return [invalid_value(f"metadata.annotations[{DELETION_COST}]", cost, "must be a 32bit integer")]
+
+
+def _frozen_part(pod: Object) -> Object:
+    """The part of a pod's spec that no update may change."""
+    spec: Object = copy_of(pod.get("spec", {}))
+    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"):
+        spec.pop(name, None)
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        container.pop("image", None)
+        container.pop("imagePullPolicy", None)
+    return spec
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = at_path(pod, "status", "conditions", default=[])
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def grace_seconds(pod: Object, requested: int | None) -> int:
+    """Seconds that a deletion waits for the kubelet; 0 for a pod that runs nowhere."""
+    if not at_path(pod, "spec", "nodeName") or at_path(pod, "status", "phase") in FINISHED:
+        return 0
+    if requested is not None:
+        return requested if requested >= 0 else 1
+    return int(at_path(pod, "spec", "terminationGracePeriodSeconds", default=DEFAULT_GRACE_SECONDS))

@@ -1,0 +1,120 @@
+"""The few requests that the kubelet and the service proxy make to a Kubernetes API.
+
+JSON over aiohttp; errors become ClusterProblem, and watches are asynchronous iterators.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+from processkube.errors import ClusterProblem
+from processkube.kubeconfig import ClusterConnection
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+Document = dict[str, Any]
+
+
+class KubernetesClient:
+    """One connection pool to one API; use as an async context manager. Paths start with `/api` or `/apis`."""
+
+    def __init__(self, connection: ClusterConnection, *, timeout_seconds: float = 10.0) -> None:
+        self._connection = connection
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> "KubernetesClient":
+        headers = {"Accept": "application/json", "User-Agent": "processkube"}
+        if self._connection.token is not None:
+            headers["Authorization"] = f"Bearer {self._connection.token}"
+        connector = aiohttp.TCPConnector(ssl=self._connection.tls or True, limit=32)
+        self._session = aiohttp.ClientSession(connector=connector, headers=headers, trust_env=False)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def request(
+        self, method: str, path: str, body: object = None, *, content_type: str = "application/json", query: Mapping[str, str] | None = None
+    ) -> Document:
+        """Send one request and decode the answer.
+
+        Raises ClusterProblem for an error status or an unreachable server.
+        """
+        data = None if body is None else json.dumps(body)
+        headers = {"Content-Type": content_type} if data is not None else {}
+        try:
+            async with self._opened().request(
+                method, self._connection.server + path, data=data, headers=headers, params=query, timeout=self._timeout
+            ) as answer:
+                text = await answer.text()
+        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            raise ClusterProblem(f"Kubernetes API {self._connection.server} does not answer ({_cause(problem)})") from None
+        if answer.status >= 400:
+            raise _refusal(method, path, answer.status, text)
+        try:
+            document: Document = json.loads(text)
+        except ValueError:
+            raise ClusterProblem(f"{method} {path} was answered with something that is not JSON") from None
+        return document
+
+    async def watch(self, path: str, *, resource_version: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Document]:
+        """Yield the events after `resource_version` until the server ends the watch.
+
+        Raises ClusterProblem; with status 410 the caller must list again.
+        """
+        wanted = {
+            **(query or {}),
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": "300",
+        }
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=330.0)
+        try:
+            async with self._opened().get(self._connection.server + path, params=wanted, timeout=timeout, read_bufsize=2**20) as answer:
+                if answer.status >= 400:
+                    raise _refusal("GET", path, answer.status, await answer.text())
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if not line.strip():
+                            continue
+                        event: Document = json.loads(line)
+                        if event.get("type") == "ERROR":
+                            status = event.get("object", {})
+                            raise ClusterProblem(
+                                str(status.get("message", "watch ended")), status=status.get("code"), reason=status.get("reason", "")
+                            )
+                        yield event
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as problem:
+            raise ClusterProblem(f"watch of {path} broke ({_cause(problem)})") from None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("KubernetesClient is used outside its `async with`")
+        return self._session
+
+
+def _cause(problem: Exception) -> str:
+    if isinstance(problem, asyncio.TimeoutError):
+        return "time-out"
+    return str(problem) or type(problem).__name__
+
+
+def _refusal(method: str, path: str, status: int, text: str) -> ClusterProblem:
+    reason, message = "", text.strip()[:300]
+    try:
+        document = json.loads(text)
+        reason, message = document.get("reason") or "", document.get("message") or message
+    except (ValueError, AttributeError):
+        pass
+    return ClusterProblem(f"{method} {path}: {status} {reason}: {message}", status=status, reason=reason)

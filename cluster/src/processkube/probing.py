@@ -1,0 +1,84 @@
+"""Asks a server whether it is well, in the cheapest way: by one connection or one GET.
+
+Each question takes one new connection and no client library, as a kubelet asks 64 instances every second.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeAnswer:
+    """Whether the server was well, and if not, an explanation for people."""
+
+    ok: bool
+    detail: str = ""
+
+
+async def ask_http(
+    host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = (), tls: bool = False
+) -> ProbeAnswer:
+    """GET `path` by HTTP; a status from 200 to 399 means well. Whatever the server does, it never raises.
+
+    With `tls` any certificate will do, as for a kubelet.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            status = await _status_of(host, port, path, headers, _any_certificate() if tls else None)
+    except TimeoutError:
+        return ProbeAnswer(ok=False, detail=f"no answer from {host}:{port}{path} within {timeout_seconds:g} s")
+    except OSError as problem:
+        return ProbeAnswer(ok=False, detail=f"{host}:{port} {(problem.strerror or str(problem)).lower()}")
+    except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return ProbeAnswer(ok=False, detail=f"{host}:{port}{path} did not answer in HTTP")
+    return ProbeAnswer(ok=200 <= status < 400, detail=f"{path} answered {status}")
+
+
+async def ask_url(url: str, *, timeout_seconds: float) -> ProbeAnswer:
+    """The same as `ask_http`, for an `http://` URL."""
+    parts = urlsplit(url)
+    return await ask_http(parts.hostname or "127.0.0.1", parts.port or 80, parts.path or "/", timeout_seconds=timeout_seconds)
+
+
+async def ask_tcp(host: str, port: int, *, timeout_seconds: float) -> ProbeAnswer:
+    """Ask whether the port accepts a TCP connection."""
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        return ProbeAnswer(ok=False, detail=f"no connection to {host}:{port} within {timeout_seconds:g} s")
+    except OSError as problem:
+        return ProbeAnswer(ok=False, detail=f"{host}:{port} {(problem.strerror or str(problem)).lower()}")
+    await _close(writer)
+    return ProbeAnswer(ok=True)
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _status_of(host: str, port: int, path: str, headers: tuple[tuple[str, str], ...], tls: ssl.SSLContext | None) -> int:
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+    try:
+        lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{port}", "User-Agent: processkube-probe", "Accept: */*", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in headers]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+        await writer.drain()
+        first = (await reader.readuntil(b"\r\n")).decode("latin-1").split(" ", 2)
+        if len(first) < 2 or not first[0].startswith("HTTP/"):
+            raise ValueError("not HTTP")
+        return int(first[1])
+    finally:
+        await _close(writer)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

@@ -1,0 +1,33 @@
+"""What a namespace's pods find in their /etc/hosts: the names that a cluster's DNS gives Services and pods. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from processkube.kubelet.hosts_files import BEGINNING
+from processkube.service_proxy.endpoints import backing_pods, own_address
+
+Document = Mapping[str, Any]
+
+
+def hosts_text(namespace: str, services: Iterable[Document], pods: Iterable[Document], network: str) -> str:
+    """The file for the pods of a namespace; Services of the same namespace are known by their bare names too."""
+    lines, pods = [BEGINNING], list(pods)
+    for service in sorted(services, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"])):
+        name, home = service["metadata"]["name"], service["metadata"]["namespace"]
+        address = own_address(service, network)
+        if address is not None:
+            lines.append(_line(address, name, home, namespace))
+            continue
+        if service["spec"].get("type") == "ExternalName":
+            continue
+        for pod in sorted(backing_pods(service, pods), key=lambda one: str(one["metadata"]["name"])):
+            ip, spec = pod["status"]["podIP"], pod["spec"]
+            lines.append(_line(ip, name, home, namespace))
+            if spec.get("hostname") and spec.get("subdomain") == name:
+                lines.append(_line(ip, f"{spec['hostname']}.{name}", home, namespace))
+    return "".join(lines)
+
+
+def _line(address: str, name: str, home: str, namespace: str) -> str:
+    names = [f"{name}.{home}.svc.cluster.local", f"{name}.{home}.svc", f"{name}.{home}"]
+    return f"{address} {' '.join([*names, name] if home == namespace else names)}\n"

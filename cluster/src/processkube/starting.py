@@ -1,0 +1,70 @@
+"""How a process starts: logs, sockets, and one line on standard error when it cannot.
+
+The exit code is 2 for an option that cannot be used, as for a wrong command line, and 1 for anything else.
+"""
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from processkube.errors import InvalidInput, ProcesskubeError
+from processkube.logs import LEVELS, configure
+
+DEBUG = "PROCESSKUBE_DEBUG"
+"""Environment variable: `1` shows tracebacks instead of one line."""
+
+_log = logging.getLogger(__name__)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def log_options(command: _Command) -> _Command:
+    """Gives a command the options that all have; each sets up the logs when the command line is read."""
+    level = click.option("--log-level", type=click.Choice(LEVELS), default="INFO", envvar="PROCESSKUBE_LOG_LEVEL", show_default=True)
+    form = click.option(
+        "--log-format", type=click.Choice(("text", "json")), default="text", envvar="PROCESSKUBE_LOG_FORMAT", show_default=True
+    )
+    return form(level(command))
+
+
+@contextmanager
+def one_line_errors(program: str, *, log_level: str = "INFO", log_format: str = "text") -> Iterator[None]:
+    """Set up the logs, and end the process with one line when the block raises a ProcesskubeError or OSError.
+
+    Any other error is a bug: it is logged with its traceback, and the exit code is 1.
+    """
+    configure(level=log_level, as_json=log_format == "json")
+    try:
+        yield
+    except Exception as problem:
+        if os.environ.get(DEBUG) == "1":
+            raise
+        if not isinstance(problem, ProcesskubeError | OSError):
+            _log.exception("ended by a fault")
+            sys.exit(1)
+        named = isinstance(problem, OSError) and problem.filename and problem.strerror
+        line = f"{problem.filename}: {problem.strerror}" if named else " ".join(str(problem).splitlines())  # type: ignore[union-attr]
+        print(f"processkube {program}: {line}", file=sys.stderr)
+        sys.exit(2 if isinstance(problem, InvalidInput) else 1)
+
+
+def bind(options: str, host: str, port: int) -> socket.socket:
+    """A TCP socket bound to an address, ready to listen.
+
+    Raises InvalidInput, which names the options, host and port, when the address cannot be bound.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
+        raise InvalidInput(options, f"{host}:{port}", f"choose an address this machine has and a port that is free ({reason})") from None
+    listener.setblocking(False)
+    return listener

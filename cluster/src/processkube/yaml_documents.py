@@ -1,0 +1,68 @@
+"""Reads YAML alike on every Python, with bounds where PyYAML's follow from the interpreter."""
+
+from typing import Any
+
+import yaml
+
+MOST_VALUES = 100_000
+"""More than any document here has; merges make billions of a few lines."""
+MOST_DIGITS = 100
+"""Characters of a whole number: more than any that can be used, and fewer than Python refuses to read."""
+
+
+def read_yaml(content: bytes) -> Any:
+    """The document. Raises YAMLError, also for what is no UTF-8 or nests too deeply."""
+    return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - a kind of SafeLoader
+
+
+def complaint(error: yaml.YAMLError) -> str:
+    """Where and what is wrong with a document: `line 2, column 5: expected ',' or ']', but got '}'`."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return where + (problem or "it has a character that YAML does not allow")
+
+
+def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(problem=problem, problem_mark=mark)
+
+
+class BoundedLoader(yaml.SafeLoader):
+    """SafeLoader that bounds depth and merges while it reads, and says where what it refuses stands."""
+
+    deepest = 64
+    _level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._level += 1
+        if self._level > self.deepest + 1:  # a value in the deepest list is one more
+            raise _refused(f"it is nested deeper than {self.deepest} levels", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        self._level -= 1
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_VALUES:
+            raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
+
+    def construct_plain(self, node: yaml.Node) -> Any:
+        """What SafeLoader makes of a number, truth or date."""
+        kind = node.tag.rpartition(":")[2]
+        if kind == "int" and len(node.value) > MOST_DIGITS:
+            raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)
+        try:
+            return yaml.SafeLoader.yaml_constructors[node.tag](self, node)
+        except (ValueError, ArithmeticError, LookupError, AttributeError, yaml.constructor.ConstructorError):
+            shown = node.value[:MOST_DIGITS] if isinstance(node, yaml.ScalarNode) else "a list or object"
+            raise _refused(f"{shown} is {_NOUNS[kind]}", node.start_mark) from None
+
+
+_NOUNS = {
+    "int": "no whole number",
+    "float": "no number",
+    "bool": "neither true nor false",
+    "timestamp": "no date that exists",
+    "binary": "no base64",
+}
+for _kind in _NOUNS:
+    BoundedLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", BoundedLoader.construct_plain)

@@ -1,0 +1,1 @@
+"""Code that the tests share, here and in what uses processkube. Nothing here is shipped."""

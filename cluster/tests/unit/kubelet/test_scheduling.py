@@ -1,0 +1,62 @@
+"""Which pods a cordoned or tainted node takes."""
+
+from typing import Any
+
+import pytest
+
+from processkube.kubelet.scheduling import refusal
+from processkube.kubelet.statuses import unscheduled_message, unscheduled_status
+
+GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+GONE = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+SOFT = GPU | {"effect": "PreferNoSchedule"}
+ALL = {"operator": "Exists"}
+PREEMPTION = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+
+
+def told(node: dict[str, Any], *tolerations: dict[str, Any]) -> str | None:
+    return refusal({"spec": node}, {"spec": {"tolerations": list(tolerations)} if tolerations else {}})
+
+
+@pytest.mark.parametrize(
+    ("node", "tolerations"),
+    [
+        ({}, ()),
+        ({"taints": [SOFT]}, ()),
+        ({"taints": [GPU]}, ({"key": "nvidia.com/gpu", "operator": "Exists"},)),
+        ({"taints": [GPU]}, ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},)),
+        ({"taints": [GONE]}, ({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300},)),
+        ({"taints": [GPU, GONE], "unschedulable": True}, (ALL,)),
+        ({"unschedulable": True}, ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},)),
+    ],
+)
+def test_a_pod_is_taken_by_a_node_that_repels_nothing_or_only_what_it_tolerates(
+    node: dict[str, Any], tolerations: tuple[dict[str, Any], ...]
+) -> None:
+    assert told(node, *tolerations) is None
+
+
+@pytest.mark.parametrize(
+    ("node", "tolerations", "reason"),
+    [
+        ({"unschedulable": True}, (), "node(s) were unschedulable"),
+        ({"unschedulable": True, "taints": [GPU]}, (), "node(s) were unschedulable"),
+        ({"taints": [SOFT, GPU]}, (), "node(s) had untolerated taint {nvidia.com/gpu: present}"),
+        ({"taints": [GPU]}, ({"key": "nvidia.com/gpu", "value": "absent"},), "node(s) had untolerated taint {nvidia.com/gpu: present}"),
+        ({"taints": [GPU, GONE]}, ({"key": GPU["key"], "operator": "Exists"},), f"node(s) had untolerated taint {{{GONE['key']}: }}"),
+    ],
+)
+def test_a_pod_that_is_not_taken_is_told_why_in_the_schedulers_words(
+    node: dict[str, Any], tolerations: tuple[dict[str, Any], ...], reason: str
+) -> None:
+    assert told(node, *tolerations) == f"0/1 nodes are available: 1 {reason}. {PREEMPTION}"
+
+
+def test_the_status_tells_the_reason_until_the_pod_is_scheduled() -> None:
+    status = unscheduled_status("no node", {}, "t1")
+    assert (status["phase"], unscheduled_message(status)) == ("Pending", "no node")
+    [condition] = status["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
+    assert unscheduled_status("still none", status, "t2")["conditions"][0]["lastTransitionTime"] == "t1"
+    assert unscheduled_message({"conditions": [{"type": "PodScheduled", "status": "True"}]}) is None
+    assert unscheduled_message({}) is None

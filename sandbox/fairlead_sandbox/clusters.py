@@ -1,0 +1,32 @@
+"""A Kubernetes API as the sandbox's own steps use it: what goes wrong there is a SandboxError."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from fairlead_sandbox.errors import SandboxError
+from processkube.errors import ProcesskubeError
+from processkube.kubeconfig import read_kubeconfig
+from processkube.kubernetes_client import KubernetesClient
+
+
+@asynccontextmanager
+async def client_of(kubeconfig: Path) -> AsyncIterator[KubernetesClient]:
+    """A client of the cluster. Raises SandboxError for an unusable file and for what the block does not catch."""
+    with _as_sandbox_errors():
+        async with KubernetesClient(read_kubeconfig(kubeconfig)) as client:
+            yield client
+
+
+def server_of(kubeconfig: Path) -> str:
+    """The URL of the cluster's API. Raises SandboxError for a file that cannot be used."""
+    with _as_sandbox_errors():
+        return read_kubeconfig(kubeconfig).server
+
+
+@contextmanager
+def _as_sandbox_errors() -> Iterator[None]:
+    try:
+        yield
+    except ProcesskubeError as problem:
+        raise SandboxError(str(problem)) from None
