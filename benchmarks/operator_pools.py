@@ -51,7 +51,7 @@ from fairlead_testing.running.operator_process import POOLS, OperatorProcess, ru
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.worlds.pod_phases import running_pod_phases
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 TOKEN = "benchmark-operator-0123456789"
 LIMIT_SECONDS = 900.0

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 
 from fairlead_testing.running.operator_process import POOLS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 VIEWER = "benchmark-viewer-0123456789"
 """The token with which the control API is read."""

@@ -30,7 +30,7 @@ from fairlead_testing.running.api import SECRETS, a_state, an_instance
 from fairlead_testing.running.operator_process import POOLS, running_kubernetes_api
 from fairlead_testing.running.postgres import PostgresProcess, plain
 from fairlead_testing.running.strict_system_api import taken
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 ROUTERS = 4
 OLD_SECONDS = 3.0

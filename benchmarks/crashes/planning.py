@@ -13,7 +13,7 @@ from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.plans import ApplyRequest, PlanState
 from fairlead_testing.running.operator_process import POOLS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 PAUSE_SECONDS = 1.0
 

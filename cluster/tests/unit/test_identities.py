@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from processkube.identities import ProcessIdentity, end_processes, identity_of, is_alive, send_signal
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 SLEEP = "import sys, time; sys.stdout.write('on'); sys.stdout.flush(); time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"

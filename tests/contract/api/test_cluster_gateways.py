@@ -17,7 +17,7 @@ from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT
 from fairlead_testing.running.operator_process import POOLS, running_kubernetes_api
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 POOL = Target.of_pool(CHAT)
 NOPE = Target.of_pool(PoolKey(namespace="default", name="nope"))

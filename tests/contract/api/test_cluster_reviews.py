@@ -12,7 +12,7 @@ from fairlead_api.reviews import KubernetesReviews
 from fairlead_api.services.access.cluster_rights import ClusterRights
 from fairlead_client.resources.access import AccessRole
 from fairlead_testing.running.operator_process import running_kubernetes_api
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RULES = {

@@ -8,7 +8,7 @@ import requests
 
 from fairlead_testing.running.operator_process import ROLES, running_kubernetes_api
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 

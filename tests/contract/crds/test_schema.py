@@ -19,7 +19,7 @@ from fairlead.pools import PoolSpec, parse_spec
 from fairlead.schemas.openapi import structural_schema
 from fairlead_testing.running.operator_process import POOLS, ROOT, running_kubernetes_api
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 CRD = ROOT / "crds" / "inferencepools.fairlead.dev.yaml"
 GOOD = sorted((ROOT / "examples").glob("*.yaml"))

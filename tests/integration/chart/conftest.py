@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_testing.running.chart import Render, cluster_for_charts, renderer, without_our_definitions
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 
 @pytest.fixture(scope="session")

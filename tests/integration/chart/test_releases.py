@@ -14,8 +14,8 @@ from fairlead_testing.running.helm import CHART, Helm, HelmRefused, stored_relea
 from fairlead_testing.running.operator_process import DEFINITIONS, eventually, skip_where_kubelets_run
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, merged
-from processkube_testing.clients import KubernetesClient
-from processkube_testing.workloads import WorkloadNamespace
+from processkube.testing.clients import KubernetesClient
+from processkube.testing.workloads import WorkloadNamespace
 
 NAMESPACE = "fairlead-releases-tests"
 SECOND = f"{NAMESPACE}-second"

@@ -9,7 +9,7 @@ import pytest
 from fairlead_testing.running.chart import Render, place_of
 from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, merged
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 NAMESPACED = merged(EVERYTHING, {"operator": {"watchNamespaces": ["rendering", "default"]}})
 VARIANTS = {"bundled": BUNDLED, "external": EXTERNAL, "everything": EVERYTHING, "namespaced": NAMESPACED}

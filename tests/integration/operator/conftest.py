@@ -12,7 +12,7 @@ from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api, skip_where_kubelets_run
 from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
 from fairlead_testing.worlds.pod_phases import running_pod_phases
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from fairlead_testing.running.recording_proxy import RecordingProxy, recording_p
 from fairlead_testing.running.workloads import PLACES, define_leader_worker_sets, make_workload
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, merged
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 FINALIZERS = ("fairlead.dev", "inferencepools/finalizers", "update")

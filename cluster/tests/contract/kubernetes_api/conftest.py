@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from processkube.kubernetes_api.serving.server import RunningServer
-from processkube_testing.serving import serving
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.serving import serving
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 WIDGETS = {
     "apiVersion": "apiextensions.k8s.io/v1",

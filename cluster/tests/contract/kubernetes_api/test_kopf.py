@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from processkube.kubernetes_api.serving.server import RunningServer
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 OPERATOR = """
 import kopf

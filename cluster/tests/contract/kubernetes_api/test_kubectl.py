@@ -16,7 +16,7 @@ import pytest
 from processkube.kubernetes_api.objects.objects import decode
 from processkube.kubernetes_api.serving.server import RunningServer
 from processkube.kubernetes_api.serving.yaml_bodies import read_yaml
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}

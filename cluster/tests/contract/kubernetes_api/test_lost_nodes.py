@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -16,8 +16,8 @@ from typing import IO
 import httpx
 import yaml
 
-from processkube_testing.ports import free_port
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 MODULE = "processkube.kubernetes_api.main"
 

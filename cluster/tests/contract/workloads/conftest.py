@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from processkube_testing.clients import KubernetesClient
-from processkube_testing.serving import serving
-from processkube_testing.workloads import WorkloadNamespace
+from processkube.testing.clients import KubernetesClient
+from processkube.testing.serving import serving
+from processkube.testing.workloads import WorkloadNamespace
 
 KUBECONFIG_VARIABLE = "PROCESSKUBE_TEST_KUBECONFIG"
 """Environment variable: the kubeconfig of an API server that runs no node, to compare with."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from processkube_testing.workloads import Document, WorkloadNamespace, condition, deployment, is_ready
+from processkube.testing.workloads import Document, WorkloadNamespace, condition, deployment, is_ready
 
 REVISION = "deployment.kubernetes.io/revision"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from processkube_testing.workloads import Document, WorkloadNamespace, condition
+from processkube.testing.workloads import Document, WorkloadNamespace, condition
 
 
 def job(**spec: Any) -> Document:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from processkube_testing.clients import KubernetesClient
-from processkube_testing.waiting import PATIENCE_SECONDS
-from processkube_testing.workloads import LABELS, Document, WorkloadNamespace, pod_template, replica_set
+from processkube.testing.clients import KubernetesClient
+from processkube.testing.waiting import PATIENCE_SECONDS
+from processkube.testing.workloads import LABELS, Document, WorkloadNamespace, pod_template, replica_set
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 

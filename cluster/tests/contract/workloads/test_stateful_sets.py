@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from processkube_testing.workloads import LABELS, Document, WorkloadNamespace, is_ready, pod_template
+from processkube.testing.workloads import LABELS, Document, WorkloadNamespace, is_ready, pod_template
 
 REVISION = "controller-revision-hash"
 

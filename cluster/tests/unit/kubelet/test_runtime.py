@@ -10,7 +10,7 @@ import pytest
 from processkube.identities import ProcessIdentity
 from processkube.kubelet.node import claim_addresses
 from processkube.kubelet.runtime import Exit, ProcessRuntime
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 
 def python(code: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from processkube.service_proxy.endpoints import Listener
 from processkube.service_proxy.proxying import Proxy
-from processkube_testing.ports import free_port
+from processkube.testing.ports import free_port
 
 HOST = "127.0.0.1"
 

@@ -14,8 +14,8 @@ from fairlead_testing.running.operator_process import DEFINITIONS, KUBECONFIG_VA
 from fairlead_testing.running.recording_proxy import Right
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, FOREIGN_DEFINITIONS
-from processkube_testing.clients import KubernetesClient
-from processkube_testing.serving import serving
+from processkube.testing.clients import KubernetesClient
+from processkube.testing.serving import serving
 
 Render = Callable[[Document], Release]
 

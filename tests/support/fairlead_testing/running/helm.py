@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 ROOT = Path(__file__).resolve().parents[4]
 CHART = ROOT / "helm" / "fairlead"

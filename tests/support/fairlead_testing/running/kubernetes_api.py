@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 
 def service_account_kubeconfig(admin: str | Path, namespace: str, account: str, folder: Path) -> Path:

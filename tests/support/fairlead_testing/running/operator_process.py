@@ -22,7 +22,7 @@ from fairlead.tables import PoolKey
 from fairlead_testing.fakes.system_api import OPERATOR_TOKEN, FakeSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import PodPhases
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 Value = TypeVar("Value")
 

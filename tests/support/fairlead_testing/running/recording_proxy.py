@@ -17,7 +17,7 @@ from aiohttp import web
 
 from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 Right = tuple[str, str, str]
 """API group, resource (with its subresource), verb."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"

@@ -6,7 +6,7 @@ people are left out. See `api/v1/inferencepool_types.go` of kubernetes-sigs/gate
 
 from typing import Any
 
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 OBJECTIVES = "/apis/llm-d.ai/v1alpha2/namespaces/default/inferenceobjectives"
 GATEWAY_POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"

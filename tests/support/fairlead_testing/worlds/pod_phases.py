@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from processkube_testing.clients import KubernetesClient
+from processkube.testing.clients import KubernetesClient
 
 _HEARTBEAT_SECONDS = 5.0
 _READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}

@@ -16,7 +16,7 @@ from processkube.kubernetes_api.storing.store import Store
 from processkube.kubernetes_api.workloads.controllers import WorkloadControllers
 from processkube.kubernetes_api.writing.patches import merge_patch
 from processkube.kubernetes_api.writing.resources import Resources, WriteOptions, Written
-from processkube_testing.workloads import condition, deployment
+from processkube.testing.workloads import condition, deployment
 
 OPTIONS = WriteOptions(field_manager="test")
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from processkube.kubernetes_api.serving.server import RunningServer, running_server
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 
 @contextmanager

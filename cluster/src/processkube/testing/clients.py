@@ -10,7 +10,7 @@ import orjson
 import requests
 import yaml
 
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from processkube_testing.clients import KubernetesClient
-from processkube_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.clients import KubernetesClient
+from processkube.testing.waiting import PATIENCE_SECONDS
 
 Document = dict[str, Any]
 Value = TypeVar("Value")

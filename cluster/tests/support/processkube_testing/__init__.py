@@ -1,1 +1,0 @@
-"""Code that the tests share, here and in what uses processkube. Nothing here is shipped."""
