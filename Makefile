@@ -7,7 +7,7 @@ UNIT_BIN := $(BIN)
 INTEGRATION_BIN := $(BIN)
 # A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
 AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
-CODE := core controlplane operator router simulator webui cli host sandbox cluster migrations tests benchmarks scripts
+CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks scripts
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -97,7 +97,7 @@ layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
 	$(BIN)/lint-imports
 
 guard: ## no module beside the packages: operator/*.py would break the interpreter itself
-	@! ls {core,controlplane,operator,router,simulator,webui,cli,host,sandbox,cluster}/*.py 2>/dev/null
+	@! ls {core,controlplane,operator,router,simulator,webui,cli,host,sandbox,serve,cluster}/*.py 2>/dev/null
 
 generate: .venv/ready ## write the generated files: CRDs, OpenAPI, the reference pages in docs/, the chart's copies
 	$(BIN)/python scripts/generate_crds.py

@@ -127,7 +127,7 @@ def api(tree: Path, url: str) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    packages = ("core", "controlplane", "webui", "router", "operator", "simulator", "sandbox", "cli", "host", "cluster/src")
+    packages = ("core", "controlplane", "webui", "router", "operator", "simulator", "sandbox", "cli", "host", "serve", "cluster/src")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},
         "PYTHONPATH": os.pathsep.join(str(tree / name) for name in packages),

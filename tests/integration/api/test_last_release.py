@@ -66,19 +66,8 @@ def test_the_last_releases_own_tests_pass_on_the_database_of_today(tree: Path, s
     newest = sorted(path.stem.partition("_")[2] for path in (tree / "migrations/versions").glob("*.py"))[-1]
     assert newest == recorded()[0], "RELEASE and tests/contract/skew/last_release_database.json are of two releases"
     chosen = [f"tests/integration/api/{name}" for name in TESTS]
-    packages = (
-        "core",
-        "controlplane",
-        "operator",
-        "router",
-        "simulator",
-        "webui",
-        "cli",
-        "host",
-        "sandbox",
-        "cluster/src",
-        "tests/support",
-    )
+    components = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve")
+    packages = (*components, "cluster/src", "tests/support")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))} | {
         "FAIRLEAD_TEST_DATABASE_URL": served,
         "PYTHONPATH": os.pathsep.join(str(tree / name) for name in packages),

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox")
+PACKAGES = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve")
 FIELD = "prefill_tokens_per_second"
 DECLARES = "carries what is declared, and decides nothing by it"
 TRUTH = "of simulated engines it is the speed that they have"

@@ -11,7 +11,7 @@ import pytest
 from fairlead_simulator.engine_server.protocols.routes import RouteTable
 
 ROOT = Path(__file__).parents[3]
-COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "cluster/src")
+COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve", "cluster/src")
 
 
 def test_the_standard_librarys_operator_module_is_not_shadowed() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "cluster/src")
+PACKAGES = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve", "cluster/src")
 PYTHONS_OWN = {
     *("ValueError", "TypeError", "OverflowError", "ArithmeticError", "LookupError", "KeyError", "IndexError", "AttributeError"),
     *("UnicodeError", "UnicodeDecodeError", "UnicodeEncodeError", "EOFError", "Exception", "BaseException"),
@@ -30,9 +30,9 @@ ALLOWED = {
     "core/fairlead/routing/contracts/catalogues.py": WORDS_OF_A_FAULT,
     "core/fairlead/schemas/reading.py": WORDS_OF_OURS,
     "core/fairlead_process/kubernetes_api.py": "only of the client's errors and the operating system's",
-    "host/fairlead_serve/starting.py": WORDS_OF_OURS,
     "router/fairlead_router/pools.py": WORDS_OF_A_FAULT,
     "router/fairlead_router/training/trainer.py": "of a process that broke off, in a log",
+    "serve/fairlead_serve/starting.py": WORDS_OF_OURS,
     "simulator/fairlead_simulator/experiments/cells.py": WORDS_OF_A_FAULT,
     "simulator/fairlead_simulator/replay/command.py": WORDS_OF_OURS,
     "webui/fairlead_web/pages/ring.py": WORDS_OF_OURS,

@@ -62,8 +62,8 @@ def of_conditions() -> set[str]:
 
 def of_running_engines() -> set[str]:
     """Reasons of an engine's health, of `fairlead serve`."""
-    found = {reason for call in calls("Health", "host/fairlead_serve") for reason in given(call, "reason")}
-    probing = ast.parse((ROOT / "host" / "fairlead_serve" / "probing.py").read_text(encoding="utf-8"))
+    found = {reason for call in calls("Health", "serve/fairlead_serve") for reason in given(call, "reason")}
+    probing = ast.parse((ROOT / "serve" / "fairlead_serve" / "probing.py").read_text(encoding="utf-8"))
     [failure] = [one for one in probing.body if isinstance(one, ast.FunctionDef) and one.name == "_failure"]
     pairs = [one.value for one in ast.walk(failure) if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple)]
     return found | {text for pair in pairs for text in texts(pair.elts[0])}

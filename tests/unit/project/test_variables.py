@@ -21,7 +21,21 @@ SETTINGS = (RouterSettings, HostSettings, AloneSettings, OperatorSettings, Sandb
 
 def test_every_variable_named_anywhere_in_code_or_documents_exists() -> None:
     known = names(*SETTINGS) | OF_COMMANDS
-    folders = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "cluster", "docs", "helm")
+    folders = (
+        "core",
+        "controlplane",
+        "operator",
+        "router",
+        "simulator",
+        "webui",
+        "cli",
+        "host",
+        "sandbox",
+        "serve",
+        "cluster",
+        "docs",
+        "helm",
+    )
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".yaml", ".html"}]
     files += [ROOT / "README.md"]
     named = {

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[4]
 FAIRLEAD = (sys.executable, "-m", "fairlead_cli.main")
 PYTHONPATH = ":".join(
     str(ROOT / folder)
-    for folder in ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "cluster/src")
+    for folder in ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve", "cluster/src")
 )
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 
