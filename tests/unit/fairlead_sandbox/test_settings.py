@@ -1,7 +1,10 @@
 """A person's variables reach the processes they are meant for, and one that nobody reads is named."""
 
+import pytest
+
+from fairlead.errors import InvalidInput
 from fairlead_sandbox.processes import ProcessSpec, Started
-from fairlead_sandbox.settings import handed_on, strange
+from fairlead_sandbox.settings import handed_on, kubernetes_variables, strange
 
 ROUTER = ProcessSpec(name="router-0", command=("x",), readiness=Started(), reads=frozenset({"FAIRLEAD_MAX_RETRIES", "FAIRLEAD_LOG_LEVEL"}))
 
@@ -28,3 +31,15 @@ def test_a_variable_that_nothing_reads_is_named_with_the_one_it_may_be_meant_for
         "FAIRLEAD_MAX_RETRYS is set, and nothing reads it: is FAIRLEAD_MAX_RETRIES meant?",
         "FAIRLEAD_ZZZ is set, and nothing reads it",
     ]
+
+
+def test_the_kubernetes_api_and_its_node_log_as_every_process_does() -> None:
+    assert kubernetes_variables({}) == {"PROCESSKUBE_LOG_LEVEL": "INFO", "PROCESSKUBE_LOG_FORMAT": "text"}
+    set_here = {"FAIRLEAD_LOG_LEVEL": "DEBUG", "FAIRLEAD_LOG_FORMAT": "json", "FAIRLEAD_DEBUG": "1"}
+    assert kubernetes_variables(set_here) == {
+        "PROCESSKUBE_LOG_LEVEL": "DEBUG",
+        "PROCESSKUBE_LOG_FORMAT": "json",
+        "PROCESSKUBE_DEBUG": "1",
+    }
+    with pytest.raises(InvalidInput, match=r"^FAIRLEAD_LOG_LEVEL: 'loud'"):
+        kubernetes_variables({"FAIRLEAD_LOG_LEVEL": "loud"})
