@@ -87,7 +87,7 @@ class Script:
             self.response += [_framed(_body("response_body", usage, ended=True))]
 
 
-_OPENING = b"".join(
+OPENING = b"".join(
     b"\x00%c%s%c%s" % (len(name), name, len(value), value)
     for name, value in (
         (b":method", b"POST"), (b":scheme", b"http"), (b":path", METHOD.encode()), (b":authority", b"picker"),
@@ -127,7 +127,7 @@ class Load(asyncio.Protocol):
         number, self.next_stream = self.next_stream, self.next_stream + 2
         script = self.scripts[number // 2 % len(self.scripts)]
         self.open[number] = (script, time.perf_counter(), [0, 0, 0])
-        self.transport.write(http2.frame(http2.HEADERS, http2.END_HEADERS, number, _OPENING))
+        self.transport.write(http2.frame(http2.HEADERS, http2.END_HEADERS, number, OPENING))
         self.say(number, script.request)
 
     def say(self, number: int, messages: list[bytes]) -> None:

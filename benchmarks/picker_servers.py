@@ -23,15 +23,16 @@ from fairlead_router.picking.messages import PassBody, PassHeaders, Side
 KINDS = ("own", "grpc-aio", "grpc-sync")
 
 
-def _canned(body_bytes: int) -> list[list[bytes]]:
-    """What is said after so many messages."""
+def canned(body_bytes: int, pieces: int = 0) -> list[list[bytes]]:
+    """What is said after so many messages; of a streamed response each of `pieces` is passed on."""
     headers = wire.encode(PassHeaders(Side.REQUEST, [(b"content-length", b"9")], [], "127.0.0.1:8000,127.0.0.1:8001"))
     body = wire.encode(PassBody(Side.REQUEST, b"x" * (body_bytes + 64), True))
     passed = wire.encode(PassHeaders(Side.RESPONSE, [(b"x-fairlead-instance", b"i0")]))
-    return [[], [headers, body], [passed], [wire.encode(PassBody(Side.RESPONSE, b"x" * 128, True))]]
+    streamed = [[wire.encode(PassBody(Side.RESPONSE, b"x" * 96, False))]] * pieces
+    return [[], [headers, body], [passed], *streamed, [wire.encode(PassBody(Side.RESPONSE, b"x" * 128, True))]]
 
 
-class _CannedStream:
+class CannedStream:
     def __init__(self, stream: GrpcStream, canned: list[list[bytes]]) -> None:
         self.stream, self.canned, self.heard = stream, canned, 0
 
@@ -52,7 +53,7 @@ class _CannedStream:
 
 async def serve_own(port: int, canned: list[list[bytes]]) -> None:
     def connection() -> GrpcConnection:
-        return GrpcConnection(lambda stream: _CannedStream(stream, canned), 1 << 24, lambda _: None)
+        return GrpcConnection(lambda stream: CannedStream(stream, canned), 1 << 24, lambda _: None)
 
     await asyncio.get_running_loop().create_server(connection, "127.0.0.1", port)
     await asyncio.Event().wait()
@@ -100,4 +101,4 @@ def _handler(handle: Any) -> Any:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]), _canned(int(sys.argv[3])))
+    serve(sys.argv[1], int(sys.argv[2]), canned(int(sys.argv[3])))

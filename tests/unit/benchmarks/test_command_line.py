@@ -21,6 +21,7 @@ COMMANDS = {
     "explanations": ["--policies", "nonsense"],
     "gateway": ["--cases", "nonsense"],
     "gateway_before": ["nowhere"],
+    "http2": ["--rounds", "0"],
     "key_check": ["--keys", "0"],
     "kv_events": ["nonsense"],
     "lists": ["--database", "postgresql://nowhere", "--rows", "0"],
