@@ -7,12 +7,12 @@ UNIT_BIN := $(BIN)
 INTEGRATION_BIN := $(BIN)
 # A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
 AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
-CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks scripts
+CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks reproductions scripts
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -23,8 +23,8 @@ up: .venv/ready ## set everything up and run Fairlead on this machine (Ctrl-C st
 down: .venv/ready ## stop what `make up` started
 	@$(BIN)/fairlead down
 
-test: .venv/ready ## set everything up and pass every test; those of cluster/ unless they passed since its last change
-	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),cluster,$(CLUSTER_PASSED)) unit browser
+test: .venv/ready ## set everything up and pass every test; cluster's and reproductions' unless they passed since their last change
+	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),cluster reproductions,$(addprefix $(PASSED),cluster reproductions)) unit browser
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
@@ -41,10 +41,16 @@ test-vllm: .venv/ready ## a router before two real vLLM engines on this machine'
 cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in parallel
 	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)
 
-# Notes that the lane has passed on this interpreter, so that `make test` leaves it out until it, its users or the lock change.
-CLUSTER_PASSED := $(patsubst %/,%,$(dir $(UNIT_BIN)))/cluster-passed
-$(CLUSTER_PASSED): uv.lock $(shell find cluster sandbox tests/integration/sandbox -type f -not -name '*.pyc') | .venv/ready
-	@$(MAKE) --no-print-directory cluster ARGS=
+reproductions: .venv/ready ## the sections of docs/benchmarks.md on small runs, in parallel
+	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/reproductions $(ARGS)
+
+# A file for each of these two lanes and each interpreter says when it passed: `make test` leaves a lane out until something below it changes.
+PASSED := $(patsubst %/,%,$(dir $(UNIT_BIN)))/passed-
+files = $(shell find $(1) -type f -not -name '*.pyc')
+$(PASSED)cluster: uv.lock $(call files,cluster sandbox tests/integration/sandbox) | .venv/ready
+$(PASSED)reproductions: uv.lock $(call files,reproductions benchmarks core/fairlead simulator tests/reproductions) | .venv/ready
+$(PASSED)cluster $(PASSED)reproductions:
+	@$(MAKE) --no-print-directory $(patsubst $(PASSED)%,%,$@) ARGS=
 	@touch $@
 
 unit: .venv/ready ## pure and single-process tests, in parallel
@@ -58,7 +64,7 @@ test-pages: .venv/ready ## read every page of the running system: for what disag
 	FAIRLEAD_TEST_EVERY_PAGE=1 $(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_pages.py $(ARGS)
 
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation cluster/tests $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation tests/reproductions cluster/tests $(ARGS)
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh

@@ -1,4 +1,4 @@
-"""The default policy against every other on generated workloads, small: `benchmarks/reproductions/default_policy.py`
+"""The default policy against every other on generated workloads, small: `reproductions/default_policy.py`
 is the whole comparison.
 """
 

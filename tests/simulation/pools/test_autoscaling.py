@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from benchmarks.reproductions import scaling_runs
-from benchmarks.reproductions.scaling_runs import AUTO, phased
+from reproductions import scaling_runs
+from reproductions.scaling_runs import AUTO, phased
 
 from fairlead.instances import Role
 from fairlead.reports.rejections import RejectionReason

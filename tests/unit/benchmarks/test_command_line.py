@@ -13,27 +13,27 @@ from benchmarks.command_line import a_file, above_zero, count, names_of, zero_or
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = {
-    "asking": ["--requests", "0"],
-    "crashes.__main__": ["--reports", "-4"],
-    "decisions": ["--requests", "3"],
-    "endpoint_picker": ["--servers", "nonsense"],
-    "expected_effects": ["--instances", "1"],
-    "explanations": ["--policies", "nonsense"],
-    "gateway": ["--cases", "nonsense"],
-    "gateway_before": ["nowhere"],
-    "http2": ["--rounds", "0"],
-    "key_check": ["--keys", "0"],
-    "kv_events": ["nonsense"],
-    "lists": ["--database", "postgresql://nowhere", "--rows", "0"],
-    "operator_pools": ["--pools", "0"],
-    "pool_operations.__main__": ["--steps", "nonsense"],
-    "record_under_load": ["--minutes", "0"],
-    "remedies": ["--pools", "0"],
+    "benchmarks.asking": ["--requests", "0"],
+    "benchmarks.crashes.__main__": ["--reports", "-4"],
+    "benchmarks.decisions": ["--requests", "3"],
+    "benchmarks.endpoint_picker": ["--servers", "nonsense"],
+    "benchmarks.expected_effects": ["--instances", "1"],
+    "benchmarks.explanations": ["--policies", "nonsense"],
+    "benchmarks.gateway": ["--cases", "nonsense"],
+    "benchmarks.gateway_before": ["nowhere"],
+    "benchmarks.http2": ["--rounds", "0"],
+    "benchmarks.key_check": ["--keys", "0"],
+    "benchmarks.kv_events": ["nonsense"],
+    "benchmarks.lists": ["--database", "postgresql://nowhere", "--rows", "0"],
+    "benchmarks.operator_pools": ["--pools", "0"],
+    "benchmarks.pool_operations.__main__": ["--steps", "nonsense"],
+    "benchmarks.record_under_load": ["--minutes", "0"],
+    "benchmarks.remedies": ["--pools", "0"],
+    "benchmarks.simulator": ["--trace", "/nowhere.jsonl"],
+    "benchmarks.store_at_scale.__main__": ["--hours", "-1"],
+    "benchmarks.web_budgets.__main__": ["--instances", "2"],
+    "benchmarks.what_if": ["--trace", "/nowhere.jsonl"],
     "reproductions.__main__": ["--seeds", "0"],
-    "simulator": ["--trace", "/nowhere.jsonl"],
-    "store_at_scale.__main__": ["--hours", "-1"],
-    "web_budgets.__main__": ["--instances", "2"],
-    "what_if": ["--trace", "/nowhere.jsonl"],
 }
 
 
@@ -41,17 +41,20 @@ def run(monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str]) -> i
     """The code with which the program ends."""
     monkeypatch.setattr("sys.argv", [module, *arguments])
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"benchmarks.{module}").main()
+        importlib.import_module(module).main()
     return ended.value.code
 
 
 def test_every_benchmark_with_arguments_is_among_these() -> None:
     found = {
-        ".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts)
-        for path in (ROOT / "benchmarks").rglob("*.py")
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for folder in ("benchmarks", "reproductions")
+        for path in (ROOT / folder).rglob("*.py")
         if "argparse.ArgumentParser(" in path.read_text()
     }
-    assert found - set(COMMANDS) == {"crashes.reporting_router", "expected_blocks"}, "one is started by another, one has no arguments"
+    assert found - set(COMMANDS) == {"benchmarks.crashes.reporting_router", "benchmarks.expected_blocks"}, (
+        "one is started by another, one has no arguments"
+    )
 
 
 @pytest.mark.parametrize("module", COMMANDS)

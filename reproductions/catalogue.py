@@ -1,0 +1,38 @@
+"""The sections of docs/benchmarks.md in order. A new one is a module with a `SECTION`, named here."""
+
+from collections.abc import Sequence
+
+from reproductions import (
+    apart,
+    beliefs,
+    caches,
+    default_policy,
+    default_policy_grid,
+    dualmap,
+    ear,
+    heimdall,
+    lodestar,
+    mooncake,
+    scaling,
+    sharing,
+    staleness,
+    unseen_traffic,
+)
+from reproductions.sections import Section
+
+SECTIONS: Sequence[Section] = (
+    default_policy.SECTION,
+    default_policy_grid.SECTION,
+    unseen_traffic.SECTION,
+    dualmap.SECTION,
+    mooncake.SECTION,
+    ear.SECTION,
+    heimdall.SECTION,
+    caches.SECTION,
+    lodestar.SECTION,
+    staleness.SECTION,
+    apart.SECTION,
+    scaling.SECTION,
+    sharing.SECTION,
+    beliefs.SECTION,
+)

@@ -1,0 +1,154 @@
+"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each as
+DualMap's published code runs it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from reproductions.dualmap_setup import (
+    BASELINES,
+    COLOURS,
+    DUALMAP,
+    INSTANCES,
+    MARKERS,
+    NEVER_SECONDS,
+    Results,
+    Study,
+    Variant,
+    best,
+)
+from reproductions.runs import percent, table
+from reproductions.sections import IMAGES, Context
+
+MULTIPLES = (0.5, 0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
+CODE_MULTIPLES = (0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
+CLOSE = (0.75, 0.9, 0.95)
+"""Where latencies, hits and balance are shown: below, at and beyond the rate most policies can just carry."""
+FAIRLEAD = Variant(label="fairlead", policy="fairlead")
+_WAITING: Mapping[str, float] = {"queue_timeout_seconds": NEVER_SECONDS}
+CODE = Variant(label="dualmap", policy="dualmap", parameters={"preset": "dualmap-code", **_WAITING})
+CODE_BASELINES = tuple(Variant(label=one.label, policy=one.policy, parameters=_WAITING, at_once=True) for one in BASELINES)
+NAMES = tuple(one.label for one in BASELINES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Gains of `dualmap` over the best baseline at each point.
+
+    `capacity` is the largest relative gain of attainment, at `capacity_at` (a multiple).
+    """
+
+    capacity: float
+    capacity_at: float
+    shares: tuple[float, float]
+    """Attainment there, of `dualmap` and of the baseline."""
+    goodput: float
+    best_goodput: str
+    """The baseline."""
+
+
+def gain(results: Results) -> Gain:
+    """Reads `dualmap` and the four baselines. Gains are relative: 0.25 is a quarter more; 0 where all are 0."""
+    gains: list[tuple[float, float, float, float]] = []
+    for multiple in results.multiples("dualmap"):
+        other = max(results.mean(name, multiple, "attainment") for name in NAMES)
+        mine = results.mean("dualmap", multiple, "attainment")
+        gains.append((relative(mine, other), multiple, mine, other))
+    goodputs = {name: results.goodput(name) for name in NAMES}
+    winner = best(NAMES, goodputs)
+    capacity, at, mine, other = max(gains, key=lambda found: (found[0], -found[1]))
+    return Gain(
+        capacity=capacity,
+        capacity_at=at,
+        shares=(mine, other),
+        goodput=relative(results.goodput("dualmap"), goodputs[winner]),
+        best_goodput=winner,
+    )
+
+
+def relative(value: float, other: float) -> float:
+    """How much larger `value` is than `other`, as a part of it; 0 when `other` is 0."""
+    return value / other - 1 if other else 0.0
+
+
+def same_queue(study: Study) -> Results:
+    """Every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight,
+    60 s of waiting at most.
+    """
+    quick = study.context.quick
+    return study.run((DUALMAP, *BASELINES, FAIRLEAD), (0.75, 0.9, 0.95) if quick else MULTIPLES, study.context.seeds)
+
+
+def as_published(study: Study) -> Results:
+    """`dualmap` with its preset, queue order and late binding; the others sent to the engines at once, as only
+    DualMap has a queue there.
+    """
+    quick = study.context.quick
+    return study.run((CODE, *CODE_BASELINES), (0.75, 0.9, 0.95) if quick else CODE_MULTIPLES, study.context.seeds)
+
+
+def attainments(study: Study, results: Results, labels: Sequence[str]) -> str:
+    """A table: attainment per rate, and the goodput."""
+    multiples = results.multiples("dualmap")
+    rows: list[list[str]] = []
+    for label in labels:
+        shares = [percent(results.mean(label, multiple, "attainment")) for multiple in multiples]
+        rows.append([f"`{label}`", *shares, goodput(study, results, label)])
+    return table([study.title, *(f"{multiple:g}×" for multiple in multiples), "goodput, req/s"], rows)
+
+
+def goodput(study: Study, results: Results, label: str) -> str:
+    """Goodput in requests per second, marked where it lies outside the rates that were run."""
+    multiple = results.goodput(label)
+    tested = results.multiples(label)
+    if multiple == 0:
+        return f"< {tested[0] * study.saturation:.1f}"
+    return f"{'≥ ' if multiple == tested[-1] else ''}{multiple * study.saturation:.2f}"
+
+
+def details(study: Study, results: Results, labels: Sequence[str]) -> str:
+    """A table: TTFT, hits as a part of the endless cache's and balance at the rates `CLOSE`."""
+    rows: list[list[str]] = []
+    for multiple in (one for one in CLOSE if one in results.multiples("dualmap")):
+        for label in labels:
+            figures = {name: results.mean(label, multiple, name) for name in ("ttft_p50", "ttft_p90", "hit_rate", "load_cv", "moves")}
+            rows.append(
+                [
+                    f"`{label}` {multiple:g}×",
+                    f"{figures['ttft_p50']:.2f}",
+                    f"{figures['ttft_p90']:.2f}",
+                    percent(figures["hit_rate"]),
+                    percent(figures["hit_rate"] / study.ideal_hit_rate),
+                    f"{figures['load_cv']:.2f}",
+                    f"{figures['moves']:.0f}",
+                ]
+            )
+    return table([study.title, "P50 TTFT, s", "P90", "hit rate", "of the ideal", "CV of load", "moves"], rows)
+
+
+def plot(context: Context, name: str, title: str, both: Sequence[tuple[Study, Results]]) -> str:
+    """Attainment against rate, a panel per workload; returns the Markdown of the picture."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (study, results) in zip(panels, both, strict=True):
+        for number, label in enumerate(dict.fromkeys(label for label, _ in results.cells)):
+            multiples = results.multiples(label)
+            axes.plot(
+                [multiple * study.saturation for multiple in multiples],
+                [100 * results.mean(label, multiple, "attainment") for multiple in multiples],
+                color=COLOURS[number],
+                marker=MARKERS[number],
+                markersize=5,
+                linewidth=2 if label == "dualmap" else 1.2,
+                label=label,
+            )
+        axes.axhline(90, color="grey", linewidth=0.7, linestyle=":")
+        axes.axvline(study.saturation, color="grey", linewidth=0.7, linestyle="--")
+        axes.set(xlabel="requests per second", title=study.title, ylim=(-2, 102))
+    panels[0].set_ylabel("first token within 5 s, % of all that arrived")
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=6)
+    figure.suptitle(f"{title}, {INSTANCES} instances (dashed: estimated saturation)")
+    figure.savefig(context.image(name), dpi=110, metadata={"Software": None})
+    return f"![{title}: attainment against rate]({IMAGES}/{name})"

@@ -1,0 +1,72 @@
+"""Reading the runs of the section on stale and wrong observations: means over seeds, losses, and the plot."""
+
+from dataclasses import replace
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from reproductions.runs import mean
+from reproductions.staleness_runs import DELAYS, KV_ALONE, LATE, LOADS, POLICIES, QUEUED, Runs, Trial
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999", "#882255", "#117733", "#332288")
+MARKERS = "osD^vPX*<>h"
+
+
+def plot(runs: Runs) -> Figure:
+    """Attainment lost against the delay: left the choice alone, right with queues in the router."""
+    left = [(policy, Trial(policy=policy)) for policy in POLICIES] + [("heimdall by KV use alone", KV_ALONE)]
+    right = [(f"{one.label}, {one.in_flight or 'all'} in flight", one) for one in QUEUED]
+    with matplotlib.rc_context({"font.size": 9}):
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        for axes, lines, name in zip(
+            figure.subplots(1, 2), (left, right), ("no queues in the router", "queues in the router"), strict=True
+        ):
+            for number, (label, one) in enumerate(lines):
+                axes.plot(
+                    range(len(DELAYS)),
+                    [100 * lost(runs, one, delay) for delay in DELAYS],
+                    color=COLOURS[number % len(COLOURS)],
+                    marker=MARKERS[number % len(MARKERS)],
+                    linestyle="--" if one.weights or one.policy == "round-robin" else "-",
+                    linewidth=1.2,
+                    markersize=4,
+                    label=label,
+                )
+            axes.set_xticks(range(len(DELAYS)), [f"{delay:g}" for delay in DELAYS])
+            axes.set(xlabel="news late by, s", title=f"{name}, {LOADS[0]:g}×")
+            axes.grid(axis="y", linewidth=0.3)
+            axes.legend(fontsize=7)
+        figure.axes[0].set_ylabel("in time lost against no delay, points")
+    return figure
+
+
+def in_time(runs: Runs, trial: Trial) -> float:
+    """Attainment, mean over seeds."""
+    return mean(runs[trial], lambda one: one.attainment)
+
+
+def ttft(runs: Runs, trial: Trial) -> float:
+    """P90 of TTFT in seconds, mean over seeds."""
+    return mean(runs[trial], lambda one: one.ttft_p90)
+
+
+def hits(runs: Runs, trial: Trial) -> float:
+    """Hit rate, mean over seeds."""
+    return mean(runs[trial], lambda one: one.hit_rate)
+
+
+def lost(runs: Runs, trial: Trial, delay: float = LATE) -> float:
+    """Attainment lost by a delay, against none; below 0 when it is better."""
+    return in_time(runs, replace(trial, delay=0.0)) - in_time(runs, replace(trial, delay=delay))
+
+
+def seed_range(runs: Runs, trial: Trial) -> float:
+    """How far apart the seeds' attainments are."""
+    found = [one.figures.attainment for one in runs[trial]]
+    return max(found) - min(found)
+
+
+def points(share: float) -> str:
+    """A difference of shares in percentage points."""
+    rounded = round(100 * share, 1)
+    return f"{rounded or 0.0:.1f} points"
