@@ -85,7 +85,7 @@ def _places(_context: click.Context, _parameter: click.Parameter, places: tuple[
 def main(
     state_dir: Path, host: str, port: int, node_grace_seconds: float, service_accounts: tuple[str, ...], log_level: str, log_format: str
 ) -> None:
-    """Serve the sandbox's Kubernetes API."""
+    """Serve a Kubernetes API."""
     with one_line_errors("kubernetes-api", log_level=log_level, log_format=log_format), _locked(state_dir):
         asyncio.run(serve(state_dir, host, port, node_grace_seconds, service_accounts))
 
