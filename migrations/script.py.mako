@@ -4,7 +4,7 @@ Revision: ${up_revision}
 Revises: ${down_revision or 'nothing' | comma,n}
 
 One idea; the release before works on with what this makes (docs/development.md, "Change the database"). Indexes of
-tables that grow: fairlead_api.store.index_building; their rows: fairlead_api.store.backfilling.
+tables that grow: fairlead_api.infra.index_building; their rows: fairlead_api.infra.backfilling.
 """
 
 import sqlalchemy as sa

@@ -12,121 +12,121 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from fairlead.routing.knowledge.rings import key_shares
-from fairlead_api import problems
-from fairlead_api.cluster import KubernetesCluster
-from fairlead_api.documenting import openapi
-from fairlead_api.identifying import Identify
-from fairlead_api.jobs import scheduled
+from fairlead_api import tables
+from fairlead_api.access.access import Access
+from fairlead_api.access.cluster_rights import ClusterRights
+from fairlead_api.access.gateway_key_routes import gateway_key_routes
+from fairlead_api.access.gateway_keys import GatewayKeys
+from fairlead_api.access.guards import Guard
+from fairlead_api.access.identifying import Identify
+from fairlead_api.access.logins import IdentityProvider, Logins
+from fairlead_api.access.reviews import KubernetesReviews
+from fairlead_api.access.routes import access_routes
+from fairlead_api.access.store.credentials import PostgresAccess
+from fairlead_api.access.store.gateway_keys import PostgresGatewayKeys
+from fairlead_api.access.tokens import Tokens
+from fairlead_api.advice.asking import Advising
+from fairlead_api.advice.routes import advice_routes
+from fairlead_api.advice.sizing import Sizing
+from fairlead_api.advice.store.situations import PostgresSituations
+from fairlead_api.advice.store.trends import PostgresTrends
+from fairlead_api.advice.trends import TrendReading
+from fairlead_api.audit.attributing_store import PostgresClusterChanges
+from fairlead_api.audit.cluster_routes import cluster_audit_routes
+from fairlead_api.audit.routes import audit_routes
+from fairlead_api.audit.store import PostgresAuditLog
+from fairlead_api.decisions.kept_session_routes import kept_session_routes
+from fairlead_api.decisions.kept_session_store import PostgresKeptSessions
+from fairlead_api.decisions.kept_sessions import KeptSessions
+from fairlead_api.decisions.routes import decision_routes
+from fairlead_api.decisions.store import PostgresDecisions
+from fairlead_api.http import problems
+from fairlead_api.http.documenting import openapi
+from fairlead_api.http.parameters import closed
+from fairlead_api.http.stale import StaleReads
+from fairlead_api.http.strict_bodies import StrictBodies
+from fairlead_api.http.tagging import Tagging
+from fairlead_api.http.telemetry import Instrument, Telemetry
+from fairlead_api.infra.audit_log import PostgresAudit
+from fairlead_api.infra.callers import Bootstrap, digest
+from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.infra.notices import CredentialsRevoked, Notice, PoolDeleted, TableChanged
+from fairlead_api.infra.notifying import listen
+from fairlead_api.infra.partitions import Partitions
+from fairlead_api.infra.pulse import Pulse
+from fairlead_api.infra.sharing import Recent, Shared
+from fairlead_api.infra.suspended_copies import keep_ending_suspended_copies
+from fairlead_api.infra.upgrading import upgrade
+from fairlead_api.loads.explaining import LoadExplaining
+from fairlead_api.loads.heatmap_reading import HeatmapReading
+from fairlead_api.loads.heatmaps import Kept
+from fairlead_api.loads.store.samples import PostgresLoads
+from fairlead_api.loads.store.windows import PostgresLoadWindows
+from fairlead_api.moves.routes import move_routes
+from fairlead_api.moves.store import PostgresMoves
 from fairlead_api.oidc_settings import OidcSettings
-from fairlead_api.reviews import KubernetesReviews
-from fairlead_api.routes.access import access_routes
-from fairlead_api.routes.advice import advice_routes
-from fairlead_api.routes.audit import audit_routes
-from fairlead_api.routes.cluster_audit import cluster_audit_routes
-from fairlead_api.routes.decisions import decision_routes
-from fairlead_api.routes.engine_fits import engine_fit_routes
-from fairlead_api.routes.gateway_keys import gateway_key_routes
-from fairlead_api.routes.guards import Guard
-from fairlead_api.routes.health import health_routes
-from fairlead_api.routes.internal import internal_routes
-from fairlead_api.routes.kept_sessions import kept_session_routes
-from fairlead_api.routes.live import live_routes
-from fairlead_api.routes.moves import move_routes
-from fairlead_api.routes.parameters import closed
-from fairlead_api.routes.plans import plan_routes
-from fairlead_api.routes.pools import pool_routes
-from fairlead_api.routes.predictors import predictor_routes
-from fairlead_api.routes.rejections import rejection_routes
-from fairlead_api.routes.rings import ring_routes
-from fairlead_api.routes.rollouts import rollout_routes
-from fairlead_api.routes.scaling import scaling_routes
-from fairlead_api.routes.schedules import schedule_routes
-from fairlead_api.routes.search import search_routes
-from fairlead_api.routes.series import series_routes
-from fairlead_api.routes.sessions import session_routes
-from fairlead_api.routes.simulations import simulation_routes
-from fairlead_api.routes.slo import slo_routes
-from fairlead_api.services.access.access import Access
-from fairlead_api.services.access.callers import Bootstrap, digest
-from fairlead_api.services.access.cluster_rights import ClusterRights
-from fairlead_api.services.access.gateway_keys import GatewayKeys
-from fairlead_api.services.access.logins import IdentityProvider, Logins
-from fairlead_api.services.access.tokens import Tokens
-from fairlead_api.services.advice.asking import Advising
-from fairlead_api.services.advice.sizing import Sizing
-from fairlead_api.services.advice.trends import TrendReading
-from fairlead_api.services.history.figure_reading import FigureReading
-from fairlead_api.services.history.heatmap_reading import HeatmapReading
-from fairlead_api.services.history.heatmaps import Kept
-from fairlead_api.services.history.load_explaining import LoadExplaining
-from fairlead_api.services.history.series_reading import SeriesReading
-from fairlead_api.services.history.slo_reading import SloReading
-from fairlead_api.services.kept_sessions import KeptSessions
-from fairlead_api.services.plans.objects import ClusterGateway
-from fairlead_api.services.plans.planned_objects import PlannedObjects
-from fairlead_api.services.plans.plans import Plans
-from fairlead_api.services.pools.mirroring import PoolMirroring
-from fairlead_api.services.reports.ingestion import Ingestion
-from fairlead_api.services.reports.plausibility import Ages
-from fairlead_api.services.sharing import Recent, Shared
-from fairlead_api.services.simulations.engine_fits import EngineFits
-from fairlead_api.services.simulations.expectations import Expectations
-from fairlead_api.services.simulations.simulations import Simulations
-from fairlead_api.services.streams.live import Live
-from fairlead_api.services.streams.notices import CredentialsRevoked, Notice, PoolDeleted, TableChanged
-from fairlead_api.services.streams.tables import TableStream
-from fairlead_api.services.streams.topics import topics
-from fairlead_api.services.upkeep import Keep, Upkeep
+from fairlead_api.plans.cluster import KubernetesCluster
+from fairlead_api.plans.objects import ClusterGateway
+from fairlead_api.plans.planned_objects import PlannedObjects
+from fairlead_api.plans.plans import Plans
+from fairlead_api.plans.rollout_routes import rollout_routes
+from fairlead_api.plans.routes import plan_routes
+from fairlead_api.plans.store.evidence import PostgresEvidence
+from fairlead_api.plans.store.lists import PostgresPlanList
+from fairlead_api.plans.store.plans import PostgresPlans
+from fairlead_api.plans.store.session_homes import PostgresSessionHomes
+from fairlead_api.pools.mirroring import PoolMirroring
+from fairlead_api.pools.predictor_routes import predictor_routes
+from fairlead_api.pools.ring_routes import ring_routes
+from fairlead_api.pools.routes import pool_routes
+from fairlead_api.pools.store.history import PostgresPoolHistory
+from fairlead_api.pools.store.last_minutes import LastMinutes
+from fairlead_api.pools.store.mirror import PostgresPools
+from fairlead_api.pools.store.predictors import PostgresPredictors
+from fairlead_api.pools.store.reads import PostgresPoolReads
+from fairlead_api.pools.store.rings import PostgresRings
+from fairlead_api.rejections.routes import rejection_routes
+from fairlead_api.rejections.store import PostgresRejections
+from fairlead_api.reports.ingestion import Ingestion
+from fairlead_api.reports.plausibility import Ages
+from fairlead_api.reports.routes import internal_routes
+from fairlead_api.reports.store.reports import PostgresReports
+from fairlead_api.scaling.routes import scaling_routes
+from fairlead_api.scaling.store import PostgresScaling
+from fairlead_api.schedules.routes import schedule_routes
+from fairlead_api.schedules.store import PostgresSchedules
+from fairlead_api.search.routes import search_routes
+from fairlead_api.search.store import PostgresSearch
+from fairlead_api.series.figures import FigureReading
+from fairlead_api.series.reading import SeriesReading
+from fairlead_api.series.routes import series_routes
+from fairlead_api.series.store.figures import PostgresFigures
+from fairlead_api.series.store.series import PostgresSeries
+from fairlead_api.sessions.routes import session_routes
+from fairlead_api.sessions.store.lists import PostgresSessions
 from fairlead_api.settings import Retention, Settings
-from fairlead_api.simulating import Simulating
-from fairlead_api.stale import StaleReads
-from fairlead_api.store import tables
-from fairlead_api.store.access import PostgresAccess
-from fairlead_api.store.advice.situations import PostgresSituations
-from fairlead_api.store.advice.trends import PostgresTrends
-from fairlead_api.store.audit import PostgresAudit
-from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
-from fairlead_api.store.engine_fits import PostgresEngineFits
-from fairlead_api.store.figures import PostgresFigures
-from fairlead_api.store.gateway_keys import PostgresGatewayKeys
-from fairlead_api.store.history.audit import PostgresAuditLog
-from fairlead_api.store.history.decisions import PostgresDecisions
-from fairlead_api.store.history.load_windows import PostgresLoadWindows
-from fairlead_api.store.history.loads import PostgresLoads
-from fairlead_api.store.history.moves import PostgresMoves
-from fairlead_api.store.history.plans import PostgresPlanList
-from fairlead_api.store.history.rejections import PostgresRejections
-from fairlead_api.store.history.scaling import PostgresScaling
-from fairlead_api.store.history.schedules import PostgresSchedules
-from fairlead_api.store.history.search import PostgresSearch
-from fairlead_api.store.history.series import PostgresSeries
-from fairlead_api.store.history.sessions import PostgresSessions
-from fairlead_api.store.kept_sessions import PostgresKeptSessions
-from fairlead_api.store.notifying import listen
-from fairlead_api.store.partitions import Partitions
-from fairlead_api.store.plans.evidence import PostgresEvidence
-from fairlead_api.store.plans.plans import PostgresPlans
-from fairlead_api.store.plans.session_homes import PostgresSessionHomes
-from fairlead_api.store.pools.attributing import PostgresClusterChanges
-from fairlead_api.store.pools.history import PostgresPoolHistory
-from fairlead_api.store.pools.last_minutes import LastMinutes
-from fairlead_api.store.pools.mirror import PostgresPools
-from fairlead_api.store.pools.predictors import PostgresPredictors
-from fairlead_api.store.pools.reads import PostgresPoolReads
-from fairlead_api.store.pools.rings import PostgresRings
-from fairlead_api.store.pools.slo import PostgresSlo
-from fairlead_api.store.pulse import Pulse
-from fairlead_api.store.reports.reports import PostgresReports
-from fairlead_api.store.simulations import PostgresSimulations
-from fairlead_api.store.sizings import PostgresSizings
-from fairlead_api.store.streams import PostgresStream
-from fairlead_api.store.suspended_copies import keep_ending_suspended_copies
-from fairlead_api.store.upgrading import upgrade
-from fairlead_api.store.upkeep.retention import SWEEPS
-from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
-from fairlead_api.strict_bodies import StrictBodies
-from fairlead_api.tagging import Tagging
-from fairlead_api.telemetry import Instrument, Telemetry
+from fairlead_api.simulations.engine_fit_routes import engine_fit_routes
+from fairlead_api.simulations.engine_fits import EngineFits
+from fairlead_api.simulations.expectations import Expectations
+from fairlead_api.simulations.processes import Simulating
+from fairlead_api.simulations.routes import simulation_routes
+from fairlead_api.simulations.simulations import Simulations
+from fairlead_api.simulations.store.engine_fits import PostgresEngineFits
+from fairlead_api.simulations.store.simulations import PostgresSimulations
+from fairlead_api.simulations.store.sizings import PostgresSizings
+from fairlead_api.slo.reading import SloReading
+from fairlead_api.slo.routes import slo_routes
+from fairlead_api.slo.store import PostgresSlo
+from fairlead_api.streams.live import Live
+from fairlead_api.streams.routes import live_routes
+from fairlead_api.streams.store import PostgresStream
+from fairlead_api.streams.table_stream import TableStream
+from fairlead_api.streams.topics import topics
+from fairlead_api.upkeep.jobs import scheduled
+from fairlead_api.upkeep.retention_store import SWEEPS
+from fairlead_api.upkeep.routes import health_routes
+from fairlead_api.upkeep.store import PostgresUpkeep
+from fairlead_api.upkeep.upkeep import Keep, Upkeep
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_process.clock import utc_now
@@ -315,6 +315,6 @@ def keep(retention: Retention) -> Keep:
 
 
 def _identity_provider(settings: OidcSettings) -> IdentityProvider:
-    from fairlead_api.identity_provider import OpenIdProvider  # 16 MB of cryptography, only where it is used
+    from fairlead_api.access.identity_provider import OpenIdProvider  # 16 MB of cryptography, only where it is used
 
     return OpenIdProvider(settings)

@@ -4,7 +4,7 @@ Revision: 0044_plan_list
 Revises: 0043_losses
 """
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import index_building
 
 revision = "0044_plan_list"
 down_revision = "0043_losses"

@@ -6,7 +6,7 @@ Revises: 0046_audit_of_people
 
 from alembic import op
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import index_building
 
 revision = "0047_decisions_by_request"
 down_revision = "0046_audit_of_people"

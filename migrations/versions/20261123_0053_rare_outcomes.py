@@ -6,7 +6,7 @@ Revises: 0052_joined_values
 
 from alembic import op
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import index_building
 
 revision = "0053_rare_outcomes"
 down_revision = "0052_joined_values"

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import index_building
 
 revision = "0059_kept_decisions"
 down_revision = "0058_shares"

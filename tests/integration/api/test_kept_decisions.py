@@ -8,7 +8,7 @@ import pytest
 from fairlead.reports.decisions import Attempt, DecisionReason, DecisionRecord, KeptFor, RequestOutcome, Weighing
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
-from fairlead_api.services import kept_sessions
+from fairlead_api.decisions import kept_sessions
 from fairlead_client.lines import KeptSessionsLine
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.gateway_keys import GatewayKeyChange, GatewayKeyRequest

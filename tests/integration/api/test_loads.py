@@ -17,7 +17,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
-from fairlead_api.store.history.loads import PER_SECOND
+from fairlead_api.loads.store.samples import PER_SECOND
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance

@@ -16,11 +16,11 @@ from benchmarks.history_rows import Size, fill
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
+from fairlead_api import retired
 from fairlead_api.app import create_api
-from fairlead_api.documenting import openapi
-from fairlead_api.store.backfilling import backfill
-from fairlead_api.store.tables import retired
-from fairlead_api.store.upgrading import check, downgrade, heads, upgrade
+from fairlead_api.http.documenting import openapi
+from fairlead_api.infra.backfilling import backfill
+from fairlead_api.infra.upgrading import check, downgrade, heads, upgrade
 from fairlead_testing.builders.database_shape import recorded
 from fairlead_testing.running.api import running_api, settings_for
 from fairlead_testing.running.postgres import fresh_database, plain

@@ -1,0 +1,47 @@
+"""Advice: findings ranked by harm; and all pools over a range, in short."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.advice.asking import Advising
+from fairlead_api.advice.trends import TrendReading
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.series.flat_rows import TrendStep, trend_steps
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.advice import Advice, AdviceReport, Trends
+
+
+def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock: Callable[[], datetime]) -> APIRouter:
+    """Advice and trends under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["advice"])
+    viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def get_advice() -> Ask:
+        """What hurts the pools now, why, and the plan that would help; what harms most first."""
+        return lambda sight: advising.advice(None, clock(), sight)
+
+    document(routes, "/advice", AdviceReport, anywhere, get_advice, Advice, lambda found: found.items)
+
+    async def get_pool_advice(namespace: str, name: str) -> Ask:
+        """The same of one pool."""
+        return lambda sight: advising.advice(PoolKey(namespace=namespace, name=name), clock())
+
+    document(routes, "/pools/{namespace}/{name}/advice", AdviceReport, viewer, get_pool_advice, Advice, lambda found: found.items)
+
+    async def get_trends(
+        start: Annotated[str, Query(alias="from", max_length=40)] = "now-1h",
+        end: Annotated[str, Query(alias="to", max_length=40)] = "now",
+    ) -> Ask:
+        """All pools that the caller may see over a range of at most 90 days, in at most 41 steps of whole minutes; of
+        whole hours where it is longer than six hours or begins more than 25 hours ago.
+        """
+        return lambda sight: trends.trends(start, end, clock(), sight)
+
+    document(routes, "/trends", Trends, anywhere, get_trends, TrendStep, trend_steps)
+
+    return routes

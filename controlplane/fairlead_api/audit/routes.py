@@ -1,0 +1,89 @@
+"""The audit log, its head, and the verification of its chain."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, Query
+
+from fairlead.errors import InvalidInput
+from fairlead_api.access.guards import Guard
+from fairlead_api.http.answers import answer
+from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.filters import AuditFilter
+from fairlead_api.infra.spans import Sight, Span
+from fairlead_api.infra.times import parse_range
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, AuditVerification
+from fairlead_client.resources.pages import Page
+
+KeptId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
+
+
+class AuditReader(Protocol):
+    """The source of audit entries."""
+
+    async def entries(self, wanted: AuditFilter, span: Span) -> Page[AuditEntry]: ...
+
+    async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
+        """One entry. Raises NotFound, also for one about what is not in sight."""
+
+
+class ChainVerifier(Protocol):
+    """Checks the audit log's chain."""
+
+    async def head(self) -> AuditHead | None: ...
+
+    async def verify(self, kept: AuditHead | None = None) -> AuditVerification: ...
+
+
+def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clock: Callable[[], datetime]) -> APIRouter:
+    """The audit log under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER)
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+
+    async def chosen(
+        pool: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        kind: AuditKind | None = None,
+        target: Annotated[str | None, Query(alias="object")] = None,
+        start: From = None,
+        end: To = None,
+    ) -> Fetch:
+        begun, ended = parse_range(start, end, clock())
+        wanted = AuditFilter(pool=pool, actor=actor, action=action, object=target, kind=kind, start=begun, end=ended)
+        return lambda span: reader.entries(wanted, span)
+
+    @routes.get("/audit/verification", response_model=AuditVerification)
+    async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
+        """Checks the whole hash chain, up to its newest head.
+
+        A head kept from `/v1/audit/head` is checked too if it is given.
+        """
+        if (head_id is None) != (head_chain is None):
+            raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")
+        kept = None if head_id is None or head_chain is None else AuditHead(id=head_id, chain=head_chain, at=clock())
+        return answer(await verifier.verify(kept))
+
+    @routes.get("/audit/head", response_model=AuditHead)
+    async def get_head(caller: Viewer) -> Any:
+        """The newest entry's place in the chain. Keep it outside this database: it proves later what the log was."""
+        head = await verifier.head()
+        if head is None:
+            raise NotFound("audit entry", "1")
+        return answer(head)
+
+    seeing = guard.needs(AccessRole.VIEWER, somewhere=True)
+    listing(routes, "/audit", AuditEntry, seeing, chosen, by="-at")
+
+    @routes.get("/audit/{entry_id}", response_model=AuditEntry)
+    async def get_audit_entry(entry_id: int, caller: Annotated[Caller, Depends(seeing)]) -> Any:
+        """One entry."""
+        return answer(await reader.entry(entry_id, caller.sight))
+
+    return routes

@@ -1,0 +1,82 @@
+"""Sampled decisions: why a request went where it went."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, Query
+
+from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.http.answers import answer, seen
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.filters import DecisionFilter
+from fairlead_api.infra.spans import Span
+from fairlead_api.infra.times import parse_range
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
+from fairlead_client.resources.pages import Page
+
+MOST_COUNTED = 1000
+"""Most decisions whose reasons are counted."""
+
+
+class DecisionReader(Protocol):
+    """The source of decisions."""
+
+    async def decisions(self, wanted: DecisionFilter, span: Span) -> Page[RoutingDecision]: ...
+
+    async def decision(self, decision_id: str) -> RoutingDecision:
+        """One decision. Raises NotFound."""
+
+    async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
+        """How many of so many decisions of a pool had each reason. Raises NotFound."""
+
+
+def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], datetime]) -> APIRouter:
+    """Decisions under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def chosen(
+        pool: str | None = None,
+        instance: str | None = None,
+        session: str | None = None,
+        reason: DecisionReason | None = None,
+        priority_class: str | None = None,
+        kept: KeptFor | None = None,
+        outcome: RequestOutcome | None = None,
+        start: From = None,
+        end: To = None,
+    ) -> Fetch:
+        begun, ended = parse_range(start, end, clock())
+        wanted = DecisionFilter(
+            pool=pool,
+            instance=instance,
+            session=session,
+            reason=reason,
+            priority_class=priority_class,
+            kept=kept,
+            outcome=outcome,
+            start=begun,
+            end=ended,
+        )
+        return lambda span: reader.decisions(wanted, span)
+
+    listing(routes, "/decisions", RoutingDecision, viewer, chosen, by="-at")
+
+    @routes.get("/decisions/{decision_id:path}", response_model=RoutingDecision)
+    async def get_decision(decision_id: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
+        """One sampled decision with its candidates."""
+        return answer(seen(caller, await reader.decision(decision_id), "decision", decision_id))
+
+    async def get_decision_reasons(namespace: str, name: str, newest: Annotated[int, Query(ge=1, le=MOST_COUNTED)] = 100) -> Ask:
+        """How many of a pool's `newest` sampled decisions had each reason."""
+        return lambda _: reader.reasons(PoolKey(namespace=namespace, name=name), newest)
+
+    path, needs = "/pools/{namespace}/{name}/decision-reasons", guard.needs(AccessRole.VIEWER)
+    document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
+    return routes

@@ -1,0 +1,107 @@
+"""Completes FastAPI's OpenAPI document.
+
+It adds credentials, the refusals and headers that really come, examples, and that request bodies take no unknown
+fields.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import TypeAdapter
+
+from fairlead.reports.batches import Report
+from fairlead.reports.predictors import TrainedModel
+from fairlead_api.access.identifying import OPEN_PATHS
+from fairlead_api.http import refusals
+from fairlead_api.http.bodies import with_definitions
+from fairlead_api.http.request_examples import EXAMPLES
+from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.simulations import SimulationRequest
+
+DESCRIPTION = (
+    "Persists what routers and the operator do, and plans what people change. Every refusal is a problem document. Send `Authorization: Bearer "
+    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md tells of "
+    "pages, exports, tags and how long a version is kept."
+)
+_REF = "#/components/schemas/"
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The whole document. FastAPI builds and keeps it; completing it again changes nothing."""
+    document = app.openapi()
+    if "securitySchemes" in document.get("components", {}):
+        return document
+    document = with_definitions(document, Report, TrainedModel, SimulationRequest)
+    document["info"] |= {"description": DESCRIPTION}
+    components = document["components"]
+    components["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API token, or a web session's token."}
+    }
+    components["responses"] = refusals.responses()
+    components["headers"] = refusals.headers()
+    schemas = components["schemas"]
+    problem = TypeAdapter(Problem).json_schema(ref_template=_REF + "{model}")
+    schemas |= problem.pop("$defs", {})
+    schemas["Problem"] = problem
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            _add_refusals(operation, path, method)
+            _add_headers(operation, path, method)
+            _add_sparse(operation, schemas)
+            if path.startswith("/v1/") and "requestBody" in operation:
+                _describe_body(operation["requestBody"]["content"]["application/json"], schemas)
+    return document
+
+
+def _add_refusals(operation: dict[str, Any], path: str, method: str) -> None:
+    operation["security"] = [{"bearer": []}] if path not in OPEN_PATHS else []
+    answers = operation["responses"]
+    answers.pop("422", None)
+    for status in sorted(refusals.statuses(path, method, operation)):
+        answers[status] = {"$ref": f"#/components/responses/{status}"}
+
+
+def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
+    """X-Request-ID on every answer; ETag and 304 where an answer comes in one piece."""
+    for status, found in list(operation["responses"].items()):
+        if "$ref" in found:
+            continue
+        found.setdefault("headers", {}).update(refusals.header("X-Request-ID"))
+        whole = "application/json" in found.get("content", {}) and not path.endswith(".json")
+        if method == "get" and status == "200" and path.startswith("/v1/") and whole:
+            found["headers"].update(refusals.header("ETag"))
+            known = {"name": "if-none-match", "in": "header", "required": False, "schema": {"type": "string"}}
+            operation.setdefault("parameters", []).append({**known, "description": "ETags that are known; one of them again is a 304."})
+            sent = {**refusals.header("X-Request-ID"), **refusals.header("ETag")}
+            operation["responses"]["304"] = {"description": "It is what If-None-Match names.", "headers": sent}
+
+
+def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Lists with `fields` answer pages whose items have only these."""
+    if not any(one["name"] == "fields" for one in operation.get("parameters", ())):
+        return
+    content = operation["responses"]["200"].get("content", {}).get("application/json")
+    if content is None or "$ref" not in content["schema"]:
+        return
+    page = content["schema"]["$ref"].removeprefix(_REF)
+    item = schemas[page]["properties"]["items"]["items"]["$ref"].removeprefix(_REF)
+    sparse, sparse_page = f"Sparse{item}", f"Sparse{page}"
+    words = f"A {item} with the fields that were asked for."
+    schemas[sparse] = {**{name: part for name, part in schemas[item].items() if name != "required"}, "title": sparse, "description": words}
+    parts = {**schemas[page]["properties"], "items": {"type": "array", "items": {"$ref": _REF + sparse}, "title": "Items"}}
+    schemas[sparse_page] = {**schemas[page], "title": sparse_page, "properties": parts}
+    content["schema"] = {"anyOf": [{"$ref": _REF + page}, {"$ref": _REF + sparse_page}]}
+
+
+def _describe_body(content: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Mark bodies sent by people as taking no unknown fields (`http.bodies.known_fields`), and show examples. A body
+    without a type of ours is another's, which may grow.
+    """
+    if "$ref" not in content["schema"]:
+        return
+    name = content["schema"]["$ref"].removeprefix(_REF)
+    schemas[name]["additionalProperties"] = False
+    if name in EXAMPLES:
+        content["examples"] = {title: {"summary": title, "value": value} for title, value in EXAMPLES[name].items()}

@@ -1,0 +1,84 @@
+"""Reads every JSON body strictly before a handler does: one place for what no endpoint could survive."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead.errors import InvalidInput
+from fairlead_api.audit.cluster_routes import PATH as CLUSTER_AUDIT
+from fairlead_api.http.bodies import MalformedBody
+from fairlead_api.http.problems import of_input, of_malformed, of_too_large, problem_response
+from fairlead_api.http.strict_json import check_json
+from fairlead_client import internal_paths
+
+LARGEST_CHECKED = 2 * 1024 * 1024
+"""Bytes of the largest body that is read strictly. Larger may be what comes from processes, and a simulation with its
+trace, which has a decoder of its own; all else is refused, as JSON may take forty times its size in memory.
+"""
+
+LARGEST_OF_STRANGERS = 64 * 1024
+"""Bytes of the largest body of a login, before which nobody says who asks."""
+
+OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
+"""Paths of routers and of the Kubernetes API, whose bodies are decoded at once into their types, row by row if one does
+not fit.
+"""
+
+
+class StrictBodies:
+    """Middleware that answers 400 or 422 for a body that `check_json` refuses."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"} or scope["path"] in OWN_DECODERS:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        messages: list[MutableMapping[str, Any]] = []
+        try:
+            content = await _content(scope, receive, messages)
+            if content is not None and content.strip():
+                check_json(content)
+        except MalformedBody as error:
+            await problem_response(request, of_malformed(error))(scope, receive, send)
+            return
+        except InvalidInput as error:
+            await problem_response(request, of_input(error))(scope, receive, send)
+            return
+        except HTTPException as error:  # raised by `receive`, outside of the framework's own handlers
+            await problem_response(request, of_too_large(error))(scope, receive, send)
+            return
+
+        async def again() -> MutableMapping[str, Any]:
+            return messages.pop(0) if messages else await receive()
+
+        await self._app(scope, again, send)
+
+
+async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping[str, Any]]) -> bytes | None:
+    """The whole body, None if it is larger than is checked or broke off; `messages` gets what was received.
+
+    Raises HTTPException 413 for one that is larger than the path may have.
+    """
+    most = LARGEST_CHECKED if "caller" in scope["state"] else LARGEST_OF_STRANGERS
+    may_be_larger = scope["path"].startswith("/internal/") or scope["path"].endswith("/simulations")
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        messages.append(message)
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            if may_be_larger:
+                return None
+            raise HTTPException(413, f"the body is over {most} bytes; send less")
+        if not message.get("more_body", False):
+            return b"".join(parts)

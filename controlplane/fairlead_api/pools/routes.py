@@ -1,0 +1,126 @@
+"""Pools, their instances, revisions, events and heatmaps."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.http.answers import answer
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.spans import Span
+from fairlead_api.loads.explaining import LoadExplaining
+from fairlead_api.loads.heatmap_reading import HeatmapReading
+from fairlead_api.loads.heatmaps import MAX_COLUMNS
+from fairlead_api.series.flat_rows import HeatmapCell, heatmap_cells
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.load_explanations import LoadExplanation
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+
+
+class PoolReader(Protocol):
+    """Pools and their instances as they are. Single reads raise NotFound."""
+
+    async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
+
+    async def pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
+        """Without `instances` the list of them is empty."""
+
+    async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]: ...
+
+    async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail: ...
+
+
+class PoolHistoryReader(Protocol):
+    """What was of a pool before, newest first. Raises NotFound for a pool that does not live."""
+
+    async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]: ...
+
+    async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]: ...
+
+
+def pool_routes(
+    guard: Guard,
+    reader: PoolReader,
+    history: PoolHistoryReader,
+    heatmaps: HeatmapReading,
+    explaining: LoadExplaining,
+    clock: Callable[[], datetime],
+) -> APIRouter:
+    """Everything under /v1/pools that only reads."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+    viewer = guard.needs(AccessRole.VIEWER)
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+
+    async def all_pools() -> Fetch:
+        return lambda span: reader.pools(span, clock())
+
+    async def instances(namespace: str, name: str) -> Fetch:
+        return lambda span: reader.instances(PoolKey(namespace=namespace, name=name), span, clock())
+
+    async def revisions(namespace: str, name: str) -> Fetch:
+        return lambda span: history.revisions(PoolKey(namespace=namespace, name=name), span)
+
+    async def events(namespace: str, name: str) -> Fetch:
+        return lambda span: history.events(PoolKey(namespace=namespace, name=name), span)
+
+    listing(routes, "/pools", PoolSummary, guard.needs(AccessRole.VIEWER, somewhere=True), all_pools, by="name")
+    listing(routes, "/pools/{namespace}/{name}/instances", InstanceSummary, viewer, instances, by="id")
+    listing(routes, "/pools/{namespace}/{name}/revisions", PoolRevision, viewer, revisions, by="-number")
+    listing(routes, "/pools/{namespace}/{name}/events", PoolEventItem, viewer, events, by="-at")
+
+    @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
+    async def get_pool(namespace: str, name: str, caller: Viewer, instances: bool = True) -> Any:
+        """A pool with its spec, conditions and living instances; `instances=false` leaves their list empty, which saves
+        a large pool's readers most of the answer.
+        """
+        return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock(), instances=instances))
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}", response_model=InstanceDetail)
+    async def get_instance(namespace: str, name: str, instance: str, caller: Viewer) -> Any:
+        """An instance, also a gone one, with its newest 500 transitions."""
+        return answer(await reader.instance(PoolKey(namespace=namespace, name=name), instance, clock()))
+
+    async def get_heatmap(
+        namespace: str,
+        name: str,
+        metric: str = "pending_prefill_tokens",
+        start: Annotated[str, Query(alias="from")] = "now-1h",
+        end: Annotated[str, Query(alias="to")] = "now",
+        columns: int = MAX_COLUMNS,
+        aggregate: str = "max",
+        sort: str = "name",
+        group: str = "instance",
+    ) -> Ask:
+        """At most 512 instances, or groups of them, by 360 columns; each cell the maximum or mean of its per-second
+        values.
+        """
+        pool = PoolKey(namespace=namespace, name=name)
+        return lambda sight: heatmaps.heatmap(pool, metric, start, end, columns, aggregate, sort, group, clock())
+
+    document(routes, "/pools/{namespace}/{name}/heatmap", Heatmap, viewer, get_heatmap, HeatmapCell, heatmap_cells)
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}/explanation", response_model=LoadExplanation)
+    async def get_load_explanation(
+        namespace: str,
+        name: str,
+        instance: str,
+        caller: Viewer,
+        metric: str = "pending_prefill_tokens",
+        start: Annotated[str, Query(alias="from")] = "now-5m",
+        end: Annotated[str, Query(alias="to")] = "now",
+    ) -> Response:
+        """Why an instance was loaded as it was, at most over a day: its figures beside the others', who sent, what came
+        and went, what changed.
+        """
+        pool = PoolKey(namespace=namespace, name=name)
+        return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
+
+    return routes

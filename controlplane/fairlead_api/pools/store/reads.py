@@ -1,0 +1,153 @@
+"""Pools and their instances as the public API shows them now: lists and details, shared among those who ask
+together.
+"""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from fairlead.capabilities import joined
+from fairlead.tables import PoolKey
+from fairlead_api import tables
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.paging import page
+from fairlead_api.infra.pool_rows import conditions_of, pool_row
+from fairlead_api.infra.records import read
+from fairlead_api.infra.sharing import Shared
+from fairlead_api.infra.spans import Span
+from fairlead_api.pools.capabilities import measured
+from fairlead_api.pools.mirroring import table_acknowledged
+from fairlead_api.pools.store.capabilities import engine_of, learnt_figures, read_capability
+from fairlead_api.pools.store.instance_summaries import (
+    engine_conditions,
+    instance_counts,
+    instance_summaries,
+    known_caches,
+    rank_loads,
+)
+from fairlead_api.pools.store.last_minutes import LastMinutes
+from fairlead_api.pools.store.observations import live_routers
+from fairlead_api.pools.store.pool_summaries import desired_of, pool_summaries
+from fairlead_api.sessions.store.held import sessions_held
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import PoolDetail, PoolSummary
+
+
+class PostgresPoolReads:
+    """Implements `pools.routes.PoolReader`."""
+
+    def __init__(self, database: Database, shared: Shared, last_minutes: LastMinutes) -> None:
+        self._database = database
+        self._shared = shared
+        self._last_minutes = last_minutes
+
+    async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
+        return await self._shared.get(("pools", span), lambda: self._pools(span, now))
+
+    async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
+        return await self._shared.get(("pool", pool, instances), lambda: self._pool(pool, now, instances=instances))
+
+    async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
+        return await self._shared.get(("instances", pool, span), lambda: self._instances_page(pool, span, now))
+
+    async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail:
+        changes = tables.instance_transitions
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            found = await instance_summaries(self._last_minutes, connection, row, now, only=[instance])
+            if not found:
+                raise NotFound("instance", instance)
+            rows = await connection.execute(
+                select(changes)
+                .where(changes.c.pool_id == row.id, changes.c.instance == instance)
+                .order_by(changes.c.at.desc(), changes.c.id.desc())
+                .limit(500)
+            )
+            transitions = [read(InstanceTransition, item) for item in rows]
+            conditions = await engine_conditions(connection, row.id, instance)
+            caches = await known_caches(connection, row.id, instance)
+            learnt = await learnt_figures(connection, row.id, instance)
+            held = await sessions_held(connection, row.id, instance)
+            ranks = await rank_loads(connection, row.id, instance, now)
+        return InstanceDetail(
+            instance=found[0],
+            transitions=transitions,
+            conditions=conditions,
+            caches=caches,
+            learnt=learnt,
+            held=held,
+            ranks=ranks,
+            capability=joined(measured(learnt), engine_of(row).declared),
+        )
+
+    async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
+        pools = tables.pools
+        query = select(pools).where(pools.c.deleted_at.is_(None))
+        if span.sight is not None:
+            query = query.where(pools.c.namespace.in_(sorted(span.sight)))
+        async with self._database.reading() as connection:
+            found = await page(
+                connection,
+                query,
+                (pools.c.namespace, pools.c.name),
+                lambda row: row,
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+                descending=False,
+            )
+            items = await pool_summaries(self._last_minutes, connection, found.items, now)
+        return Page(items=items, next_cursor=found.next_cursor, total=found.total)
+
+    async def _pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+        if not instances:
+            return await self._without_instances(row, now)
+        detail, found = await asyncio.gather(self._without_instances(row, now), self._living(row, now))
+        return replace(detail, instances=found)
+
+    async def _without_instances(self, row: Any, now: datetime) -> PoolDetail:
+        async with self._database.reading() as connection:
+            (summary,) = await pool_summaries(self._last_minutes, connection, [row], now)
+            routers = await live_routers(connection, row.id)
+            return PoolDetail(
+                pool=summary,
+                spec=row.spec,
+                generation=row.generation,
+                conditions=conditions_of(row),
+                instances=[],
+                live_routers=len(routers),
+                table_acknowledged=table_acknowledged(row.table_version, routers),
+                desired=desired_of(row),
+                learnt=await learnt_figures(connection, row.id, None),
+                capability=await read_capability(connection, row, now),
+                counts=await instance_counts(connection, row.id),
+            )
+
+    async def _living(self, row: Any, now: datetime) -> list[InstanceSummary]:
+        async with self._database.reading() as connection:
+            return await instance_summaries(self._last_minutes, connection, row, now)
+
+    async def _instances_page(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
+        instances = tables.instances
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(instances).where(instances.c.pool_id == row.id, instances.c.gone_at.is_(None))
+            found = await page(
+                connection,
+                query,
+                (instances.c.id,),
+                lambda item: str(item.id),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+                descending=False,
+            )
+            known = {item.id: item for item in await instance_summaries(self._last_minutes, connection, row, now, only=found.items)}
+        return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)

@@ -1,0 +1,44 @@
+"""Sessions: the instance that holds each one, and all that held it before."""
+
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends
+
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.http.answers import answer
+from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.filters import SessionFilter
+from fairlead_api.infra.spans import Span
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+
+
+class SessionReader(Protocol):
+    """The source of sessions."""
+
+    async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]: ...
+
+    async def session(self, pool: PoolKey, session: str) -> SessionDetail:
+        """One session. Raises NotFound."""
+
+
+def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
+    """Sessions under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def chosen(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:
+        wanted = SessionFilter(pool=pool, instance=instance, q=q)
+        return lambda span: reader.sessions(wanted, span)
+
+    listing(routes, "/sessions", SessionSummary, viewer, chosen, by="-last_seen_at", exported_by="pool and name")
+
+    @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
+    async def get_session(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
+        """A session and every instance that held it, newest first."""
+        return answer(await reader.session(PoolKey(namespace=namespace, name=name), session))
+
+    return routes

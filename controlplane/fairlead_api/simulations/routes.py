@@ -1,0 +1,116 @@
+"""What-if: simulations of a pool on its own traffic, and plans made from them."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, HTTPException, Request
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.http.answers import answer
+from fairlead_api.http.bodies import MalformedBody, described, known_fields
+from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.simulations.simulations import Simulations
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.plans import NEEDED_ROLE, Plan, PlanKind
+from fairlead_client.resources.simulations import (
+    SimulatedPolicy,
+    Simulation,
+    SimulationItem,
+    SimulationPlanRequest,
+    SimulationRequest,
+    TraceRequest,
+)
+from fairlead_process.json_documents import decode_json
+
+MOST_BYTES = 32 * 1024 * 1024
+"""Of a request, its trace included."""
+_PATH = "/pools/{namespace}/{name}/simulations"
+_document = msgspec.json.Decoder()
+_NAMES = {kind: [field.name for field in fields(kind)] for kind in (SimulationRequest, SimulatedPolicy, TraceRequest)}
+
+
+def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[], datetime]) -> APIRouter:
+    """/v1/pools/{namespace}/{name}/simulations."""
+    routes = APIRouter(prefix="/v1", tags=["simulations"])
+    viewer = guard.needs(AccessRole.VIEWER)
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
+
+    async def of_pool(namespace: str, name: str) -> Fetch:
+        return lambda span: simulations.simulations(PoolKey(namespace=namespace, name=name), span)
+
+    listing(routes, _PATH, SimulationItem, viewer, of_pool, by="-created_at")
+
+    @routes.post(_PATH, status_code=202, response_model=Simulation, openapi_extra=described(SimulationRequest))
+    async def create_simulation(namespace: str, name: str, request: Request, caller: Operator) -> Any:
+        """Queues a simulation of the pool under other policies; one at a time for each pool."""
+        asked = decode_request(await _body(request))
+        return answer(await simulations.ask(PoolKey(namespace=namespace, name=name), asked, caller, clock()), 202)
+
+    @routes.get(f"{_PATH}/{{simulation_id}}", response_model=Simulation)
+    async def get_simulation(namespace: str, name: str, simulation_id: str, caller: Viewer) -> Any:
+        """A simulation with its progress, and its results once it is done."""
+        return answer(await simulations.get(PoolKey(namespace=namespace, name=name), simulation_id))
+
+    @routes.delete(f"{_PATH}/{{simulation_id}}", response_model=Simulation)
+    async def cancel_simulation(namespace: str, name: str, simulation_id: str, caller: Operator) -> Any:
+        """Cancels a simulation; one at its end stays as it is."""
+        return answer(await simulations.cancel(PoolKey(namespace=namespace, name=name), simulation_id, caller, clock()))
+
+    @routes.post(
+        f"{_PATH}/{{simulation_id}}/plan",
+        status_code=201,
+        response_model=Plan,
+        dependencies=[Depends(known_fields(SimulationPlanRequest))],
+    )
+    async def create_plan_of_simulation(
+        namespace: str, name: str, simulation_id: str, body: SimulationPlanRequest, request: Request, caller: Operator
+    ) -> Any:
+        """Previews the pool under a policy of a done simulation, the winner unless told otherwise. Changes nothing."""
+        pool = PoolKey(namespace=namespace, name=name)
+        await guard.require(request, caller, NEEDED_ROLE[PlanKind.POLICY], str(pool))
+        return answer(await simulations.plan(pool, simulation_id, body, caller, clock()), 201)
+
+    return routes
+
+
+def decode_request(content: bytes) -> SimulationRequest:
+    """The request. Raises MalformedBody for what is not JSON, InvalidInput for what does not fit."""
+    try:
+        document = decode_json(content, _document)
+        _check_names("", document, SimulationRequest)
+        for field, kind in (("policies", SimulatedPolicy), ("trace", TraceRequest)):
+            rows = document.get(field)
+            for number, row in enumerate(rows if isinstance(rows, list) else ()):
+                _check_names(f"{field}[{number}].", row, kind)
+        return msgspec.convert(document, SimulationRequest)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).rpartition(" - at `$")
+        field = path.rstrip("`").lstrip(".")
+        raise InvalidInput(field if field[:1].isalpha() else "body", None, message or str(error)) from error
+    except msgspec.DecodeError as error:
+        raise MalformedBody(str(error)) from error
+
+
+def _check_names(place: str, document: Any, kind: type[Any]) -> None:
+    if not isinstance(document, dict):
+        raise InvalidInput(place.rstrip(".") or "body", None, "write an object")
+    for name in document:
+        if name not in _NAMES[kind]:
+            raise InvalidInput(f"{place}{name}", None, f"remove it; known fields: {', '.join(_NAMES[kind])}")
+
+
+async def _body(request: Request) -> bytes:
+    """The body. Raises HTTPException 413 for one that is too large."""
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > MOST_BYTES:
+            raise HTTPException(413, f"the body is larger than {MOST_BYTES // 1024 // 1024} MiB; upload a shorter trace")
+    return bytes(content)

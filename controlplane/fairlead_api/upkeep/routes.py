@@ -1,0 +1,57 @@
+"""Health, readiness and metrics; and the OpenAPI document, for callers who may read."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, Response
+
+from fairlead_api.access.guards import Guard
+from fairlead_api.infra.callers import Caller
+from fairlead_client.resources.access import AccessRole
+
+
+class DatabasePulse(Protocol):
+    """The last known state of the database, read without asking it."""
+
+    @property
+    def read_only(self) -> bool: ...
+
+    def require_heard(self) -> None:
+        """Raises StoreUnavailable unless the database answers."""
+
+
+def health_routes(
+    guard: Guard, document: Callable[[], dict[str, Any]], pulse: DatabasePulse, metrics: Callable[[], tuple[bytes, str]]
+) -> APIRouter:
+    """`document` is the OpenAPI document; `metrics` gives the exposition and its content type."""
+    routes = APIRouter()
+
+    @routes.get("/healthz", tags=["health"])
+    async def healthz() -> dict[str, str]:
+        """The process is alive."""
+        return {"status": "ok"}
+
+    @routes.get("/readyz", tags=["health"])
+    async def readyz() -> dict[str, str]:
+        """The database answers.
+
+        The reply is immediate, because the database is asked all the time and not by this request. With a database
+        that takes no writes, this still succeeds, since reading works.
+        """
+        pulse.require_heard()
+        return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
+
+    @routes.get("/metrics", tags=["health"], response_class=Response)
+    async def get_metrics(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]) -> Response:
+        """Prometheus metrics of this process.
+
+        They name pools and show traffic, so a scraper needs a viewer's token.
+        """
+        content, kind = metrics()
+        return Response(content, media_type=kind)
+
+    @routes.get("/openapi.json", include_in_schema=False)
+    async def openapi(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER, somewhere=True))]) -> dict[str, Any]:
+        return document()
+
+    return routes
