@@ -15,13 +15,11 @@ from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.access.access import Access
+from fairlead_api.http.answers import OPEN_PATHS
 from fairlead_api.http.problems import of_service, problem_response
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Denied, NotAuthenticated, ServiceError
 from fairlead_client.resources.access import Identity
-
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes", "/v1/login/oidc"})
-"""Paths that answer without a token."""
 
 IN_PROCESS = "in-process\n"
 """The client's address of a call without a socket. No address of a network reads so, and no header can say it: what

@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead.pools import GROUP, PLURAL
 from fairlead_api.access.cluster_rights import ClusterUser
-from fairlead_api.plans.cluster import KubernetesCluster
+from fairlead_api.infra.kubernetes import Kubernetes
 
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -21,7 +21,7 @@ class KubernetesReviews:
     server itself.
     """
 
-    def __init__(self, cluster: KubernetesCluster, audience: str | None) -> None:
+    def __init__(self, cluster: Kubernetes, audience: str | None) -> None:
         self._cluster = cluster
         self._audience = audience
 

@@ -5,8 +5,8 @@ meanwhile, on any page, sees the same numbers; the next one keeps the number unl
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -23,27 +23,13 @@ from fairlead_api.advice.asking import SituationReader
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.simulations.asking import PoolAtPresent, target_of
 from fairlead_api.simulations.expectations import LEAST, LEAST_SECONDS, MOST, WINDOW, startup_of
-from fairlead_api.simulations.sizing import MOST_SIZED, Asked, first_runs
+from fairlead_api.simulations.sizing import MOST_SIZED, Asked, SizingTrial, first_runs
 from fairlead_client.resources.simulations import SimulationRequest
-from fairlead_client.simulation_jobs import JobRun, SimulatedTarget
+from fairlead_client.simulation_jobs import SimulatedTarget
 
 AGAIN_SECONDS = 300.0
 """A pool is simulated again so long after it was."""
 LOOK_SECONDS = 15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizingTrial:
-    """A simulation to be queued; with a `refusal` it is only kept why there is none."""
-
-    id: str
-    pool: PoolKey
-    asked: Asked
-    runs: Sequence[JobRun]
-    target: SimulatedTarget | None
-    window: tuple[datetime, datetime]
-    total: int
-    refusal: str | None
 
 
 class SizingStore(Protocol):

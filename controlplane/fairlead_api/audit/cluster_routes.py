@@ -12,13 +12,13 @@ from fairlead_api.access.guards import Guard
 from fairlead_api.audit.cluster_events import ClusterChange, read_events
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody
+from fairlead_api.http.strict_bodies import CLUSTER_AUDIT
 from fairlead_api.infra.callers import Caller
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import ClusterAuditReceipt
 
 _log = logging.getLogger(__name__)
 
-PATH = "/v1/kubernetes/audit"
 MOST_BYTES = 32 * 1024 * 1024
 """Of a list; the API server's own limit for one that it truncates is 10 MiB."""
 _BODY = {
@@ -49,7 +49,7 @@ def cluster_audit_routes(guard: Guard, store: ClusterChangeStore, clock: Callabl
     content = {"schema": _BODY, "examples": {"no events": {"summary": "no events", "value": _EMPTY}}}
     described = {"requestBody": {"required": True, "content": {"application/json": content}}}
 
-    @routes.post(PATH, response_model=ClusterAuditReceipt, openapi_extra=described)
+    @routes.post(CLUSTER_AUDIT, response_model=ClusterAuditReceipt, openapi_extra=described)
     async def post_cluster_audit(request: Request, caller: Auditor) -> Any:
         """Events of the Kubernetes API's audit log (audit.k8s.io/v1), as its webhook backend sends them.
 

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Boolean, ColumnElement, func, literal_column, select
 
 from fairlead_api.audit.kinds import in_sight, kind_of
+from fairlead_api.audit.tables import BY_THE_SYSTEM
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.filters import AuditFilter
@@ -12,7 +13,6 @@ from fairlead_api.infra.lists import between, narrowed
 from fairlead_api.infra.paging import Test, page
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Sight, Span
-from fairlead_api.plans.tables import BY_THE_SYSTEM
 from fairlead_api.tables import audit_log as log
 from fairlead_client.resources.audit import AuditEntry, AuditKind
 from fairlead_client.resources.pages import Page

@@ -29,3 +29,7 @@ def seen(caller: Caller, item: Item, kind: str, name: str) -> Item:
     if not caller.sees(item.pool):
         raise NotFound(kind, name)
     return item
+
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes", "/v1/login/oidc"})
+"""Paths that answer without a token."""

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from fairlead.reports.batches import Report
 from fairlead.reports.predictors import TrainedModel
-from fairlead_api.access.identifying import OPEN_PATHS
 from fairlead_api.http import refusals
+from fairlead_api.http.answers import OPEN_PATHS
 from fairlead_api.http.bodies import with_definitions
 from fairlead_api.http.request_examples import EXAMPLES
 from fairlead_client.resources.problems import Problem

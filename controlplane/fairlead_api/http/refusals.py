@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_api.access.identifying import OPEN_PATHS
+from fairlead_api.http.answers import OPEN_PATHS
 from fairlead_api.http.problems import TITLES
 from fairlead_client.resources.problems import Problem
 

@@ -8,7 +8,6 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.errors import InvalidInput
-from fairlead_api.audit.cluster_routes import PATH as CLUSTER_AUDIT
 from fairlead_api.http.bodies import MalformedBody
 from fairlead_api.http.problems import of_input, of_malformed, of_too_large, problem_response
 from fairlead_api.http.strict_json import check_json
@@ -21,6 +20,9 @@ trace, which has a decoder of its own; all else is refused, as JSON may take for
 
 LARGEST_OF_STRANGERS = 64 * 1024
 """Bytes of the largest body of a login, before which nobody says who asks."""
+
+CLUSTER_AUDIT = "/v1/kubernetes/audit"
+"""Path of the webhook that takes the Kubernetes API's audit events."""
 
 OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
 """Paths of routers and of the Kubernetes API, whose bodies are decoded at once into their types, row by row if one does

@@ -1,81 +1,10 @@
-"""Tables that grow with traffic: decisions, rejections, arrivals and load samples by UTC day; rollups of samples."""
+"""Tables of arrivals and load samples by UTC day, and of what is rolled up from them, by instance and by pool."""
 
-from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from fairlead_api.infra.columns import class_column, count_column, json_column, metadata, pool_column, text_column, time_column
+from fairlead_api.infra.columns import count_column, metadata, pool_column, text_column, time_column
 from fairlead_client.resources.heatmaps import METRICS
-
-PARTITIONED = {
-    "load_samples": "second",
-    "decisions": "at",
-    "rejections": "second",
-    "arrivals": "second",
-    "recorded_requests": "at",
-    "slo_samples": "second",
-}
-"""Tables partitioned by UTC day, with the column that decides the day."""
-
-
-decisions = Table(
-    "decisions",
-    metadata,
-    text_column("id"),
-    pool_column(),
-    text_column("request"),
-    text_column("session", null=True),
-    time_column("at"),
-    time_column("recorded_at", now=True),
-    text_column("router"),
-    text_column("policy"),
-    count_column("table_version"),
-    text_column("chosen"),
-    text_column("runner_up", null=True),
-    text_column("reason"),
-    count_column("prompt_tokens"),
-    Column("queued_seconds", Double),
-    Column("held_seconds", Double),
-    Column("ttft_seconds", Double),
-    Column("sample_rate", Double, nullable=False),
-    json_column("candidates"),
-    json_column("weighing", null=True),
-    text_column("served_by", null=True),
-    text_column("decode", null=True),
-    class_column(),
-    text_column("named", null=True),
-    *(Column(name, Integer) for name in ("chosen_rank", "runner_up_rank", "served_by_rank", "decode_rank")),
-    *(text_column(name, null=True) for name in ("kept", "outcome", "rejection", "client_request")),
-    *(Column(name, Double) for name in ("tpot_seconds", "ttft_target_seconds", "tpot_target_seconds")),
-    json_column("attempts", null=True),
-    PrimaryKeyConstraint("id", "at"),
-    Index(None, "at", "id"),
-    Index(None, "pool_id", "at"),
-    Index(None, "session", "at"),
-    Index(None, "request", "at"),
-    Index(None, "client_request", "at"),
-    Index(None, "chosen", "at"),
-    Index(None, "reason", "at"),
-    Index(None, "recorded_at"),
-    postgresql_partition_by="RANGE (at)",
-)
-
-rejections = Table(
-    "rejections",
-    metadata,
-    pool_column(),
-    text_column("router"),
-    time_column("second"),
-    text_column("reason"),
-    count_column("count"),
-    Column("status", Integer, nullable=False),
-    text_column("sample_request"),
-    count_column("sample_prompt_tokens"),
-    Column("retry_after_seconds", Double, nullable=False),
-    Column("predicted_ttft_seconds", Double),
-    class_column(),
-    Index(None, "pool_id", "second"),
-    postgresql_partition_by="RANGE (second)",
-)
 
 load_samples = Table(
     "load_samples",
@@ -124,28 +53,6 @@ arrivals = Table(
     postgresql_partition_by="RANGE (second)",
 )
 
-recorded_requests = Table(
-    "recorded_requests",
-    metadata,
-    pool_column(),
-    text_column("router"),
-    time_column("at"),
-    Column("session", BigInteger),
-    count_column("prompt_tokens"),
-    Column("output_tokens", BigInteger),
-    Column("blocks", ARRAY(BigInteger), nullable=False),
-    Column("sample_rate", REAL, nullable=False),
-    text_column("instance", null=True),
-    Column("rank", Integer),
-    Column("sent_seconds", REAL),
-    Column("ttft_seconds", REAL),
-    Column("answer_seconds", REAL),
-    Column("engine_prompt_tokens", BigInteger),
-    Column("cached_tokens", BigInteger),
-    Index(None, "pool_id", "at"),
-    postgresql_partition_by="RANGE (at)",
-)
-"""Requests as they came, for simulations: no text, only lengths and hashes."""
 
 SUMS = (
     "requests_total",

@@ -1,21 +1,19 @@
 """The calls to the Kubernetes API that plans need: reading an object, patching its spec, and listing revisions."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from fairlead import pool_roles
-from fairlead.errors import InvalidInput
 from fairlead.instance_marks import POOL_LABEL
 from fairlead.pools import GROUP, KIND, PLURAL, VERSION
 from fairlead.tables import PoolKey
-from fairlead_api.infra.errors import ClusterUnavailable, Conflict, Denied, NotFound
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.kubernetes import Kubernetes
 from fairlead_api.infra.marks import CHANGED_BY, FIELD_MANAGER
 from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.plans.rollouts import StoredRevision, instant
-from fairlead_process import kubernetes_api
-from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
+from fairlead_process.kubernetes_api import MERGE_PATCH
 
 _PATHS = {
     TargetKind.POOL: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}/{{}}",
@@ -25,20 +23,10 @@ _PATHS = {
 _NO_NAMES = frozenset({"", ".", ".."})
 """In a path they would name another object than the one that is asked for."""
 _JSON = "application/json"
-CONFIGURE_SECONDS = 60
-"""Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
 
 
-class KubernetesCluster:
-    """Implements `plans.objects.ClusterGateway`.
-
-    The kubeconfig is read at the first call, and again after it failed.
-    """
-
-    def __init__(self, kubeconfig: str | None) -> None:
-        self._kubeconfig = kubeconfig
-        self._connecting = asyncio.Lock()
-        self._api: KubernetesApi | None = None
+class KubernetesCluster(Kubernetes):
+    """Implements `plans.objects.ClusterGateway`."""
 
     async def read(self, target: Target) -> ClusterObject:
         return _object(await self._call(target, "GET"))
@@ -81,12 +69,6 @@ class KubernetesCluster:
         answer = await self.ask("GET", path, query=[("labelSelector", f"{POOL_LABEL}={pool.name}")])
         return [_revision(found) for found in (answer or {}).get("items") or ()]
 
-    async def close(self) -> None:
-        """Close all connections."""
-        api, self._api = self._api, None
-        if api is not None:
-            await api.close()
-
     async def _call(
         self,
         target: Target,
@@ -102,43 +84,6 @@ class KubernetesCluster:
         if found is None:
             raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
         return found
-
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        query: Sequence[tuple[str, str]] = (),
-        content: str = MERGE_PATCH,
-    ) -> Mapping[str, Any] | None:
-        """None = there is no such object. Raises ClusterUnavailable, Denied, Conflict, InvalidInput."""
-        try:
-            async with self._connecting:
-                if self._api is None:
-                    self._api = await KubernetesApi.connect(self._kubeconfig)
-                api = self._api
-            return await api.call(method, path, query=query, body=body, content=content, absent=404)
-        except ClusterNotConfigured as error:
-            raise ClusterUnavailable(str(error), CONFIGURE_SECONDS) from error
-        except kubernetes_api.ClusterUnavailable as error:
-            if error.status == 401:
-                raise Denied(f"the Kubernetes API refuses the control API: {error}") from error
-            if error.status is None and self._api is api:
-                await self.close()  # the next call reads the kubeconfig, which may name another server; others under way go on
-            raise ClusterUnavailable(f"the Kubernetes API does not answer: {error}") from error
-        except ClusterRefused as error:
-            raise _refusal(error) from error
-
-
-def _refusal(error: ClusterRefused) -> Exception:
-    match error.status:
-        case 409:
-            return Conflict("object-changed", error.text)
-        case 400 | 422:
-            return InvalidInput(error.field or "spec", None, error.text)
-        case 403:
-            return Denied(f"the Kubernetes API refuses the control API: {error.text}")
-    return ClusterUnavailable(f"the Kubernetes API answered {error.status}: {error.text}")
 
 
 def _object(found: Mapping[str, Any]) -> ClusterObject:

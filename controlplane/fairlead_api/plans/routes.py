@@ -17,7 +17,6 @@ from fairlead_api.infra.filters import PlanFilter
 from fairlead_api.infra.spans import Span
 from fairlead_api.infra.times import parse_range
 from fairlead_api.plans.plans import Plans
-from fairlead_api.simulations.expectations import Expectations
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.pages import Page
@@ -30,7 +29,13 @@ class PlanReader(Protocol):
     async def plans(self, wanted: PlanFilter, span: Span) -> Page[Plan]: ...
 
 
-def plan_routes(guard: Guard, plans: Plans, expectations: Expectations, reader: PlanReader, clock: Callable[[], datetime]) -> APIRouter:
+class PlanExpecting(Protocol):
+    """What a simulation expects of a plan."""
+
+    async def of(self, plan: Plan) -> PlanExpectation: ...
+
+
+def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PlanReader, clock: Callable[[], datetime]) -> APIRouter:
     """Plans under /v1."""
     routes = APIRouter(prefix="/v1", tags=["plans"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

@@ -3,7 +3,6 @@
 from sqlalchemy import (
     BigInteger,
     Column,
-    DateTime,
     Double,
     ForeignKey,
     Identity,
@@ -84,58 +83,6 @@ pool_events = Table(
     Index(None, "at"),
 )
 
-scaling_decisions = Table(
-    "scaling_decisions",
-    metadata,
-    Column("id", Text, primary_key=True),
-    pool_column(),
-    time_column("at"),
-    text_column("controller"),
-    text_column("role"),
-    text_column("mode"),
-    count_column("current", None),
-    count_column("recommended", None),
-    count_column("replicas", None),
-    text_column("verdict"),
-    text_column("hold", null=True),
-    text_column("cause"),
-    count_column("lower", None),
-    count_column("upper", None),
-    text_column("lower_by", null=True),
-    text_column("upper_by", null=True),
-    text_column("reason"),
-    json_column("need", null=True),
-    json_column("imbalance", null=True),
-    json_column("signals"),
-    json_column("demand", null=True),
-    Index(None, "pool_id", "at"),
-    Index(None, "at", "id"),
-)
-
-wanted_replicas = Table(
-    "wanted_replicas",
-    metadata,
-    pool_column(primary_key=True),
-    Column("role", Text, primary_key=True),
-    Column("at", DateTime(timezone=True), primary_key=True),
-    Column("before", BigInteger),
-    count_column("replicas", None),
-)
-"""Every change of the number of instances wanted of a role; zero when the role went."""
-
-slo_configs = Table(
-    "slo_configs",
-    metadata,
-    pool_column(primary_key=True),
-    Column("version", BigInteger, primary_key=True),
-    Column("ttft_seconds", Double, nullable=False),
-    Column("tpot_seconds", Double, nullable=False),
-    Column("percentile", Double, nullable=False),
-    time_column("active_from"),
-    time_column("active_until", null=True),
-    Column("classes", JSONB, nullable=False, server_default="[]"),
-    Column("revision", BigInteger),
-)
 
 instances = Table(
     "instances",
@@ -213,4 +160,19 @@ router_acknowledgements = Table(
     pool_column(primary_key=True),
     Column("version", BigInteger, primary_key=True),
     time_column("at", now=True),
+)
+
+predictor_models = Table(
+    "predictor_models",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    pool_column(),
+    Column("version", Integer, nullable=False),
+    text_column("model"),
+    time_column("at"),
+    json_column("figures"),
+    Column("content", LargeBinary, nullable=True),
+    UniqueConstraint("pool_id", "version"),
+    UniqueConstraint("pool_id", "model"),
+    Index(None, "at", "id"),
 )

@@ -41,15 +41,6 @@ A trigger on `sessions` fills it. The rows of `sessions` change with every reque
 there would cost each change thirty entries.
 """
 
-kept_sessions = Table(
-    "kept_sessions",
-    metadata,
-    pool_column(primary_key=True),
-    Column("session", Text, primary_key=True),
-    time_column("until"),
-    text_column("by"),
-)
-"""Sessions all of whose decisions are kept, until when, and who wants it."""
 
 bindings = Table(
     "bindings",

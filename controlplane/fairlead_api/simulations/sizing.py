@@ -6,16 +6,18 @@ plan is simulated (`plan_changes.Trial`): two seeds, and at two other rates of r
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from statistics import fmean
 from typing import Any
 
 from fairlead.instances import Role
 from fairlead.scaling.remedies import Reach, Simulated, Tried, drop_of, first_numbers, further_numbers, nice
+from fairlead.tables import PoolKey
 from fairlead_api.simulations.expected_figures import Trialled, figures_of, sampling_error, unlike_recorded
 from fairlead_api.simulations.plan_changes import RATES, SEEDS
 from fairlead_client.resources.expectations import Quantity
 from fairlead_client.resources.simulations import MOST_INSTANCES
-from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures
+from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures, SimulatedTarget
 
 MOST_TRIED = 64
 """The largest number of instances that is tried: simulating many takes long."""
@@ -141,3 +143,17 @@ def _tried(change: PoolChange, runs: Sequence[JobRun], found: Trialled, reach: R
         error=max(drop, *(sampling_error(one) for one in seeded)),
         unknown=expected.unknown,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingTrial:
+    """A simulation to be queued; with a `refusal` it is only kept why there is none."""
+
+    id: str
+    pool: PoolKey
+    asked: Asked
+    runs: Sequence[JobRun]
+    target: SimulatedTarget | None
+    window: tuple[datetime, datetime]
+    total: int
+    refusal: str | None

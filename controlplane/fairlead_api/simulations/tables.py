@@ -1,6 +1,17 @@
-"""Simulations for people, plans and advice; those at work are claimed by one API process at a time."""
+"""Tables of recorded requests, of simulations for people, plans and advice, and of fitted engines."""
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
+from sqlalchemy import (
+    REAL,
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from fairlead_api.infra.columns import count_column, json_column, metadata, pool_column, text_column, time_column
 
@@ -57,3 +68,26 @@ engine_fits = Table(
     json_column("fit"),
 )
 """The engine fitted to a pool's requests, by which the pool is simulated."""
+
+recorded_requests = Table(
+    "recorded_requests",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    time_column("at"),
+    Column("session", BigInteger),
+    count_column("prompt_tokens"),
+    Column("output_tokens", BigInteger),
+    Column("blocks", ARRAY(BigInteger), nullable=False),
+    Column("sample_rate", REAL, nullable=False),
+    text_column("instance", null=True),
+    Column("rank", Integer),
+    Column("sent_seconds", REAL),
+    Column("ttft_seconds", REAL),
+    Column("answer_seconds", REAL),
+    Column("engine_prompt_tokens", BigInteger),
+    Column("cached_tokens", BigInteger),
+    Index(None, "pool_id", "at"),
+    postgresql_partition_by="RANGE (at)",
+)
+"""Requests as they came, for simulations: no text, only lengths and hashes."""

@@ -1,7 +1,16 @@
 """How requests kept the SLO, by priority class and version of the SLO: samples by UTC day, and rollups of them."""
 
-from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, Table, Text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from fairlead_api.infra.columns import class_column, count_column, metadata, pool_column, text_column, time_column
 
@@ -44,3 +53,17 @@ def _rollup(name: str) -> Table:
 
 slo_rollups_1m = _rollup("slo_rollups_1m")
 slo_rollups_1h = _rollup("slo_rollups_1h")
+
+slo_configs = Table(
+    "slo_configs",
+    metadata,
+    pool_column(primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("ttft_seconds", Double, nullable=False),
+    Column("tpot_seconds", Double, nullable=False),
+    Column("percentile", Double, nullable=False),
+    time_column("active_from"),
+    time_column("active_until", null=True),
+    Column("classes", JSONB, nullable=False, server_default="[]"),
+    Column("revision", BigInteger),
+)

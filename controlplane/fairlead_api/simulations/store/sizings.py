@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.tables import PoolKey
 from fairlead_api import tables
-from fairlead_api.advice.sizing import SizingTrial
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.simulations.expectations import KeptSizing, PlanTrial
+from fairlead_api.simulations.sizing import SizingTrial
 from fairlead_api.simulations.store.simulations import PostgresSimulations
 from fairlead_api.simulations.store.sized import kept_sizing
 from fairlead_client.resources.simulations import SimulationState

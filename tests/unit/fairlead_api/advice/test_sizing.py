@@ -12,8 +12,9 @@ from fairlead.pools import parse_spec
 from fairlead.reports.rejections import RejectionReason
 from fairlead.tables import PoolKey
 from fairlead_api.advice.asking import Situations
-from fairlead_api.advice.sizing import AGAIN_SECONDS, Sizing, SizingTrial, is_due
+from fairlead_api.advice.sizing import AGAIN_SECONDS, Sizing, is_due
 from fairlead_api.simulations.asking import PoolAtPresent
+from fairlead_api.simulations.sizing import SizingTrial
 from fairlead_testing.builders.situations import arriving, well
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
